@@ -1,1 +1,38 @@
-//! redgrid-core
+//! The foundation of redgrid: one client for all objects.
+//!
+//! Most people want the facade `redgrid`, or the crate of one object (`redgrid-locks`), which re-export what they need from
+//! here. This crate alone is for building objects of your own on the same footing: a connection that sends once, scripts,
+//! names and their keys, holds with leases and fencing tokens, wake-ups.
+//!
+//! ```no_run
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! use redgrid_core::Client;
+//!
+//! let client = Client::connect("redis://127.0.0.1:6379").await?;
+//! let answer: String = client.command("PING").query().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Tokio only.
+
+pub mod clock;
+pub mod config;
+mod connection;
+mod error;
+pub mod hold;
+pub mod name;
+mod script;
+mod token;
+mod wait;
+
+pub use config::{Config, ConfigError};
+pub use connection::{
+    Arg, Client, Command, ConnectError, Epoch, FromReply, InHand, NodeId, NotClosed, NotReady, Push, Reply, Request,
+    Server, ServerClock, Topology,
+};
+pub use error::{Code, ServerError};
+pub use hold::Holder;
+pub use name::{InvalidName, Name};
+pub use script::{BulkScript, Script};
+pub use token::Token;
+pub use wait::{Wake, Watch};

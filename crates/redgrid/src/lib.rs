@@ -1,1 +1,34 @@
-//! redgrid
+//! Distributed synchronizers on Redis and Valkey that tell you the moment a lock is lost, share their keys with Redisson,
+//! and read like `tokio::sync`.
+//!
+//! ```no_run
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! use redgrid::Grid;
+//!
+//! let grid = Grid::connect("redis://127.0.0.1:6379").await?;
+//!
+//! let guard = grid.lock("orders:42").acquire().await?;
+//! // … the work that only one may do …
+//! guard.release().await?;
+//!
+//! grid.shutdown(std::time::Duration::from_secs(5)).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Each kind of object is a crate of its own (`redgrid-locks`) that can be used alone; this one gathers them behind
+//! [`Grid`], one feature each.
+
+mod grid;
+
+pub use grid::Grid;
+pub use redgrid_core::{
+    Client, Code, Command, Config, ConfigError, ConnectError, FromReply, Holder, InvalidName, Name, NotClosed,
+    NotReady, Reply, Request, Script, ServerError, Token,
+};
+#[cfg(feature = "locks")]
+pub use redgrid_locks as locks;
+#[cfg(feature = "locks")]
+pub use redgrid_locks::{
+    Acquire, AcquireError, ExtendError, HoldWatch, Lock, LockGuard, LockLost, LostReason, ReleaseError, TryAcquire,
+    WithError,
+};

@@ -1,0 +1,136 @@
+//! The one clock that decides: monotonic, and it goes on while the machine is suspended.
+//!
+//! A lease runs out on the server whether or not this process ran meanwhile, so `std::time::Instant`, which stands
+//! still during a suspend on Linux, is the wrong clock for a deadline. `CLOCK_BOOTTIME` (crate `boot-time`) is the right
+//! one. Tests use tokio's clock, which can be paused.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// How long one sleep of [`Clock::sleep_until`] lasts at most before the clock is read again: 1 s. Timers of the
+/// runtime stand still during a suspend; the shorter this is, the sooner a resumed process notices.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// A point in time of a [`Clock`]: nanoseconds since the clock was made. Comparable only with its own kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// Later than every instant a clock will show.
+    pub const NEVER: Instant = Instant(u64::MAX);
+    /// Earlier than every instant a clock will show.
+    pub const PAST: Instant = Instant(0);
+
+    /// Nanoseconds since the clock was made; the inverse of [`Instant::from_nanos`].
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The instant that many nanoseconds after the clock was made.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Instant(nanos)
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub const fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+
+    /// Saturates at [`Instant::NEVER`].
+    fn add(self, d: Duration) -> Instant {
+        Instant(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Instant;
+
+    /// Saturates at [`Instant::PAST`].
+    fn sub(self, d: Duration) -> Instant {
+        Instant(self.0.saturating_sub(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Instant::NEVER { f.write_str("never") } else { write!(f, "+{:?}", Duration::from_nanos(self.0)) }
+    }
+}
+
+/// The source of every [`Instant`]. Cheap to clone; clones show the same time.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    Boot(boot_time::Instant),
+    #[cfg(any(test, feature = "testing"))]
+    Runtime(tokio::time::Instant),
+}
+
+impl Clock {
+    /// The clock of the machine, suspends included.
+    pub fn boot() -> Self {
+        Clock(Source::Boot(boot_time::Instant::now()))
+    }
+
+    /// Tokio's clock, which stands still while it is paused.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn runtime() -> Self {
+        Clock(Source::Runtime(tokio::time::Instant::now()))
+    }
+
+    /// The present instant.
+    pub fn now(&self) -> Instant {
+        // One hour ahead of zero, so that "a lease ago" is always representable.
+        Instant::PAST + Duration::from_secs(3600) + self.elapsed()
+    }
+
+    /// Completes at `instant`, and at once if it has passed. Never, for [`Instant::NEVER`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it leaves nothing behind.
+    pub async fn sleep_until(&self, instant: Instant) {
+        loop {
+            let left = instant.since(self.now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        match &self.0 {
+            Source::Boot(origin) => origin.elapsed(),
+            #[cfg(any(test, feature = "testing"))]
+            Source::Runtime(origin) => origin.elapsed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleep_ends_at_its_instant_and_not_before() {
+        let clock = Clock::runtime();
+        let goal = clock.now() + Duration::from_millis(2500);
+        clock.sleep_until(goal).await;
+        assert!(clock.now() >= goal && clock.now() < goal + Duration::from_millis(10));
+    }
+
+    #[test]
+    fn arithmetic_saturates_instead_of_wrapping() {
+        assert_eq!(Instant::NEVER + Duration::from_secs(1), Instant::NEVER);
+        assert_eq!(Instant::PAST - Duration::from_secs(1), Instant::PAST);
+        assert_eq!(Instant::PAST.since(Instant::NEVER), Duration::ZERO);
+    }
+}

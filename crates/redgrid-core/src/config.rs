@@ -1,0 +1,348 @@
+//! Settings: plain structs, all defaults in one literal, checked once when a client is built.
+
+use std::fmt;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::name::Namespace;
+
+/// The smallest lease: 100 ms. Below it, the safety margin and one round trip leave nothing to work with.
+pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+
+/// The longest lease: 30 days. Longer ones are renewed leases (leave the lease unset).
+pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How a client reaches its servers, and how it behaves.
+///
+/// ```
+/// use std::time::Duration;
+/// use redgrid_core::Config;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::from_url("redis://:secret@127.0.0.1:6379/2")?.namespace("prod")?.timeout(Duration::from_secs(1));
+/// assert!(!format!("{config:?}").contains("secret"));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) servers: Servers,
+    pub(crate) settings: Settings,
+}
+
+/// Where the data lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Servers {
+    /// One server.
+    Single(Single),
+}
+
+/// One server and how to log in there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Single {
+    /// Host name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// The ACL user; none for the default user.
+    pub username: Option<String>,
+    /// The password; none where none is asked for.
+    pub password: Option<Secret>,
+    /// The database, 0 to 255.
+    pub database: u8,
+}
+
+impl fmt::Display for Single {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// A password. Never shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps the secret.
+    pub fn new(secret: impl Into<String>) -> Self {
+        Secret(secret.into())
+    }
+
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) retries: u32,
+    pub(crate) retry_delay: Duration,
+    pub(crate) watchdog_lease: Duration,
+    pub(crate) poll_interval: Duration,
+    pub(crate) poll_budget: u32,
+    pub(crate) namespace: Namespace,
+    pub(crate) client_name: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            timeout: Duration::from_secs(3),
+            connect_timeout: Duration::from_secs(2),
+            retries: 4,
+            retry_delay: Duration::from_millis(100),
+            watchdog_lease: Duration::from_secs(30),
+            poll_interval: Duration::from_secs(1),
+            poll_budget: 500,
+            namespace: Namespace::default(),
+            client_name: "redgrid".into(),
+        }
+    }
+}
+
+impl Settings {
+    /// How long a call may be without contact to the server: `timeout × (retries + 1)`.
+    pub(crate) fn patience(&self) -> Duration {
+        self.timeout * (self.retries + 1)
+    }
+}
+
+impl Config {
+    /// One server at `host:port` (port 6379 when left out), without a password.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when the address is empty or the port is no port.
+    pub fn single(address: impl AsRef<str>) -> Result<Self, ConfigError> {
+        let address = address.as_ref();
+        Config::from_url(&format!("redis://{address}"))
+    }
+
+    /// Reads `redis://[user[:password]@]host[:port][/database]`; `valkey://` is the same.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the part that is wrong and what was expected.
+    pub fn from_url(url: &str) -> Result<Self, ConfigError> {
+        let bad = |expected: &'static str| ConfigError::Url { expected };
+        let parsed = Url::parse(url).map_err(|_| bad("a URL like redis://user:password@host:6379/0"))?;
+        if !matches!(parsed.scheme(), "redis" | "valkey") {
+            return Err(bad("the scheme `redis` or `valkey`"));
+        }
+        let host = parsed.host_str().filter(|host| !host.is_empty()).ok_or_else(|| bad("a host after `//`"))?;
+        if parsed.query().is_some() || parsed.fragment().is_some() {
+            return Err(bad("no `?` and no `#` part"));
+        }
+        let database = match parsed.path().trim_start_matches('/') {
+            "" => 0,
+            number => number.parse().map_err(|_| bad("a database number from 0 to 255 as the path"))?,
+        };
+        let decoded = |text: &str| {
+            let utf8 = percent_decode_str(text).decode_utf8();
+            utf8.map(String::from).map_err(|_| bad("UTF-8 in user and password"))
+        };
+        let username = Some(parsed.username()).filter(|user| !user.is_empty()).map(decoded).transpose()?;
+        let password = parsed.password().map(decoded).transpose()?.map(Secret::new);
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let single = Single { host, port: parsed.port().unwrap_or(6379), username, password, database };
+        Ok(Config { servers: Servers::Single(single), settings: Settings::default() })
+    }
+
+    /// The servers.
+    pub fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    /// The user and password to log in with.
+    pub fn credentials(mut self, username: Option<&str>, password: impl Into<String>) -> Self {
+        let Servers::Single(single) = &mut self.servers;
+        single.username = username.map(str::to_owned);
+        single.password = Some(Secret::new(password));
+        self
+    }
+
+    /// Put in front of every key and channel: `namespace:name`. Default: nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Namespace`] when it has braces or more than 256 bytes.
+    pub fn namespace(mut self, namespace: impl AsRef<str>) -> Result<Self, ConfigError> {
+        self.settings.namespace = Namespace::new(namespace).map_err(ConfigError::Namespace)?;
+        Ok(self)
+    }
+
+    /// How long one answer of a server may take: 3 s unless set. Shorter notices a hung server sooner; longer tolerates
+    /// slow scripts and networks.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self
+    }
+
+    /// How long setting up one connection may take: 2 s unless set.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// How often a request without an answer is tried again where that is safe: 4 unless set. A call without any contact
+    /// ends after `timeout × (retries + 1)`: 15 s unless set.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.settings.retries = retries;
+        self
+    }
+
+    /// The mean wait before a request is tried again: 100 ms unless set, spread by half.
+    pub fn retry_delay(mut self, delay: Duration) -> Self {
+        self.settings.retry_delay = delay;
+        self
+    }
+
+    /// The lease of holds that are renewed: 30 s unless set, renewed every third of it. Shorter frees the locks of a dead
+    /// process sooner; longer survives longer pauses and failovers.
+    pub fn watchdog_lease(mut self, lease: Duration) -> Self {
+        self.settings.watchdog_lease = lease;
+        self
+    }
+
+    /// How often a waiter looks by itself although its subscription is in force: every second unless set. It bounds the
+    /// wait after a message that never came.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.settings.poll_interval = interval;
+        self
+    }
+
+    /// Names that waiters look at by themselves per second and node, at most: 500 unless set.
+    pub fn poll_budget(mut self, names: u32) -> Self {
+        self.settings.poll_budget = names;
+        self
+    }
+
+    /// What the connections are called in `CLIENT LIST`: `redgrid` unless set. No spaces.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.client_name = name.into();
+        self
+    }
+
+    /// Checks the relations between the settings.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let s = &self.settings;
+        let relation = |ok: bool, broken: &'static str, left, right| {
+            if ok { Ok(()) } else { Err(ConfigError::Relation { broken, left, right }) }
+        };
+        let least = Duration::from_millis(10);
+        relation(s.timeout >= least, "timeout must be at least 10 ms", s.timeout, least)?;
+        relation(s.connect_timeout >= least, "connect_timeout must be at least 10 ms", s.connect_timeout, least)?;
+        relation(s.poll_interval >= least, "poll_interval must be at least 10 ms", s.poll_interval, least)?;
+        relation(s.poll_budget > 0, "poll_budget must be at least 1 name a second", Duration::ZERO, least)?;
+        let (lease, shortest, longest) = (s.watchdog_lease, SHORTEST_LEASE, LONGEST_LEASE);
+        relation(lease >= shortest, "watchdog_lease must be at least the shortest lease", lease, shortest)?;
+        relation(lease <= longest, "watchdog_lease must be at most the longest lease", lease, longest)?;
+        if s.client_name.is_empty() || s.client_name.contains(|c: char| !c.is_ascii_graphic()) {
+            return Err(ConfigError::ClientName { name: s.client_name.clone() });
+        }
+        Ok(())
+    }
+}
+
+impl TryFrom<&str> for Config {
+    type Error = ConfigError;
+
+    fn try_from(url: &str) -> Result<Self, ConfigError> {
+        Config::from_url(url)
+    }
+}
+
+impl TryFrom<&String> for Config {
+    type Error = ConfigError;
+
+    fn try_from(url: &String) -> Result<Self, ConfigError> {
+        Config::from_url(url)
+    }
+}
+
+impl TryFrom<String> for Config {
+    type Error = ConfigError;
+
+    fn try_from(url: String) -> Result<Self, ConfigError> {
+        Config::from_url(&url)
+    }
+}
+
+/// A configuration that can not work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The URL is not understood. (It is not repeated here: it may hold a password.)
+    #[error("the URL is not understood: expected {expected}")]
+    Url {
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// The namespace can not be used.
+    #[error("the namespace can not be used")]
+    Namespace(#[source] crate::name::InvalidName),
+    /// Two values do not fit together.
+    #[error("{broken}: {left:?} and {right:?} do not fit")]
+    Relation {
+        /// The rule.
+        broken: &'static str,
+        /// The value that was set.
+        left: Duration,
+        /// The value it was held against.
+        right: Duration,
+    },
+    /// The client's name can not be sent.
+    #[error("client_name `{name}` must be printable ASCII without spaces")]
+    ClientName {
+        /// The name that was set.
+        name: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_read_with_all_its_parts() {
+        let config = Config::from_url("redis://alice:p%40ss@db.example:7000/3").unwrap();
+        let Servers::Single(single) = config.servers();
+        assert_eq!((single.host.as_str(), single.port, single.database), ("db.example", 7000, 3));
+        assert_eq!(single.username.as_deref(), Some("alice"));
+        assert_eq!(single.password.as_ref().map(Secret::reveal), Some("p@ss"));
+        let Servers::Single(plain) = Config::single("127.0.0.1").unwrap().servers;
+        assert_eq!((plain.host.as_str(), plain.port), ("127.0.0.1", 6379));
+        let Servers::Single(six) = Config::from_url("valkey://[::1]:7").unwrap().servers;
+        assert_eq!((six.host.as_str(), six.port), ("::1", 7));
+    }
+
+    #[test]
+    fn a_bad_url_names_what_was_expected_and_hides_the_password() {
+        for bad in ["", "http://h", "redis://", "redis://h/x", "redis://h/300", "redis://h?x=1", "redis://h:99999"] {
+            let error = Config::from_url(bad).unwrap_err().to_string();
+            assert!(error.contains("expected"), "{bad}: {error}");
+        }
+        let error = Config::from_url("http://u:hunter2@h").unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn relations_between_settings_are_checked_and_both_values_named() {
+        let config = Config::single("h").unwrap().watchdog_lease(Duration::from_millis(5));
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains("5ms") && error.contains("100ms"), "{error}");
+        assert!(Config::single("h").unwrap().client_name("a b").check().is_err());
+        assert!(Config::single("h").unwrap().poll_budget(0).check().is_err());
+        assert!(Config::single("h").unwrap().check().is_ok());
+    }
+}

@@ -1,0 +1,485 @@
+//! The client that users hold: it owns the connections, the holds and the tasks behind them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use uuid::Uuid;
+
+use super::exchange::{Progress, exchange};
+use super::node::Node;
+use super::topology::SingleServer;
+use super::{FromReply, Request, Server, Topology};
+use crate::clock::{Clock, Instant};
+use crate::config::{Config, ConfigError, Servers, Settings};
+use crate::error::ServerError;
+use crate::hold::{AcquireError, HoldKind, Table, Target, Ticket, Wish};
+use crate::name::Name;
+use crate::wait::Hub;
+
+/// How long the last handle's background work may take when it was not shut down: 5 s.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What all objects of one client share.
+pub(crate) struct Core {
+    pub(crate) id: String,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Settings,
+    pub(crate) topology: Arc<dyn Topology>,
+    hubs: Mutex<HashMap<super::NodeId, Arc<Hub>>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Core {
+    /// The wake-up hub of a node.
+    pub(crate) fn hub(&self, server: &Arc<dyn Server>) -> Arc<Hub> {
+        let mut hubs = self.hubs.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some(hub) = hubs.get(server.id()) {
+            return Arc::clone(hub);
+        }
+        let (hub, tasks) = Hub::start(Arc::clone(server), self.clock.clone(), self.settings.clone());
+        hubs.insert(server.id().clone(), Arc::clone(&hub));
+        drop(hubs);
+        self.tasks().extend(tasks);
+        hub
+    }
+
+    /// The holder field of a number: Redisson's form, `<uuid>:<number>`.
+    pub(crate) fn field(&self, number: u64) -> Bytes {
+        format!("{}:{number}", self.id).into()
+    }
+
+    /// Where this client is told that a hold of its was taken by force: the prefix of all such channels, the id, and `}`.
+    fn notices(&self) -> Bytes {
+        format!("{}{}}}", self.notice_prefix(), self.id).into()
+    }
+
+    /// The channel of a client's notices, up to its id.
+    pub(crate) fn notice_prefix(&self) -> String {
+        self.settings.namespace.notice_prefix()
+    }
+
+    fn tasks(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.tasks.lock().unwrap_or_else(|p| p.into_inner())
+    }
+}
+
+/// A connection to Redis or Valkey, and all that is held and awaited through it. Cheap to clone; clones are the same
+/// client. When the last clone and the last guard have gone, what is left to give back is given back in the background.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    core: Arc<Core>,
+    table: Arc<Table>,
+    closing: watch::Sender<Closing>,
+    closed: watch::Receiver<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    No,
+    By(Instant),
+}
+
+impl Client {
+    /// Starts a client. It does not wait for a server: calls wait for the connection within their own time, and
+    /// [`Client::wait_ready`] waits for it explicitly. Must be called inside a tokio runtime.
+    ///
+    /// ```no_run
+    /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redgrid_core::Client::connect("redis://127.0.0.1:6379").await?;
+    /// client.wait_ready(std::time::Duration::from_secs(5)).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] when the configuration can not work.
+    pub async fn connect<C>(config: C) -> Result<Client, ConnectError>
+    where
+        C: TryInto<Config>,
+        ConnectError: From<C::Error>,
+    {
+        let config = config.try_into()?;
+        config.check()?;
+        let clock = Clock::boot();
+        let Servers::Single(single) = &config.servers;
+        let node = Node::open(single, &config.settings, clock.clone(), &config.settings.client_name)
+            .map_err(ConnectError::Client)?;
+        Ok(Client::start(Arc::new(SingleServer(Arc::new(node))), config.settings, clock))
+    }
+
+    /// A client over servers of the test's own making.
+    #[cfg(feature = "testing")]
+    pub fn over(topology: Arc<dyn Topology>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
+        config.check()?;
+        Ok(Client::start(topology, config.settings, clock))
+    }
+
+    fn start(topology: Arc<dyn Topology>, settings: Settings, clock: Clock) -> Client {
+        let core = Arc::new(Core {
+            id: Uuid::new_v4().to_string(),
+            clock,
+            settings,
+            topology,
+            hubs: Mutex::default(),
+            tasks: Mutex::default(),
+        });
+        let (table, work) = Table::new(Arc::clone(&core));
+        for server in core.topology.primaries() {
+            let notices = core.hub(&server).listen(core.notices());
+            core.tasks().push(tokio::spawn(hear(notices, Arc::clone(&table))));
+            core.tasks().push(tokio::spawn(Arc::clone(&table).verify_after_reconnects(server)));
+        }
+        core.tasks().push(tokio::spawn(Arc::clone(&table).run_engine()));
+        let (closing, watched) = watch::channel(Closing::No);
+        let (done, closed) = watch::channel(false);
+        tokio::spawn(run(Arc::clone(&core), Arc::clone(&table), work, watched, done));
+        Client(Arc::new(Inner { core, table, closing, closed }))
+    }
+
+    /// The id of this client, in front of the number in its holder fields.
+    pub fn id(&self) -> &str {
+        &self.0.core.id
+    }
+
+    /// The key of an object: its name behind the client's namespace.
+    pub fn key(&self, name: &Name) -> Bytes {
+        self.0.core.settings.namespace.key(name)
+    }
+
+    /// The lease of holds that are renewed.
+    pub fn watchdog_lease(&self) -> Duration {
+        self.0.core.settings.watchdog_lease
+    }
+
+    /// The clock that decides in this client.
+    pub fn clock(&self) -> &Clock {
+        &self.0.core.clock
+    }
+
+    /// Waits until every node has answered its handshake.
+    ///
+    /// # Errors
+    ///
+    /// [`NotReady`] when `within` is over; it says what stands in the way.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn wait_ready(&self, within: Duration) -> Result<(), NotReady> {
+        let ready = async {
+            for server in self.0.core.topology.primaries() {
+                if server.epoch().wait_for(Option::is_some).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        match tokio::time::timeout(within, ready).await {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let mut why = ServerError::not_sent("not connected");
+                for server in self.0.core.topology.primaries() {
+                    let answer = server.call(vec![Request::command("PING")]).await.pop();
+                    if let Some(Err(error)) = answer {
+                        why = error;
+                    }
+                }
+                Err(NotReady { within, source: why })
+            }
+        }
+    }
+
+    /// A command of any kind, key by key and argument by argument.
+    ///
+    /// ```no_run
+    /// # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// client.command("SET").key("greeting")?.arg("hello").query::<()>().await?;
+    /// let text: Option<String> = client.command("GET").key("greeting")?.query().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn command(&self, name: impl Into<Bytes>) -> Command {
+        Command { client: self.clone(), request: Request::command(name) }
+    }
+
+    /// Carries out a request, a script call above all, and reads its reply as `T`.
+    ///
+    /// Without contact it is tried again until `timeout × (retries + 1)` is over; after a lost reply only if the request is
+    /// [`idempotent`](Request::idempotent).
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been carried out.
+    ///
+    /// # Cancel safety
+    ///
+    /// A request that has left is carried out although nobody waits for its reply.
+    pub async fn run<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
+        let core = &self.0.core;
+        let key = request.touched().first().cloned().unwrap_or_default();
+        let server = core.topology.primary(&key);
+        let until = core.clock.now() + core.settings.patience();
+        let progress = Progress::default();
+        let work = exchange(&*server, &core.settings, &core.clock, request, until, &progress);
+        let answer = tokio::select! {
+            biased;
+            asked = work => asked.result,
+            () = core.clock.sleep_until(until) => Err(if progress.is_sent() {
+                ServerError::unknown("no answer came in time")
+            } else {
+                ServerError::not_sent("there was no contact in time")
+            }),
+        };
+        answer.and_then(FromReply::from_reply)
+    }
+
+    /// Watches a channel, and the key beneath it.
+    pub fn watch(&self, channel: Bytes, key: Bytes) -> crate::wait::Watch {
+        let server = self.0.core.topology.primary(&key);
+        self.0.core.hub(&server).watch(channel, Some(key))
+    }
+
+    /// Asks for a hold: the way of every lock-like object.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] where it is clear at once that it can not be had.
+    pub fn enter(&self, kind: &'static dyn HoldKind, target: &Arc<Target>, wish: Wish) -> Result<Ticket, AcquireError> {
+        self.0.table.enter(self, kind, target, wish)
+    }
+
+    /// Takes a name by force: its holders are told that they have lost it. `None` where it was free and `only_if_held`.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the name may be taken for a moment and is given back in the background.
+    pub async fn seize(
+        &self,
+        kind: &'static dyn HoldKind,
+        target: &Arc<Target>,
+        wish: Wish,
+        only_if_held: bool,
+    ) -> Result<Option<crate::hold::Grant>, AcquireError> {
+        self.0.table.seize(self, kind, target, wish, only_if_held).await
+    }
+
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.0.table
+    }
+
+    /// What the client has in hand at the moment, for tests and diagnosis.
+    pub fn in_hand(&self) -> InHand {
+        let core = &self.0.core;
+        let hubs = core.hubs.lock().unwrap_or_else(|p| p.into_inner());
+        // One channel of each hub is the client's own, for notices.
+        let channels = hubs.values().map(|hub| hub.channels().saturating_sub(1)).sum();
+        InHand { names: self.0.table.names(), holds: self.0.table.holds(), channels }
+    }
+
+    /// Refuses new requests, wakes those who wait, gives back all holds in bulk, and closes the connections.
+    ///
+    /// # Errors
+    ///
+    /// [`NotClosed`] when `within` was over before everything was given back; leases end the rest.
+    ///
+    /// # Cancel safety
+    ///
+    /// The shutdown goes on when this is dropped.
+    pub async fn shutdown(&self, within: Duration) -> Result<(), NotClosed> {
+        let by = self.0.core.clock.now() + within;
+        self.0.closing.send_if_modified(|closing| {
+            let first = *closing == Closing::No;
+            if first {
+                *closing = Closing::By(by);
+            }
+            first
+        });
+        let mut closed = self.0.closed.clone();
+        // The task always ends; that it is gone means that all is closed.
+        match closed.wait_for(|closed| *closed).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(NotClosed { within }),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let by = self.core.clock.now() + FAREWELL;
+        self.closing.send_if_modified(|closing| {
+            let first = *closing == Closing::No;
+            if first {
+                *closing = Closing::By(by);
+            }
+            first
+        });
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("id", &self.0.core.id).finish_non_exhaustive()
+    }
+}
+
+/// What a client has in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InHand {
+    /// Names that are held, awaited or being given back.
+    pub names: usize,
+    /// Holds that are believed.
+    pub holds: usize,
+    /// Channels that waiters watch.
+    pub channels: usize,
+}
+
+/// Drives the work that has no caller (any more), and ends everything when told.
+async fn run(
+    core: Arc<Core>,
+    table: Arc<Table>,
+    mut work: mpsc::UnboundedReceiver<crate::hold::Work>,
+    mut closing: watch::Receiver<Closing>,
+    done: watch::Sender<bool>,
+) {
+    let mut tasks = JoinSet::new();
+    let by = loop {
+        tokio::select! {
+            Some(next) = work.recv() => { tasks.spawn(next); }
+            Some(_) = tasks.join_next() => {}
+            told = closing.wait_for(|closing| *closing != Closing::No) => {
+                match told.as_deref() {
+                    Ok(Closing::By(by)) => break *by,
+                    _ => break core.clock.now() + FAREWELL,
+                }
+            }
+        }
+    };
+    for left in table.close() {
+        tasks.spawn(left);
+    }
+    let drained = async {
+        loop {
+            tokio::select! {
+                biased;
+                Some(next) = work.recv() => { tasks.spawn(next); }
+                joined = tasks.join_next() => if joined.is_none() { return },
+            }
+        }
+    };
+    let in_time = tokio::select! {
+        () = drained => true,
+        () = core.clock.sleep_until(by) => false,
+    };
+    tasks.abort_all();
+    for task in core.tasks().drain(..) {
+        task.abort();
+    }
+    core.hubs.lock().unwrap_or_else(|p| p.into_inner()).clear();
+    for server in core.topology.primaries() {
+        server.close().await;
+    }
+    if in_time {
+        done.send_replace(true);
+    }
+}
+
+async fn hear(mut notices: crate::wait::Listener, table: Arc<Table>) {
+    while let Some(notice) = notices.next().await {
+        match notice {
+            Some(field) => table.forced(&field),
+            // A notice may have been missed: look after everything.
+            None => table.verify_all(),
+        }
+    }
+}
+
+/// A command being put together. Nothing is sent before [`Command::query`].
+#[must_use = "nothing is asked of the server until `query` is awaited"]
+pub struct Command {
+    client: Client,
+    request: Request,
+}
+
+impl Command {
+    /// Adds a key, behind the client's namespace. Keys come before arguments.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`](crate::InvalidName) when it breaks the rules of names.
+    pub fn key(mut self, name: impl AsRef<str>) -> Result<Self, crate::name::InvalidName> {
+        let key = self.client.key(&Name::new(name)?);
+        self.request = self.request.key(key);
+        Ok(self)
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl Into<Bytes>) -> Self {
+        self.request = self.request.arg(arg);
+        self
+    }
+
+    /// Says that it may be sent again after a lost reply.
+    pub fn idempotent(mut self) -> Self {
+        self.request = self.request.idempotent();
+        self
+    }
+
+    /// Sends it and reads the reply.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been carried out.
+    ///
+    /// # Cancel safety
+    ///
+    /// A command that has left is carried out although nobody waits for its reply.
+    pub async fn query<T: FromReply>(self) -> Result<T, ServerError> {
+        self.client.run(self.request).await
+    }
+}
+
+/// A client that could not be started.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The configuration can not work.
+    #[error("the configuration can not work")]
+    Config(#[from] ConfigError),
+    /// The client below could not be built.
+    #[error("the client could not be built")]
+    Client(#[source] ServerError),
+}
+
+impl From<std::convert::Infallible> for ConnectError {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// No connection in time.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("not every server answered within {within:?}")]
+pub struct NotReady {
+    /// How long was waited.
+    pub within: Duration,
+    /// What stands in the way.
+    #[source]
+    pub source: ServerError,
+}
+
+/// Not everything was given back in time.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("not everything was given back within {within:?}; leases end the rest")]
+pub struct NotClosed {
+    /// How long was waited.
+    pub within: Duration,
+}

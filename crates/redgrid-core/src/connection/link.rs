@@ -1,0 +1,343 @@
+//! One connection of fred's to one node, watched: told when it is up, verified when in doubt, set up again when it ends.
+//!
+//! fred reconnects by itself, but its router task can end for good, and it tells of losses only on side channels; so a
+//! task of ours keeps the truth: [`Link::epoch`] is `Some` while the connection has answered its handshake.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fred::clients::Client as Fred;
+use fred::interfaces::{ClientLike, EventInterface};
+use fred::prelude::{Builder, Error as FredError, ErrorKind, Options, Server as FredServer, ServerConfig, Value};
+use fred::types::config::{Config as FredConfig, ReconnectPolicy, TcpConfig, UnresponsiveConfig};
+use fred::types::{ClusterHash, CustomCommand, Resp3Frame, RespVersion};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use super::{Epoch, Reply, ServerClock};
+use crate::clock::Clock;
+use crate::config::{Settings, Single};
+use crate::error::ServerError;
+
+/// How often an idle connection is asked whether it still lives: every 5 s. A dead one is then noticed after 5 s and
+/// one timeout, without traffic of the user's.
+const PING_EVERY: Duration = Duration::from_secs(5);
+
+/// Waits between attempts to connect: 50 ms, doubled up to 2 s.
+const RECONNECT: (u32, u32) = (50, 2000);
+
+/// How long the end of a connection may take before it is simply dropped: 500 ms.
+const QUIT: Duration = Duration::from_millis(500);
+
+/// Commands that may wait inside fred: more than any burst of ours, less than all memory.
+const LONGEST_QUEUE: usize = 65_536;
+
+/// Messages that wait for our dispatcher before some are lost and a gap is told.
+const MESSAGES: usize = 8192;
+
+pub(super) struct Link {
+    fred: Fred,
+    options: Options,
+    time: Option<Arc<ServerClock>>,
+    clock: Clock,
+    client_name: String,
+    timeout: Duration,
+    epoch: watch::Sender<Option<Epoch>>,
+    connections: AtomicU64,
+    /// Why there is no connection, in the server's or the system's words.
+    trouble: Mutex<String>,
+    doubt: Notify,
+    closing: watch::Sender<bool>,
+}
+
+impl Link {
+    /// A connection that is set up in the background. With `time`, the handshake also reads the server's clock and id.
+    pub(super) fn open(
+        server: &Single,
+        settings: &Settings,
+        clock: Clock,
+        client_name: String,
+        time: Option<Arc<ServerClock>>,
+    ) -> Result<(Arc<Link>, JoinHandle<()>), ServerError> {
+        let fred = build(server, settings)
+            .map_err(|error| ServerError::not_sent(format!("the client could not be built: {error}")))?;
+        let link = Arc::new(Link {
+            fred,
+            options: Options {
+                fail_fast: true,
+                max_attempts: Some(1),
+                timeout: Some(settings.timeout),
+                ..Options::default()
+            },
+            time,
+            clock,
+            client_name,
+            timeout: settings.timeout,
+            epoch: watch::Sender::new(None),
+            connections: AtomicU64::new(0),
+            trouble: Mutex::new("not connected yet".into()),
+            doubt: Notify::new(),
+            closing: watch::Sender::new(false),
+        });
+        let task = tokio::spawn(Arc::clone(&link).keep());
+        Ok((link, task))
+    }
+
+    pub(super) fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+        self.epoch.subscribe()
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.epoch.borrow().is_some()
+    }
+
+    pub(super) fn fred(&self) -> &Fred {
+        &self.fred
+    }
+
+    /// The error of a request that is not sent because there is no connection.
+    pub(super) fn down(&self) -> ServerError {
+        let trouble = self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone();
+        ServerError::not_sent(format!("no connection: {trouble}"))
+    }
+
+    /// Sends one command, once. The order of first polls is the order on the wire.
+    pub(super) async fn send(&self, name: &Bytes, args: Vec<Value>) -> Result<Reply, ServerError> {
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.send_known(CustomCommand::new(name, ClusterHash::FirstKey, false), args).await
+    }
+
+    pub(super) async fn send_static(&self, name: &'static str, args: Vec<Value>) -> Result<Reply, ServerError> {
+        self.send_known(CustomCommand::new_static(name, ClusterHash::FirstKey, false), args).await
+    }
+
+    async fn send_known(&self, command: CustomCommand, args: Vec<Value>) -> Result<Reply, ServerError> {
+        match self.fred.with_options(&self.options).custom_raw(command, args).await {
+            Ok(frame) => match into_reply(frame) {
+                Reply::Error(error) => Err(error),
+                reply => Ok(reply),
+            },
+            Err(error) => {
+                let error = classify(&error);
+                if error.is_unknown() {
+                    self.doubt.notify_one();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Drops the connection and makes another, because what it says can no longer be believed.
+    pub(super) async fn renew(&self) {
+        self.fail("it was given up after an unexpected answer");
+        let _ = tokio::time::timeout(self.timeout, self.fred.force_reconnection()).await;
+    }
+
+    /// Ends the connection and the task that watches it.
+    pub(super) fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    async fn keep(self: Arc<Self>) {
+        let mut closing = self.closing.subscribe();
+        let mut wait = Duration::from_millis(RECONNECT.0.into());
+        loop {
+            let router = tokio::select! {
+                router = self.fred.init() => router,
+                _ = closing.wait_for(|closed| *closed) => break,
+            };
+            match router {
+                Ok(mut router) => {
+                    let ended = self.watch(&mut router, &mut closing).await;
+                    if ended {
+                        let _ = tokio::time::timeout(QUIT, self.fred.quit()).await;
+                        router.abort();
+                        break;
+                    }
+                    router.abort();
+                    wait = Duration::from_millis(RECONNECT.0.into());
+                }
+                Err(error) => {
+                    self.fail(error.details());
+                    if self.sleep_or_close(wait, &mut closing).await {
+                        break;
+                    }
+                    wait = (wait * 2).min(Duration::from_millis(RECONNECT.1.into()));
+                }
+            }
+        }
+        self.fail("the client is shut down");
+    }
+
+    /// Follows the life of fred's router task; true when we are to close, false when the router has ended.
+    async fn watch<T>(&self, router: &mut JoinHandle<T>, closing: &mut watch::Receiver<bool>) -> bool {
+        loop {
+            // Subscribed before the handshake: whatever happens after it is seen.
+            let (mut errors, mut fresh) = (self.fred.error_rx(), self.fred.reconnect_rx());
+            match self.until_closed(self.handshake(), closing).await {
+                None => return true,
+                Some(Ok(epoch)) => {
+                    self.epoch.send_replace(Some(epoch));
+                }
+                Some(Err(error)) => {
+                    self.fail(&error.to_string());
+                    if router.is_finished() {
+                        return false;
+                    }
+                    if self.sleep_or_close(Duration::from_millis(RECONNECT.0.into()), closing).await {
+                        return true;
+                    }
+                    continue;
+                }
+            }
+            loop {
+                tokio::select! {
+                    _ = closing.wait_for(|closed| *closed) => return true,
+                    _ = &mut *router => { self.fail("the connection task ended"); return false }
+                    error = errors.recv() => {
+                        self.fail(error.as_ref().map_or("events were missed", |(error, _)| error.details()));
+                        break;
+                    }
+                    _ = fresh.recv() => { self.fail("the connection was replaced"); break }
+                    () = self.doubt.notified() => {}
+                    () = tokio::time::sleep(PING_EVERY) => {}
+                }
+                let answered = tokio::time::timeout(self.timeout, self.send_static("PING", Vec::new())).await;
+                if !matches!(answered, Ok(Ok(_)) | Ok(Err(ServerError::Refused { .. }))) {
+                    self.renew().await;
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn handshake(&self) -> Result<Epoch, ServerError> {
+        if !self.fred.is_connected() {
+            return Err(self.down());
+        }
+        let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
+        tolerate_refusal(named)?;
+        let mut run_id = String::new();
+        if let Some(time) = &self.time {
+            let info = tolerate_refusal(self.send_static("INFO", vec!["server".into()]).await)?;
+            let info = info.and_then(|reply| reply.into_typed::<String>().ok()).unwrap_or_default();
+            run_id = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().trim().to_owned();
+            time.reset();
+            let (seconds, micros) = self.send_static("TIME", Vec::new()).await?.into_typed::<(u64, u64)>()?;
+            time.observe(seconds * 1_000_000 + micros, self.clock.now());
+        } else {
+            self.send_static("PING", Vec::new()).await?;
+        }
+        let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(Epoch { run_id: run_id.into(), connection })
+    }
+
+    fn fail(&self, why: &str) {
+        let lost = self.epoch.send_replace(None).is_some();
+        if lost {
+            tracing::debug!(client = %self.client_name, why, "connection lost");
+        }
+        why.clone_into(&mut self.trouble.lock().unwrap_or_else(|p| p.into_inner()));
+    }
+
+    async fn until_closed<F: Future>(&self, work: F, closing: &mut watch::Receiver<bool>) -> Option<F::Output> {
+        tokio::select! {
+            done = work => Some(done),
+            _ = closing.wait_for(|closed| *closed) => None,
+        }
+    }
+
+    async fn sleep_or_close(&self, wait: Duration, closing: &mut watch::Receiver<bool>) -> bool {
+        self.until_closed(tokio::time::sleep(wait), closing).await.is_none()
+    }
+}
+
+fn build(server: &Single, settings: &Settings) -> Result<Fred, FredError> {
+    let config = FredConfig {
+        server: ServerConfig::Centralized { server: FredServer::new(server.host.clone(), server.port) },
+        username: server.username.clone(),
+        password: server.password.as_ref().map(|secret| secret.reveal().to_owned()),
+        database: (server.database != 0).then_some(server.database),
+        version: RespVersion::RESP3,
+        fail_fast: true,
+        ..FredConfig::default()
+    };
+    let mut policy = ReconnectPolicy::new_exponential(0, RECONNECT.0, RECONNECT.1, 2);
+    policy.set_jitter(RECONNECT.0 / 2);
+    Builder::from_config(config)
+        .set_policy(policy)
+        .with_performance_config(|performance| {
+            performance.default_command_timeout = settings.timeout;
+            performance.broadcast_channel_capacity = MESSAGES;
+        })
+        .with_connection_config(|connection| {
+            // Sent once: a re-sent script is a second execution that nobody asked for.
+            connection.max_command_attempts = 1;
+            connection.max_redirections = 0;
+            connection.connection_timeout = settings.connect_timeout;
+            connection.internal_command_timeout = settings.connect_timeout;
+            connection.max_command_buffer_len = LONGEST_QUEUE;
+            connection.reconnect_on_auth_error = false;
+            connection.auto_client_setname = false;
+            connection.unresponsive = UnresponsiveConfig {
+                // Below the timeout, so that a hung server costs the connection before it costs a second request.
+                max_timeout: Some(settings.timeout * 2 / 3),
+                interval: (settings.timeout / 15).max(Duration::from_millis(10)),
+            };
+            connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
+        })
+        .build()
+}
+
+/// What a failure inside fred means for the request.
+fn classify(error: &FredError) -> ServerError {
+    let details = error.details().to_owned();
+    match error.kind() {
+        // The text of fred's check before sending; the same kind with other words is given to requests in flight.
+        ErrorKind::Canceled if details == "Connection closed unexpectedly." => ServerError::not_sent("no connection"),
+        ErrorKind::Backpressure => ServerError::not_sent("too many requests wait for the connection"),
+        ErrorKind::Unknown
+            if details == "Client is not initialized." || details == "Failed to send command to router." =>
+        {
+            ServerError::not_sent("no connection")
+        }
+        ErrorKind::InvalidArgument | ErrorKind::InvalidCommand | ErrorKind::Config => ServerError::not_sent(details),
+        _ => ServerError::unknown(details),
+    }
+}
+
+fn tolerate_refusal(answer: Result<Reply, ServerError>) -> Result<Option<Reply>, ServerError> {
+    match answer {
+        Ok(reply) => Ok(Some(reply)),
+        Err(ServerError::Refused { code, .. }) if !code.is_passing() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn into_reply(frame: Resp3Frame) -> Reply {
+    match frame {
+        Resp3Frame::BlobString { data, .. }
+        | Resp3Frame::SimpleString { data, .. }
+        | Resp3Frame::BigNumber { data, .. }
+        | Resp3Frame::VerbatimString { data, .. } => Reply::Bytes(data),
+        Resp3Frame::ChunkedString(data) => Reply::Bytes(data),
+        Resp3Frame::SimpleError { data, .. } => Reply::Error(ServerError::refused(&*data)),
+        Resp3Frame::BlobError { data, .. } => {
+            Reply::Error(ServerError::refused(String::from_utf8_lossy(&data).into_owned()))
+        }
+        Resp3Frame::Boolean { data, .. } => Reply::Bool(data),
+        Resp3Frame::Null | Resp3Frame::Hello { .. } => Reply::Nil,
+        Resp3Frame::Number { data, .. } => Reply::Int(data),
+        Resp3Frame::Double { data, .. } => Reply::Double(data),
+        Resp3Frame::Array { data, .. } | Resp3Frame::Push { data, .. } => {
+            Reply::Array(data.into_iter().map(into_reply).collect())
+        }
+        Resp3Frame::Set { data, .. } => Reply::Array(data.into_iter().map(into_reply).collect()),
+        Resp3Frame::Map { data, .. } => {
+            Reply::Map(data.into_iter().map(|(k, v)| (into_reply(k), into_reply(v))).collect())
+        }
+    }
+}

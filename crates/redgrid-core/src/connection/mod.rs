@@ -1,0 +1,24 @@
+//! Connections: one server behind the [`Server`] seam, which server is asked behind [`Topology`], and the [`Client`]
+//! that users hold.
+//!
+//! Only this module knows the Redis client below us (fred), and only `node` and `subscriber` in it. fred carries one
+//! pipelined connection to one node; retries, redirection and subscriptions are ours.
+
+mod client;
+mod exchange;
+mod link;
+mod node;
+mod offset;
+mod reply;
+mod request;
+mod seam;
+mod subscriber;
+mod topology;
+
+pub(crate) use client::Core;
+pub use client::{Client, Command, ConnectError, InHand, NotClosed, NotReady};
+pub(crate) use exchange::{Exchange, Progress, exchange};
+pub use offset::ServerClock;
+pub use reply::{FromReply, Reply};
+pub use request::{Arg, Request};
+pub use seam::{Epoch, NodeId, Push, Server, Topology};

@@ -1,0 +1,139 @@
+//! One node on fred: a connection for requests, and one that carries subscriptions and nothing else.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use fred::prelude::Value;
+use futures_util::future::join_all;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::link::Link;
+use super::request::What;
+use super::subscriber::Subscriber;
+use super::{Arg, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
+use crate::clock::Clock;
+use crate::config::{Settings, Single};
+use crate::error::{Code, ServerError};
+
+pub(super) struct Node {
+    id: NodeId,
+    clock: Clock,
+    time: Arc<ServerClock>,
+    commands: Arc<Link>,
+    subscriber: Subscriber,
+    watchers: std::sync::Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Node {
+    pub(super) fn open(
+        server: &Single,
+        settings: &Settings,
+        clock: Clock,
+        client_name: &str,
+    ) -> Result<Self, ServerError> {
+        let time = Arc::new(ServerClock::default());
+        let (commands, watching) =
+            Link::open(server, settings, clock.clone(), client_name.to_owned(), Some(Arc::clone(&time)))?;
+        let (subscriptions, also_watching) =
+            Link::open(server, settings, clock.clone(), format!("{client_name}:subscriber"), None)?;
+        let (subscriber, reading) = Subscriber::open(subscriptions);
+        Ok(Node {
+            id: NodeId(server.to_string().into()),
+            clock,
+            time,
+            commands,
+            subscriber,
+            watchers: vec![watching, also_watching, reading].into(),
+        })
+    }
+
+    async fn one(&self, request: Request) -> Result<Reply, ServerError> {
+        match request.what {
+            What::Command(ref name) => {
+                let args = self.arguments(&request, Vec::new())?;
+                self.commands.send(name, args).await
+            }
+            What::Script(body) => {
+                let head = |script: Value| vec![script, Value::from(request.keys.len() as i64)];
+                let args = self.arguments(&request, head(Value::from(body.sha().clone())))?;
+                match self.commands.send_static("EVALSHA", args).await {
+                    // Not carried out, so sending it once more is safe; its time limit is written anew.
+                    Err(ServerError::Refused { code: Code::NoScript, .. }) => {
+                        let args = self.arguments(&request, head(Value::from_static_str(body.text())))?;
+                        self.commands.send_static("EVAL", args).await
+                    }
+                    answer => answer,
+                }
+            }
+        }
+    }
+
+    fn arguments(&self, request: &Request, mut head: Vec<Value>) -> Result<Vec<Value>, ServerError> {
+        head.reserve(request.keys.len() + request.args.len());
+        head.extend(request.keys.iter().cloned().map(Value::from));
+        for arg in &request.args {
+            head.push(match arg {
+                Arg::Bytes(bytes) => Value::from(bytes.clone()),
+                Arg::NotAfter => Value::from(self.not_after(request)?),
+            });
+        }
+        Ok(head)
+    }
+
+    fn not_after(&self, request: &Request) -> Result<Bytes, ServerError> {
+        let now = self.clock.now();
+        let limit = request.not_after.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?;
+        let micros =
+            self.time.at(limit, now).ok_or_else(|| ServerError::not_sent("the server's clock is not known yet"))?;
+        Ok(micros.to_string().into())
+    }
+}
+
+#[async_trait]
+impl Server for Node {
+    fn id(&self) -> &NodeId {
+        &self.id
+    }
+
+    async fn call(&self, mut requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
+        if !self.commands.is_up() {
+            return requests.iter().map(|_| Err(self.commands.down())).collect();
+        }
+        match requests.len() {
+            1 => vec![self.one(requests.remove(0)).await],
+            // Polled in their order for the first time, and a first poll hands the bytes to fred.
+            _ => join_all(requests.into_iter().map(|request| self.one(request))).await,
+        }
+    }
+
+    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+        self.commands.epoch()
+    }
+
+    fn time(&self) -> &ServerClock {
+        &self.time
+    }
+
+    async fn subscribe(&self, channels: Vec<Bytes>) -> Result<(), ServerError> {
+        self.subscriber.subscribe(channels).await
+    }
+
+    async fn unsubscribe(&self, channels: Vec<Bytes>) {
+        self.subscriber.unsubscribe(channels).await;
+    }
+
+    fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
+        self.subscriber.pushes()
+    }
+
+    async fn close(&self) {
+        self.commands.close();
+        self.subscriber.close();
+        let watchers = std::mem::take(&mut *self.watchers.lock().unwrap_or_else(|p| p.into_inner()));
+        for watcher in watchers {
+            let _ = watcher.await;
+        }
+    }
+}

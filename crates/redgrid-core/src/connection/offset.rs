@@ -1,0 +1,126 @@
+//! How far the server's clock is ahead of ours, from below.
+//!
+//! A request that must not be carried out after some instant of *our* clock carries that instant in the *server's* time.
+//! With an offset that is never too high, the server refuses rather too early than too late: a late copy of an acquire
+//! can not slip in after the moment from which we believe it harmless.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+/// Clocks of two machines drift apart by at most this: 500 ppm, the most that NTP slews (RFC 5905, section 11.3).
+/// Applied to the age of a sample, so that an old one is not believed to be exact.
+const DRIFT_PPM: u64 = 500;
+
+/// How long a sample may stand for the offset before newer, lower ones replace it: 10 s. The best (highest) sample of
+/// this time is used, as it had the shortest way; a server clock that was set back is followed after it.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// The lower bound of `server time − our time`. Shared by all that talk to one node.
+#[derive(Debug, Default)]
+pub struct ServerClock(Mutex<Samples>);
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Samples {
+    best: Option<Sample>,
+    /// The best of the window before, so that a change of windows does not forget at once.
+    former: Option<Sample>,
+    since: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    /// Microseconds of server time at our instant 0, no more than the truth.
+    offset: i128,
+    at: Instant,
+}
+
+impl Sample {
+    fn aged(self, now: Instant) -> i128 {
+        let age = now.since(self.at).as_micros() as i128;
+        self.offset - age * i128::from(DRIFT_PPM) / 1_000_000
+    }
+}
+
+impl ServerClock {
+    /// Takes in a server time (microseconds since 1970) from a reply that was received at `received`.
+    ///
+    /// The server read its clock before the reply arrived, so `server − received` can not exceed the true offset.
+    pub fn observe(&self, server_micros: u64, received: Instant) {
+        let sample =
+            Sample { offset: i128::from(server_micros) - i128::from(received.as_nanos() / 1000) - 1, at: received };
+        let mut samples = self.lock();
+        match samples.since {
+            Some(since) if received.since(since) < WINDOW => {}
+            _ => *samples = Samples { former: samples.best, best: None, since: Some(received) },
+        }
+        if samples.best.is_none_or(|best| sample.offset >= best.aged(received)) {
+            samples.best = Some(sample);
+        }
+    }
+
+    /// Forgets everything, because a new server answers there.
+    pub fn reset(&self) {
+        *self.lock() = Samples::default();
+    }
+
+    /// The server's time at our instant `at`, in microseconds since 1970, or a little less; `None` before the first
+    /// sample.
+    pub fn at(&self, at: Instant, now: Instant) -> Option<u64> {
+        let samples = *self.lock();
+        let best = samples.best.map(|s| s.aged(now));
+        let former = samples.former.filter(|s| now.since(s.at) < 2 * WINDOW).map(|s| s.aged(now));
+        let offset = best.max(former)?;
+        u64::try_from(offset + i128::from(at.as_nanos() / 1000)).ok()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Samples> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::PAST + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_bound_is_never_above_the_truth_and_a_quick_reply_wins() {
+        let clock = ServerClock::default();
+        assert_eq!(clock.at(at(5), at(5)), None);
+        // The truth: server = ours + 1,000,000 µs. The first reply took 20 ms, the second 1 ms.
+        clock.observe(1_000_000 + 10_000, at(30));
+        let slow = clock.at(at(100), at(100)).unwrap();
+        clock.observe(1_000_000 + 50_000, at(51));
+        let quick = clock.at(at(100), at(100)).unwrap();
+        assert!(slow < quick && quick <= 1_000_000 + 100_000, "{slow} {quick}");
+        // A later slow one does not spoil it.
+        clock.observe(1_000_000 + 60_000, at(90));
+        assert!(clock.at(at(100), at(100)).unwrap() + 10 >= quick);
+    }
+
+    #[test]
+    fn an_old_sample_is_believed_less() {
+        let clock = ServerClock::default();
+        clock.observe(1_000_000, at(0));
+        let hour = Instant::PAST + Duration::from_secs(3600);
+        let truth = 1_000_000 + 3_600_000_000;
+        let told = clock.at(hour, hour).unwrap();
+        assert!(told < truth - 1_000_000 && told > truth - 3_000_000);
+    }
+
+    #[test]
+    fn a_server_clock_that_was_set_back_is_followed_within_two_windows() {
+        let clock = ServerClock::default();
+        clock.observe(9_000_000_000, at(0));
+        for second in 1..=30 {
+            clock.observe(1_000_000 + second * 1_000_000, at(second * 1000));
+        }
+        let now = at(30_000);
+        assert!(clock.at(now, now).unwrap() <= 1_000_000 + 30_000_000);
+    }
+}

@@ -1,0 +1,235 @@
+//! Replies of a server, and how they become Rust values.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use bytes::Bytes;
+
+use crate::error::ServerError;
+
+/// What a server answered. Errors inside an array stay in their place.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// No value.
+    Nil,
+    /// A whole number.
+    Int(i64),
+    /// A string of bytes, or a status such as `OK`.
+    Bytes(Bytes),
+    /// A floating point number (RESP3).
+    Double(f64),
+    /// A truth value (RESP3).
+    Bool(bool),
+    /// A list or a set.
+    Array(Vec<Reply>),
+    /// Pairs (RESP3).
+    Map(Vec<(Reply, Reply)>),
+    /// An error inside a list, as a script or a pipeline leaves it.
+    Error(ServerError),
+}
+
+impl Reply {
+    /// The reply as `T`.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Decode`] names what was expected and what came.
+    pub fn into_typed<T: FromReply>(self) -> Result<T, ServerError> {
+        T::from_reply(self)
+    }
+
+    fn misfit(self, expected: &'static str) -> ServerError {
+        let mut got = format!("{self:?}");
+        if got.len() > 120 {
+            let cut = (0..=117).rev().find(|&at| got.is_char_boundary(at)).unwrap_or(0);
+            got.truncate(cut);
+            got.push('…');
+        }
+        ServerError::Decode { expected, got }
+    }
+}
+
+/// A type that a [`Reply`] can become.
+pub trait FromReply: Sized {
+    /// Turns the reply into the value.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Decode`] when it does not fit; the reply's own error when it is one.
+    fn from_reply(reply: Reply) -> Result<Self, ServerError>;
+}
+
+impl FromReply for Reply {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        Ok(reply)
+    }
+}
+
+/// Any answer that is not an error.
+impl FromReply for () {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        match reply {
+            Reply::Error(error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromReply for i64 {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        match reply {
+            Reply::Int(n) => Ok(n),
+            Reply::Bytes(text) => std::str::from_utf8(&text)
+                .ok()
+                .and_then(|t| t.parse().ok())
+                .ok_or_else(|| Reply::Bytes(text).misfit("a whole number")),
+            Reply::Error(error) => Err(error),
+            other => Err(other.misfit("a whole number")),
+        }
+    }
+}
+
+impl FromReply for u64 {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        match reply {
+            Reply::Int(n) => u64::try_from(n).map_err(|_| Reply::Int(n).misfit("a whole number of 0 or more")),
+            Reply::Bytes(text) => std::str::from_utf8(&text)
+                .ok()
+                .and_then(|t| t.parse().ok())
+                .ok_or_else(|| Reply::Bytes(text).misfit("a whole number of 0 or more")),
+            Reply::Error(error) => Err(error),
+            other => Err(other.misfit("a whole number of 0 or more")),
+        }
+    }
+}
+
+impl FromReply for f64 {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        match reply {
+            Reply::Double(x) => Ok(x),
+            Reply::Bytes(text) => std::str::from_utf8(&text)
+                .ok()
+                .and_then(|t| t.parse().ok())
+                .ok_or_else(|| Reply::Bytes(text).misfit("a number")),
+            Reply::Error(error) => Err(error),
+            other => Err(other.misfit("a number")),
+        }
+    }
+}
+
+/// `1` and `OK` are true, `0` is false.
+impl FromReply for bool {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        match reply {
+            Reply::Bool(truth) => Ok(truth),
+            Reply::Int(0) => Ok(false),
+            Reply::Int(1) => Ok(true),
+            Reply::Bytes(text) if &text[..] == b"OK" => Ok(true),
+            Reply::Error(error) => Err(error),
+            other => Err(other.misfit("0 or 1")),
+        }
+    }
+}
+
+impl FromReply for Bytes {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        match reply {
+            Reply::Bytes(bytes) => Ok(bytes),
+            Reply::Int(n) => Ok(n.to_string().into()),
+            Reply::Error(error) => Err(error),
+            other => Err(other.misfit("a string")),
+        }
+    }
+}
+
+impl FromReply for String {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        let bytes = Bytes::from_reply(reply)?;
+        String::from_utf8(bytes.to_vec()).map_err(|_| Reply::Bytes(bytes).misfit("UTF-8 text"))
+    }
+}
+
+impl<T: FromReply> FromReply for Option<T> {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        match reply {
+            Reply::Nil => Ok(None),
+            other => T::from_reply(other).map(Some),
+        }
+    }
+}
+
+impl<T: FromReply> FromReply for Vec<T> {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        match reply {
+            Reply::Array(items) => items.into_iter().map(T::from_reply).collect(),
+            Reply::Map(pairs) => pairs.into_iter().flat_map(|(k, v)| [k, v]).map(T::from_reply).collect(),
+            Reply::Error(error) => Err(error),
+            other => Err(other.misfit("a list")),
+        }
+    }
+}
+
+/// From RESP3 maps, and from the flat list of pairs that scripts and RESP2 give.
+impl<K: FromReply + Eq + Hash, V: FromReply> FromReply for HashMap<K, V> {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        let pair = |(k, v)| Ok((K::from_reply(k)?, V::from_reply(v)?));
+        match reply {
+            Reply::Map(pairs) => pairs.into_iter().map(pair).collect(),
+            Reply::Array(items) if items.len() % 2 == 0 => {
+                let mut out = HashMap::with_capacity(items.len() / 2);
+                let mut items = items.into_iter();
+                while let (Some(k), Some(v)) = (items.next(), items.next()) {
+                    let (k, v) = pair((k, v))?;
+                    out.insert(k, v);
+                }
+                Ok(out)
+            }
+            Reply::Error(error) => Err(error),
+            other => Err(other.misfit("pairs")),
+        }
+    }
+}
+
+macro_rules! tuple_from_reply {
+    ($len:literal, $($part:ident),+) => {
+        impl<$($part: FromReply),+> FromReply for ($($part,)+) {
+            fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+                match reply {
+                    Reply::Array(items) if items.len() == $len => {
+                        let mut items = items.into_iter();
+                        Ok(($($part::from_reply(items.next().unwrap_or(Reply::Nil))?,)+))
+                    }
+                    Reply::Error(error) => Err(error),
+                    other => Err(other.misfit(concat!("a list of ", $len))),
+                }
+            }
+        }
+    };
+}
+
+tuple_from_reply!(2, A, B);
+tuple_from_reply!(3, A, B, C);
+tuple_from_reply!(4, A, B, C, D);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misfit_names_what_was_expected_and_what_came() {
+        let error = Reply::Nil.into_typed::<i64>().unwrap_err();
+        assert_eq!(error.to_string(), "unexpected reply: expected a whole number, got Nil");
+        let long = Reply::Bytes(Bytes::from("é".repeat(200))).into_typed::<i64>().unwrap_err();
+        assert!(long.to_string().len() < 200);
+    }
+
+    #[test]
+    fn pairs_come_from_maps_and_from_flat_lists() {
+        let flat = Reply::Array(vec![Reply::Bytes("a".into()), Reply::Int(1)]);
+        let map = Reply::Map(vec![(Reply::Bytes("a".into()), Reply::Int(1))]);
+        let want = HashMap::from([("a".to_string(), 1_i64)]);
+        assert_eq!(flat.into_typed::<HashMap<String, i64>>().unwrap(), want);
+        assert_eq!(map.into_typed::<HashMap<String, i64>>().unwrap(), want);
+    }
+}

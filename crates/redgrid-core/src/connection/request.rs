@@ -1,0 +1,128 @@
+//! One request to one server, as bytes, with the facts that decide how it may be treated.
+
+use bytes::Bytes;
+
+use crate::clock::Instant;
+use crate::script::Body;
+
+/// A command or a script call.
+///
+/// Three facts go with it: whether it may be carried out twice ([`idempotent`](Request::idempotent)), until when it may
+/// be carried out at all ([`not_after`](Request::not_after)), and whether it must follow the request before it on the
+/// same connection ([`adjacent`](Request::adjacent)).
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub(crate) what: What,
+    pub(crate) keys: Vec<Bytes>,
+    pub(crate) args: Vec<Arg>,
+    pub(crate) idempotent: bool,
+    pub(crate) not_after: Option<Instant>,
+    pub(crate) adjacent: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum What {
+    /// The command's name; `keys` come before `args`.
+    Command(Bytes),
+    Script(&'static Body),
+}
+
+/// One argument of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arg {
+    /// Bytes, sent as they are.
+    Bytes(Bytes),
+    /// Where the request's [`not_after`](Request::not_after) goes: written when the request is sent, in microseconds of
+    /// the server's own clock.
+    NotAfter,
+}
+
+impl Request {
+    /// A command by its name, as `GET` or `CLIENT`. It may not be carried out twice unless said so.
+    pub fn command(name: impl Into<Bytes>) -> Self {
+        Request::new(What::Command(name.into()))
+    }
+
+    pub(crate) fn script(body: &'static Body) -> Self {
+        Request::new(What::Script(body))
+    }
+
+    fn new(what: What) -> Self {
+        Request { what, keys: Vec::new(), args: Vec::new(), idempotent: false, not_after: None, adjacent: false }
+    }
+
+    /// Adds a key. Keys come before arguments.
+    pub fn key(mut self, key: impl Into<Bytes>) -> Self {
+        self.keys.push(key.into());
+        self
+    }
+
+    /// Adds several keys.
+    pub fn keys(mut self, keys: impl IntoIterator<Item = Bytes>) -> Self {
+        self.keys.extend(keys);
+        self
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl Into<Bytes>) -> Self {
+        self.args.push(Arg::Bytes(arg.into()));
+        self
+    }
+
+    /// Adds a whole number as an argument, in decimal text.
+    pub fn int(self, n: i64) -> Self {
+        self.arg(n.to_string())
+    }
+
+    /// Adds the place where the time limit of the request is written when it is sent.
+    pub fn not_after_here(mut self) -> Self {
+        self.args.push(Arg::NotAfter);
+        self
+    }
+
+    /// Says that carrying it out twice is the same as once, so that it may be sent again after a lost reply.
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    /// Says until when, by our clock, it may be carried out. Only requests with [`Request::not_after_here`] obey.
+    pub fn not_after(mut self, at: Instant) -> Self {
+        self.not_after = Some(at);
+        self
+    }
+
+    /// Says that it must follow the request before it in the same call, on the same connection.
+    pub fn adjacent(mut self) -> Self {
+        self.adjacent = true;
+        self
+    }
+
+    /// Whether it may be sent again after a lost reply.
+    pub fn is_idempotent(&self) -> bool {
+        self.idempotent
+    }
+
+    /// Until when, by our clock, it may be carried out.
+    pub fn limit(&self) -> Option<Instant> {
+        self.not_after
+    }
+
+    /// Whether it has a place for its time limit.
+    pub fn is_limited(&self) -> bool {
+        self.args.contains(&Arg::NotAfter)
+    }
+
+    /// The keys it touches, all of them.
+    pub fn touched(&self) -> &[Bytes] {
+        &self.keys
+    }
+
+    /// The name of the command or script, for errors and tests.
+    pub fn label(&self) -> &str {
+        match &self.what {
+            What::Command(name) => std::str::from_utf8(name).unwrap_or("command"),
+            What::Script(body) => body.name(),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The two seams: one server, and which server a name belongs to.
+//!
+//! Everything above works on these traits, so tests can lose, delay and repeat requests and replies, and another
+//! client than fred can stand below one day.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+
+use super::{Reply, Request, ServerClock};
+use crate::error::ServerError;
+
+/// Which node a server is: its address. Equal ids mean the same place, not the same process behind it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct NodeId(pub Arc<str>);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One life of a connection: the server process behind it, and the number of the connection.
+///
+/// A changed `run_id` means another process with, perhaps, another memory. It is empty where the user may not ask.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Epoch {
+    /// The `run_id` of the server process.
+    pub run_id: Arc<str>,
+    /// Counts the connections to this node, from 1.
+    pub connection: u64,
+}
+
+/// What arrives on a node's subscriber connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Push {
+    /// A message of a subscribed channel.
+    Message {
+        /// The channel.
+        channel: Bytes,
+        /// What was published.
+        payload: Bytes,
+    },
+    /// The connection is new: nothing is subscribed on it, and messages may have been missed.
+    Gap,
+}
+
+/// One node: a place that answers requests.
+#[async_trait]
+pub trait Server: Send + Sync + 'static {
+    /// Which node it is.
+    fn id(&self) -> &NodeId;
+
+    /// Carries out requests in their order on one connection and answers each by a result of its own.
+    ///
+    /// A request is sent at most once. The answer comes within the client's `timeout`, or is
+    /// [`Unknown`](ServerError::Unknown); without a connection it is [`NotSent`](ServerError::NotSent) at once.
+    async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
+
+    /// The present connection for requests; `None` while there is none.
+    fn epoch(&self) -> watch::Receiver<Option<Epoch>>;
+
+    /// What is known of the server's clock.
+    fn time(&self) -> &ServerClock;
+
+    /// Subscribes channels; returns when the server has confirmed that they are in force.
+    ///
+    /// # Errors
+    ///
+    /// After an error none of them counts as subscribed, and a [`Push::Gap`] tells when to try again.
+    async fn subscribe(&self, channels: Vec<Bytes>) -> Result<(), ServerError>;
+
+    /// Ends subscriptions. Nothing is reported: a message too many does no harm.
+    async fn unsubscribe(&self, channels: Vec<Bytes>);
+
+    /// The stream of what is pushed. There is one; later calls get an empty one.
+    fn pushes(&self) -> mpsc::UnboundedReceiver<Push>;
+
+    /// Ends the connections.
+    async fn close(&self);
+}
+
+/// Which server a name belongs to.
+pub trait Topology: Send + Sync + 'static {
+    /// The node that decides for `key`: the primary of its slot.
+    fn primary(&self, key: &[u8]) -> Arc<dyn Server>;
+
+    /// Every node that may decide for some key.
+    fn primaries(&self) -> Vec<Arc<dyn Server>>;
+}

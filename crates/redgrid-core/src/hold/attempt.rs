@@ -1,0 +1,298 @@
+//! Asking the server for a name, and what its answer means for those who wait.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::flight::Work;
+use super::grant::Grant;
+use super::kind::{Claim, HoldKind, Target};
+use super::release::Settlement;
+use super::state::{Granted, Hold, Phase};
+use super::table::{Answer, Busy, Entry, Failure, Place, Seen, Slot, SlotKey, State, Table};
+use super::terms::Wish;
+use crate::clock::Instant;
+use crate::connection::{Exchange, exchange};
+use crate::error::ServerError;
+
+/// One attempt: for whom, and where.
+pub(super) struct Attempt {
+    pub(super) key: SlotKey,
+    pub(super) place: Place,
+    kind: &'static dyn HoldKind,
+    pub(super) target: Arc<Target>,
+    entry: u64,
+    wish: Wish,
+    seen: Arc<Seen>,
+    until: Instant,
+}
+
+/// What the server said to an acquire.
+pub(super) enum Verdict {
+    Granted {
+        token: u64,
+    },
+    /// Taken by others, for so long.
+    Busy(Duration),
+    TooLate,
+    Failed(Failure),
+}
+
+impl Table {
+    /// The attempt of the first in the queue.
+    pub(super) fn attempt_of(&self, key: &SlotKey, slot: &Slot) -> Option<Attempt> {
+        let first = slot.queue.front()?;
+        Some(Attempt {
+            key: key.clone(),
+            place: slot.place.clone(),
+            kind: slot.kind,
+            target: Arc::clone(&slot.target),
+            entry: first.id,
+            wish: first.wish.clone(),
+            seen: Arc::clone(&first.seen),
+            until: first.until.min(self.now() + self.core.settings.patience()),
+        })
+    }
+
+    /// The same as work that delivers its result itself.
+    pub(super) fn attempt(self: &Arc<Self>, key: &SlotKey, slot: &Slot) -> Work {
+        let (table, attempt) = (Arc::clone(self), self.attempt_of(key, slot));
+        Box::pin(async move {
+            if let Some(attempt) = attempt {
+                table.try_for(attempt).await;
+            }
+        })
+    }
+
+    /// Asks once (twice, when the first was too late) and tells those whom the answer concerns. Returns how long the
+    /// name is taken by others, if it is.
+    pub(super) async fn try_for(self: &Arc<Self>, attempt: Attempt) -> Option<Duration> {
+        let (mut id, mut field, mut asked) = self.ask(&attempt).await;
+        let mut verdict = judge(&attempt.place, &asked);
+        if let Verdict::TooLate = verdict {
+            self.settle_copies(&attempt, &field, &asked, false);
+            (id, field, asked) = self.ask(&attempt).await;
+            verdict = judge(&attempt.place, &asked);
+        }
+        match verdict {
+            Verdict::Granted { token } => {
+                let granted = Granted {
+                    id,
+                    field,
+                    token,
+                    sent: asked.sent,
+                    received: asked.received,
+                    unanswered_until: asked.unanswered_until,
+                };
+                self.granted(&attempt, granted);
+                None
+            }
+            Verdict::Busy(left) => {
+                self.settle_copies(&attempt, &field, &asked, false);
+                self.taken(&attempt, asked.received);
+                Some(left)
+            }
+            Verdict::TooLate => {
+                self.settle_copies(&attempt, &field, &asked, false);
+                let why = ServerError::not_sent("the server found the request too late, twice: its clock jumps");
+                self.failed(&attempt, Failure::Unavailable(why));
+                None
+            }
+            Verdict::Failed(failure) => {
+                self.settle_copies(&attempt, &field, &asked, true);
+                self.failed(&attempt, failure);
+                None
+            }
+        }
+    }
+
+    async fn ask(&self, attempt: &Attempt) -> (u64, Bytes, Exchange) {
+        let id = self.number();
+        let field = self.core.field(id);
+        let claim = Claim { target: &attempt.target, field: &field, lease: attempt.wish.first_lease() };
+        let request = attempt.kind.acquire(claim);
+        let server = &*attempt.place.server;
+        let (settings, clock) = (&self.core.settings, &self.core.clock);
+        let asked = exchange(server, settings, clock, request, attempt.until, &attempt.seen.progress).await;
+        (id, field, asked)
+    }
+
+    /// Copies without an answer may still be carried out: give back what they take, once their time is over.
+    fn settle_copies(self: &Arc<Self>, attempt: &Attempt, field: &Bytes, asked: &Exchange, at_once: bool) {
+        if let Some(limit) = asked.unanswered_until {
+            self.settle(Settlement {
+                server: Arc::clone(&attempt.place.server),
+                kind: attempt.kind,
+                target: Arc::clone(&attempt.target),
+                field: field.clone(),
+                limit,
+                at_once,
+                keep_until: Instant::PAST,
+            });
+        }
+    }
+
+    /// The name is ours: it goes to the one who asked, to all requests of the same holder, or back.
+    fn granted(self: &Arc<Self>, attempt: &Attempt, granted: Granted) {
+        let received = granted.received;
+        let server = Arc::clone(&attempt.place.server);
+        let target = Arc::clone(&attempt.target);
+        let clock = self.core.clock.clone();
+        let hold = Arc::new(Hold::new(granted, target, attempt.kind, server, clock, attempt.wish.clone()));
+        let mut answers = Vec::new();
+        let mut state = self.state();
+        if state.closed {
+            drop(state);
+            self.give_back(&hold);
+            return;
+        }
+        let Some(slot) = state.slots.get_mut(&attempt.key) else {
+            drop(state);
+            self.give_back(&hold);
+            return;
+        };
+        slot.contact = received;
+        slot.contended = false;
+        slot.busy = Busy::No;
+        slot.flight = None;
+        // The one who asked may have left; its grant then serves the next who wishes the same.
+        let live = |entry: &&Entry| !entry.answer.is_closed();
+        let served = slot
+            .queue
+            .iter()
+            .filter(live)
+            .find(|entry| entry.id == attempt.entry)
+            .or_else(|| {
+                let same = |entry: &&Entry| entry.wish.holder == hold.holder && entry.wish.serves(&attempt.wish);
+                slot.queue.iter().filter(live).find(same)
+            })
+            .map(|entry| entry.id);
+        let mut rest = VecDeque::new();
+        for entry in slot.queue.drain(..) {
+            let same_holder = entry.wish.holder.is_some() && entry.wish.holder == hold.holder;
+            if served.is_some() && (Some(entry.id) == served || same_holder) {
+                let grant = Grant::new(entry.client.clone(), Arc::clone(&hold));
+                answers.push((entry.answer, Ok(Some(grant))));
+            } else if entry.wish.once {
+                answers.push((entry.answer, Ok(None)));
+            } else {
+                entry.seen.set_busy();
+                rest.push_back(entry);
+            }
+        }
+        slot.queue = rest;
+        if served.is_some() {
+            slot.hold = Some(Arc::clone(&hold));
+            self.register(&mut state, &hold);
+            self.go_on(&mut state, &attempt.key);
+            drop(state);
+        } else {
+            // Nobody is left who wants it: back it goes, before it is tried for anybody else of this process.
+            slot.busy = Busy::Release(hold.id);
+            hold.end(Phase::Released);
+            drop(state);
+            self.hand_over(self.release_work(hold, None));
+        }
+        send(answers);
+    }
+
+    /// Others have the name: those who only looked are told, the rest goes on waiting.
+    fn taken(self: &Arc<Self>, attempt: &Attempt, received: Instant) {
+        let mut answers = Vec::new();
+        let mut state = self.state();
+        if let Some(slot) = state.slots.get_mut(&attempt.key) {
+            slot.contact = received;
+            slot.busy = Busy::No;
+            slot.flight = None;
+            let mut rest = VecDeque::new();
+            for entry in slot.queue.drain(..) {
+                entry.seen.set_busy();
+                if entry.wish.once { answers.push((entry.answer, Ok(None))) } else { rest.push_back(entry) }
+            }
+            slot.queue = rest;
+            slot.contended = !slot.queue.is_empty();
+            self.go_on(&mut state, &attempt.key);
+        }
+        drop(state);
+        send(answers);
+    }
+
+    /// No grant and no "busy": the one who asked is told. Others of the queue try in their turn, each within its own time.
+    fn failed(self: &Arc<Self>, attempt: &Attempt, failure: Failure) {
+        let now = self.now();
+        let mut answers = Vec::new();
+        let mut state = self.state();
+        if let Some(slot) = state.slots.get_mut(&attempt.key) {
+            slot.busy = Busy::No;
+            slot.flight = None;
+            slot.contended = false;
+            if matches!(failure, Failure::Refused(_)) {
+                slot.contact = now;
+            }
+            let mut rest = VecDeque::new();
+            for entry in slot.queue.drain(..) {
+                if entry.id == attempt.entry || entry.wish.once {
+                    answers.push((entry.answer, Err(failure.clone())));
+                } else {
+                    rest.push_back(entry);
+                }
+            }
+            slot.queue = rest;
+            self.go_on(&mut state, &attempt.key);
+        }
+        drop(state);
+        send(answers);
+    }
+
+    /// After an attempt or release has landed: whoever still waits is driven, an idle name is forgotten.
+    pub(super) fn go_on(self: &Arc<Self>, state: &mut State, key: &SlotKey) {
+        if let Some(slot) = state.slots.get_mut(key)
+            && (!slot.queue.is_empty() || slot.driven)
+        {
+            self.drive_if_needed(key, slot);
+        }
+        Table::sweep(state, key);
+    }
+}
+
+fn send(answers: Vec<(tokio::sync::oneshot::Sender<Answer>, Answer)>) {
+    for (sender, answer) in answers {
+        // A receiver that has just gone drops the grant, and a dropped grant is given back.
+        let _ = sender.send(answer);
+    }
+}
+
+fn failure_of(error: ServerError) -> Failure {
+    match error {
+        ServerError::Refused { code, .. } if !code.is_passing() => Failure::Refused(error),
+        ServerError::Refused { .. } | ServerError::NotSent { .. } => Failure::Unavailable(error),
+        ServerError::Unknown { .. } | ServerError::Decode { .. } => Failure::Unknown(error),
+    }
+}
+
+/// What an answer to an acquire means; it also tells the server's time.
+pub(super) fn judge(place: &Place, asked: &Exchange) -> Verdict {
+    let reply = match &asked.result {
+        Ok(reply) => reply.clone(),
+        Err(error) => return Verdict::Failed(failure_of(error.clone())),
+    };
+    match reply.into_typed::<(i64, u64, i64)>() {
+        Ok((status, time, left)) => {
+            place.server.time().observe(time, asked.received);
+            match status {
+                1 => Verdict::Granted { token: time },
+                0 => Verdict::Busy(match left {
+                    // Gone between two looks of the script, or about to be: look again soon.
+                    -2 | 0 => Duration::from_millis(1),
+                    // No lifetime at all: only a message or the poll will tell.
+                    ..0 => Duration::MAX,
+                    left => Duration::from_millis(left.unsigned_abs()),
+                }),
+                _ => Verdict::TooLate,
+            }
+        }
+        Err(error) => Verdict::Failed(Failure::Unknown(error)),
+    }
+}

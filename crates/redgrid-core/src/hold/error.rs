@@ -1,0 +1,181 @@
+//! What acquiring, releasing and extending can end in. Each variant says what is now true on the server.
+
+use std::time::Duration;
+
+use crate::error::ServerError;
+use crate::name::Name;
+
+/// Why a hold could not be acquired.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The wait ran out while others held it. Nothing is held.
+    #[error("`{name}` was still held by others after {waited:?}")]
+    TimedOut {
+        /// What was asked for.
+        name: Name,
+        /// How long.
+        waited: Duration,
+    },
+    /// No server could be asked in time. Nothing is held.
+    #[error("could not ask for `{name}`")]
+    Unavailable {
+        /// What was asked for.
+        name: Name,
+        /// What stood in the way last.
+        #[source]
+        source: ServerError,
+    },
+    /// The server refused the request: wrong type under the name, no permission, no memory. Nothing is held.
+    #[error("the server refused to grant `{name}`")]
+    Refused {
+        /// What was asked for.
+        name: Name,
+        /// The server's words and their class.
+        #[source]
+        source: ServerError,
+    },
+    /// Asked, and no answer came. It may be held for a moment; giving it back is under way, and its lease ends it at the
+    /// latest.
+    #[error("asked for `{name}` and got no answer; the outcome is unknown")]
+    OutcomeUnknown {
+        /// What was asked for.
+        name: Name,
+        /// What happened to the answer.
+        #[source]
+        source: ServerError,
+    },
+    /// The holder that asks to enter again has lost what it held.
+    #[error("the holder that asks for `{name}` again has lost it")]
+    Lost {
+        /// What was asked for.
+        name: Name,
+    },
+    /// The caller would wait for itself: its scope's holder holds what it asks for as somebody else.
+    #[error("waiting for `{name}` would never end: the caller's own scope holds it")]
+    WouldDeadlock {
+        /// What was asked for.
+        name: Name,
+    },
+    /// The client is shutting down. Nothing is held.
+    #[error("the client is shutting down; `{name}` was not acquired")]
+    ShuttingDown {
+        /// What was asked for.
+        name: Name,
+    },
+    /// The name can not be used. Nothing was asked.
+    #[error(transparent)]
+    InvalidName(#[from] crate::name::InvalidName),
+    /// An option has a value that can not be. Nothing was asked.
+    #[error("invalid {option} for `{name}`: expected {expected}, got {got:?}")]
+    InvalidArgument {
+        /// What was to be asked for.
+        name: Name,
+        /// The option.
+        option: &'static str,
+        /// What is allowed.
+        expected: &'static str,
+        /// What was given.
+        got: Duration,
+    },
+}
+
+/// Why a release did not end a hold that was ours until then.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// It had ended without us: others may have been in.
+    #[error("`{name}` had been lost before it was released: {reason}")]
+    Lost {
+        /// What was held.
+        name: Name,
+        /// How it ended.
+        reason: LostReason,
+    },
+    /// The server did not confirm; the lease ends it at the latest.
+    #[error("released `{name}` and got no answer; its lease ends it at the latest")]
+    OutcomeUnknown {
+        /// What was held.
+        name: Name,
+        /// What happened to the answer.
+        #[source]
+        source: ServerError,
+    },
+    /// The server refused the release; the lease ends it.
+    #[error("the server refused to release `{name}`; its lease ends it")]
+    Refused {
+        /// What was held.
+        name: Name,
+        /// The server's words and their class.
+        #[source]
+        source: ServerError,
+    },
+}
+
+/// Why a lease was not changed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// The hold has ended.
+    #[error("`{name}` is no longer held: {reason}")]
+    Lost {
+        /// What was held.
+        name: Name,
+        /// How it ended.
+        reason: LostReason,
+    },
+    /// It was not asked, or refused. The lease is as it was; where a shorter one was asked for, the hold ends by our
+    /// clock as if it had been granted.
+    #[error("the lease of `{name}` could not be changed")]
+    NotExtended {
+        /// What is held.
+        name: Name,
+        /// What stood in the way.
+        #[source]
+        source: ServerError,
+    },
+    /// No answer came. Of the old and the new lease, the earlier end is believed.
+    #[error("the lease of `{name}` was to be changed and no answer came")]
+    OutcomeUnknown {
+        /// What is held.
+        name: Name,
+        /// What happened to the answer.
+        #[source]
+        source: ServerError,
+    },
+    /// The lease is out of range.
+    #[error("invalid lease for `{name}`: expected {expected}, got {got:?}")]
+    InvalidArgument {
+        /// What is held.
+        name: Name,
+        /// What is allowed.
+        expected: &'static str,
+        /// What was given.
+        got: Duration,
+    },
+}
+
+/// How a hold ended without being released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// Its deadline passed before a renewal was confirmed, or its fixed lease ran out.
+    Expired,
+    /// The server says that it is not ours: deleted, taken, or forgotten by a server that restarted empty.
+    Gone,
+    /// Another redgrid client took it by force.
+    Forced,
+    /// This client was shut down.
+    ShutDown,
+}
+
+impl std::fmt::Display for LostReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            LostReason::Expired => "its lease was not confirmed in time",
+            LostReason::Gone => "the server no longer has it as ours",
+            LostReason::Forced => "it was taken by force",
+            LostReason::ShutDown => "the client was shut down",
+        })
+    }
+}

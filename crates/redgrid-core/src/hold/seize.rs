@@ -1,0 +1,117 @@
+//! Taking a name by force, past every queue.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::attempt::{Verdict, judge};
+use super::error::{AcquireError, LostReason};
+use super::grant::Grant;
+use super::kind::{HoldKind, Target};
+use super::release::Settlement;
+use super::state::{Granted, Hold, Phase};
+use super::table::{Failure, Place, Slot, SlotKey, Table, told};
+use super::terms::Wish;
+use crate::clock::Instant;
+use crate::connection::{Client, Exchange, Progress, exchange};
+
+impl Table {
+    pub(crate) async fn seize(
+        self: &Arc<Self>,
+        client: &Client,
+        kind: &'static dyn HoldKind,
+        target: &Arc<Target>,
+        wish: Wish,
+        only_if_held: bool,
+    ) -> Result<Option<Grant>, AcquireError> {
+        if self.state().closed {
+            return Err(AcquireError::ShuttingDown { name: target.name.clone() });
+        }
+        let (answer, outcome) = oneshot::channel();
+        let (table, client, name) = (Arc::clone(self), client.clone(), target.name.clone());
+        let target = Arc::clone(target);
+        // A task of its own: whoever asked may leave, and what was taken must not stay.
+        self.hand_over(Box::pin(async move {
+            let _ = answer.send(table.seize_for(client, kind, target, wish, only_if_held).await);
+        }));
+        outcome.await.unwrap_or(Err(Failure::ShuttingDown)).map_err(|failure| told(failure, name))
+    }
+
+    async fn seize_for(
+        self: Arc<Self>,
+        client: Client,
+        kind: &'static dyn HoldKind,
+        target: Arc<Target>,
+        wish: Wish,
+        only_if_held: bool,
+    ) -> Result<Option<Grant>, Failure> {
+        let server = self.core.topology.primary(&target.key);
+        let place = Place { hub: self.core.hub(&server), server };
+        let id = self.number();
+        let field = self.core.field(id);
+        let claim = super::kind::Claim { target: &target, field: &field, lease: wish.first_lease() };
+        let request = kind.seize(claim, &self.core.notice_prefix(), only_if_held);
+        let until = self.now() + self.core.settings.patience();
+        let (settings, clock) = (&self.core.settings, &self.core.clock);
+        let asked = exchange(&*place.server, settings, clock, request, until, &Progress::default()).await;
+        match judge(&place, &asked) {
+            Verdict::Granted { token } => {
+                let granted = granted(id, field, token, &asked);
+                let hold =
+                    Hold::new(granted, Arc::clone(&target), kind, Arc::clone(&place.server), clock.clone(), wish);
+                Ok(self.install(client, place, Arc::new(hold)))
+            }
+            Verdict::Busy(_) | Verdict::TooLate => {
+                self.unsettled(&place, kind, &target, &field, &asked);
+                Ok(None)
+            }
+            Verdict::Failed(failure) => {
+                self.unsettled(&place, kind, &target, &field, &asked);
+                Err(failure)
+            }
+        }
+    }
+
+    /// What we hold under the name now, instead of what we held before.
+    fn install(self: &Arc<Self>, client: Client, place: Place, hold: Arc<Hold>) -> Option<Grant> {
+        let key = SlotKey(hold.kind.name(), hold.target.key.clone());
+        let now = self.now();
+        let mut state = self.state();
+        if state.closed {
+            drop(state);
+            self.give_back(&hold);
+            return None;
+        }
+        let slot = state.slots.entry(key).or_insert_with(|| Slot::new(place, hold.kind, Arc::clone(&hold.target), now));
+        if let Some(former) = slot.hold.replace(Arc::clone(&hold)) {
+            if former.phase() != Phase::Released {
+                slot.lost.push(Arc::downgrade(&former));
+            }
+            state.schedule.remove(former.id);
+            former.end(LostReason::Forced.into());
+        }
+        self.register(&mut state, &hold);
+        Some(Grant::new(client, hold))
+    }
+
+    fn unsettled(
+        self: &Arc<Self>,
+        place: &Place,
+        kind: &'static dyn HoldKind,
+        target: &Arc<Target>,
+        field: &Bytes,
+        asked: &Exchange,
+    ) {
+        if let Some(limit) = asked.unanswered_until {
+            let (server, target) = (Arc::clone(&place.server), Arc::clone(target));
+            let (field, keep_until) = (field.clone(), Instant::PAST);
+            self.settle(Settlement { server, kind, target, field, limit, at_once: true, keep_until });
+        }
+    }
+}
+
+fn granted(id: u64, field: Bytes, token: u64, asked: &Exchange) -> Granted {
+    let (sent, received, unanswered_until) = (asked.sent, asked.received, asked.unanswered_until);
+    Granted { id, field, token, sent, received, unanswered_until }
+}

@@ -1,0 +1,436 @@
+//! Names, their queues, entering and leaving.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::{Future, poll_fn};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::error::AcquireError;
+use super::flight::{Flight, Work};
+use super::grant::Grant;
+use super::holder::{Holder, HolderId};
+use super::kind::{HoldKind, Target};
+use super::schedule::Schedule;
+use super::state::{Hold, Phase};
+use super::terms::Wish;
+use crate::clock::Instant;
+use crate::connection::{Client, Core, Progress, Server};
+use crate::error::ServerError;
+use crate::name::Name;
+use crate::wait::Hub;
+
+/// How much later than an attempt its caller gives up: 20 ms.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// All that one client holds and waits for.
+pub(crate) struct Table {
+    pub(super) core: Arc<Core>,
+    state: Mutex<State>,
+    /// Work for tasks, so that `Drop` need not spawn.
+    pub(super) work: mpsc::UnboundedSender<Work>,
+    /// The engine has something to do earlier than it thinks.
+    pub(super) engine: Notify,
+    /// When the engine wakes by itself, in nanoseconds.
+    pub(super) engine_wakes: AtomicU64,
+    next: AtomicU64,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) slots: HashMap<SlotKey, Slot>,
+    pub(super) schedule: Schedule,
+    pub(super) closed: bool,
+}
+
+/// A kind and a key.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct SlotKey(pub(super) &'static str, pub(super) Bytes);
+
+/// Where a name's requests go, and who wakes its waiters.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) server: Arc<dyn Server>,
+    pub(super) hub: Arc<Hub>,
+}
+
+/// One name in this process.
+pub(super) struct Slot {
+    pub(super) place: Place,
+    pub(super) kind: &'static dyn HoldKind,
+    pub(super) target: Arc<Target>,
+    pub(super) queue: VecDeque<Entry>,
+    /// What we hold under it, or are about to have released.
+    pub(super) hold: Option<Arc<Hold>>,
+    /// Holds that ended without us and whose guards still live: their holders can not enter again.
+    pub(super) lost: Vec<Weak<Hold>>,
+    /// The exchange in flight that its caller polls in place.
+    pub(super) flight: Option<Flight>,
+    /// What is under way.
+    pub(super) busy: Busy,
+    /// The drive loop runs.
+    pub(super) driven: bool,
+    /// The drive loop waits for somebody elsewhere to let go.
+    pub(super) contended: bool,
+    pub(super) changed: Arc<Notify>,
+    /// When a server last answered for this name.
+    pub(super) contact: Instant,
+}
+
+/// What of ours is under way to the server under one name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Busy {
+    No,
+    Attempt,
+    /// The release of the hold with this number.
+    Release(u64),
+}
+
+/// One request in a queue.
+pub(super) struct Entry {
+    pub(super) id: u64,
+    pub(super) wish: Wish,
+    pub(super) client: Client,
+    pub(super) answer: oneshot::Sender<Answer>,
+    pub(super) seen: Arc<Seen>,
+    /// When its wait ends.
+    pub(super) until: Instant,
+}
+
+/// What a request in a queue is told: a grant, "busy", or how it failed.
+pub(super) type Answer = Result<Option<Grant>, Failure>;
+
+/// How a request failed, before it is told with its name.
+#[derive(Debug, Clone)]
+pub(super) enum Failure {
+    Unavailable(ServerError),
+    Unknown(ServerError),
+    Refused(ServerError),
+    ShuttingDown,
+}
+
+/// What a request has seen of its name, for the case that its time runs out.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) progress: Progress,
+    busy: AtomicU8,
+}
+
+impl Seen {
+    pub(super) fn set_busy(&self) {
+        self.busy.store(1, Ordering::Relaxed);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 1
+    }
+}
+
+impl Slot {
+    pub(super) fn new(place: Place, kind: &'static dyn HoldKind, target: Arc<Target>, now: Instant) -> Self {
+        Slot {
+            place,
+            kind,
+            target,
+            queue: VecDeque::new(),
+            hold: None,
+            lost: Vec::new(),
+            flight: None,
+            busy: Busy::No,
+            driven: false,
+            contended: false,
+            changed: Arc::new(Notify::new()),
+            contact: now,
+        }
+    }
+
+    /// The hold under this name that may be believed.
+    fn held(&self) -> Option<&Arc<Hold>> {
+        self.hold.as_ref().filter(|hold| hold.is_held())
+    }
+
+    fn is_idle(&mut self) -> bool {
+        self.lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
+        self.queue.is_empty() && self.hold.is_none() && self.lost.is_empty() && self.busy == Busy::No && !self.driven
+    }
+}
+
+impl Table {
+    pub(crate) fn new(core: Arc<Core>) -> (Arc<Table>, mpsc::UnboundedReceiver<Work>) {
+        let (work, receiver) = mpsc::unbounded_channel();
+        let table = Table {
+            core,
+            state: Mutex::default(),
+            work,
+            engine: Notify::new(),
+            engine_wakes: AtomicU64::new(0),
+            next: AtomicU64::new(1),
+        };
+        (Arc::new(table), receiver)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.core.clock.now()
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Has `work` driven by a task. After the client has gone there is nobody, and leases end what is left.
+    pub(super) fn hand_over(&self, work: Work) {
+        let _ = self.work.send(work);
+    }
+
+    /// How many names are in use, for tests and diagnosis.
+    pub(crate) fn names(&self) -> usize {
+        self.state().slots.len()
+    }
+
+    /// Asks for `target`. The table owns the attempt from here on; the ticket waits for its outcome.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        client: &Client,
+        kind: &'static dyn HoldKind,
+        target: &Arc<Target>,
+        wish: Wish,
+    ) -> Result<Ticket, AcquireError> {
+        let now = self.now();
+        let key = SlotKey(kind.name(), target.key.clone());
+        let until = wish.wait.map_or(Instant::NEVER, |wait| now + wait);
+        let (answer, receiver) = oneshot::channel();
+        let seen = Arc::new(Seen::default());
+        let id = self.number();
+        let mut ticket = Ticket {
+            table: Arc::clone(self),
+            client: client.clone(),
+            target: Arc::clone(target),
+            key: key.clone(),
+            id,
+            entered: now,
+            until,
+            once: wish.once,
+            receiver,
+            seen: Arc::clone(&seen),
+            flight: None,
+            ready: None,
+            done: false,
+        };
+        let mut state = self.state();
+        if state.closed {
+            return Err(AcquireError::ShuttingDown { name: target.name.clone() });
+        }
+        let slot = state.slots.entry(key.clone()).or_insert_with(|| {
+            let server = self.core.topology.primary(&target.key);
+            let hub = self.core.hub(&server);
+            Slot::new(Place { server, hub }, kind, Arc::clone(target), now)
+        });
+        if let Some(known) = entered_again(slot, &wish, target) {
+            let hold = known?;
+            ticket.ready = Some(Ok(Some(Grant::new(client.clone(), hold))));
+            return Ok(ticket);
+        }
+        if slot.held().is_some() || slot.contended || !slot.queue.is_empty() {
+            seen.set_busy();
+        }
+        if wish.once && (slot.held().is_some() || slot.contended) {
+            ticket.ready = Some(Ok(None));
+            return Ok(ticket);
+        }
+        let alone = slot.is_idle();
+        slot.queue.push_back(Entry { id, wish, client: client.clone(), answer, seen, until });
+        let mut to_task = None;
+        if alone {
+            slot.busy = Busy::Attempt;
+            let work = self.attempt(&key, slot);
+            let flight = Flight::new(work);
+            slot.flight = Some(flight.clone());
+            ticket.flight = Some(flight);
+        } else {
+            // Somebody else now waits for what is in flight: it must not depend on its caller's being polled.
+            to_task = slot.flight.take();
+            self.drive_if_needed(&key, slot);
+        }
+        drop(state);
+        if let Some(work) = to_task.and_then(|flight| flight.take()) {
+            self.hand_over(work);
+        }
+        Ok(ticket)
+    }
+
+    /// Starts the drive loop of a name unless it runs.
+    pub(super) fn drive_if_needed(self: &Arc<Self>, key: &SlotKey, slot: &mut Slot) {
+        if slot.driven {
+            slot.changed.notify_one();
+        } else {
+            slot.driven = true;
+            self.hand_over(Box::pin(Arc::clone(self).drive(key.clone())));
+        }
+    }
+
+    /// Forgets a name that nobody needs any more.
+    pub(super) fn sweep(state: &mut State, key: &SlotKey) {
+        if state.slots.get_mut(key).is_some_and(Slot::is_idle) {
+            state.slots.remove(key);
+        }
+    }
+
+    /// Takes a request out of its queue.
+    fn leave(&self, key: &SlotKey, id: u64) {
+        let mut state = self.state();
+        let Some(slot) = state.slots.get_mut(key) else { return };
+        let before = slot.queue.len();
+        slot.queue.retain(|entry| entry.id != id);
+        if slot.queue.len() != before {
+            slot.changed.notify_one();
+        }
+        Self::sweep(&mut state, key);
+    }
+
+    /// When there was contact about this name: an answer, or a hold of ours that is being renewed.
+    fn contact(&self, key: &SlotKey) -> Option<Instant> {
+        let state = self.state();
+        let slot = state.slots.get(key)?;
+        Some(if slot.held().is_some() { self.now() } else { slot.contact })
+    }
+}
+
+/// A holder that is already in gets in again, without asking anybody; one that lost its hold is told.
+fn entered_again(slot: &mut Slot, wish: &Wish, target: &Target) -> Option<Result<Arc<Hold>, AcquireError>> {
+    let name = || target.name.clone();
+    if let Some(holder) = wish.holder {
+        if let Some(hold) = slot.held().filter(|hold| hold.holder == Some(holder)) {
+            return Some(Ok(Arc::clone(hold)));
+        }
+        let lost_by = |hold: &Arc<Hold>| hold.holder == Some(holder) && hold.phase() != Phase::Released;
+        let current = slot.hold.iter().any(lost_by);
+        if current || slot.lost.iter().filter_map(Weak::upgrade).any(|hold| lost_by(&hold)) {
+            return Some(Err(AcquireError::Lost { name: name() }));
+        }
+    }
+    let scope: Option<HolderId> = Holder::current().map(|holder| holder.id());
+    let by_scope = slot.held().is_some_and(|hold| hold.holder.is_some() && hold.holder == scope);
+    (by_scope && wish.wait.is_none() && !wish.once).then(|| Err(AcquireError::WouldDeadlock { name: name() }))
+}
+
+/// A failure with the name that was asked for.
+pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
+    match failure {
+        Failure::Unavailable(source) => AcquireError::Unavailable { name, source },
+        Failure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
+        Failure::Refused(source) => AcquireError::Refused { name, source },
+        Failure::ShuttingDown => AcquireError::ShuttingDown { name },
+    }
+}
+
+/// A request under way. Dropping it leaves the queue; what was granted meanwhile is given back.
+pub struct Ticket {
+    table: Arc<Table>,
+    client: Client,
+    target: Arc<Target>,
+    key: SlotKey,
+    id: u64,
+    entered: Instant,
+    until: Instant,
+    once: bool,
+    receiver: oneshot::Receiver<Answer>,
+    seen: Arc<Seen>,
+    flight: Option<Flight>,
+    ready: Option<Answer>,
+    done: bool,
+}
+
+impl Ticket {
+    /// Waits for the outcome: a grant, or `None` where the request was for one look and the name is taken.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it gives up the place in the queue; what the server had granted goes back in the background.
+    pub async fn outcome(mut self) -> Result<Option<Grant>, AcquireError> {
+        // A little more than an attempt has, so that its own words come first.
+        let patience = self.table.core.settings.patience() + GRACE;
+        let mut contact = self.entered;
+        loop {
+            let clock = self.table.core.clock.clone();
+            let wake = self.until.min(contact + patience);
+            tokio::select! {
+                biased;
+                answer = poll_fn(|cx| self.poll_answer(cx)) => {
+                    self.done = true;
+                    return answer.map_err(|failure| self.error(failure));
+                }
+                () = clock.sleep_until(wake) => {
+                    if let Ok(answer) = self.receiver.try_recv() {
+                        self.done = true;
+                        return answer.map_err(|failure| self.error(failure));
+                    }
+                    let now = clock.now();
+                    contact = self.table.contact(&self.key).unwrap_or(contact).max(contact);
+                    if now >= self.until || now >= contact + patience {
+                        return Err(self.out_of_time(now));
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
+        if let Some(answer) = self.ready.take() {
+            return Poll::Ready(answer);
+        }
+        if let Some(flight) = &self.flight {
+            flight.poll(cx);
+        }
+        std::pin::Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(Failure::ShuttingDown)))
+    }
+
+    fn out_of_time(&self, now: Instant) -> AcquireError {
+        let name = self.target.name.clone();
+        if self.seen.is_busy() && now >= self.until {
+            AcquireError::TimedOut { name, waited: now.since(self.entered) }
+        } else if self.seen.progress.is_sent() {
+            let source = ServerError::unknown("the time ran out before an answer came");
+            AcquireError::OutcomeUnknown { name, source }
+        } else {
+            AcquireError::Unavailable { name, source: ServerError::not_sent("there was no contact in time") }
+        }
+    }
+
+    fn error(&self, failure: Failure) -> AcquireError {
+        told(failure, self.target.name.clone())
+    }
+
+    /// Whether it was for one look only.
+    pub fn is_once(&self) -> bool {
+        self.once
+    }
+
+    /// The client it was made with.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        self.table.leave(&self.key, self.id);
+        if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {
+            self.table.hand_over(work);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Names of objects, the namespace in front of them, and the keys and channels that belong to each.
+//!
+//! The format is Redisson's: companion keys are `prefix:{name}`, or `prefix:name` where the name has a hash tag of its
+//! own, so that all keys of one object share a slot.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// Longest name in bytes, namespace included. Redis allows 512 MiB; nobody reads such a name in a log.
+const LONGEST: usize = 1024;
+
+/// The validated name of an object, as the caller gave it. Cheap to clone.
+///
+/// # Rules
+///
+/// 1 to 1,024 bytes of UTF-8. Braces are allowed only as a complete hash tag: the first `{` is followed by at least one
+/// character and a `}`. (Redisson accepts `a{b` and `{}x`, and in a cluster the release of such a lock then fails.)
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Checks `name` against the rules above.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`] tells the rule that is broken.
+    pub fn new(name: impl AsRef<str>) -> Result<Self, InvalidName> {
+        let name = name.as_ref();
+        let refuse = |rule| Err(InvalidName { name: name.chars().take(64).collect(), rule });
+        if name.is_empty() {
+            return refuse("a name has at least one character");
+        }
+        if name.len() > LONGEST {
+            return refuse("a name has at most 1024 bytes");
+        }
+        match (name.find('{'), name.find('}')) {
+            (None, None) => {}
+            (Some(open), _) => match name[open + 1..].find('}') {
+                None => return refuse("a `{` begins a hash tag and needs its `}`"),
+                Some(0) => return refuse("the hash tag between `{` and `}` has at least one character"),
+                Some(_) => {}
+            },
+            (None, Some(_)) => return refuse("a `}` closes a hash tag and needs its `{`"),
+        }
+        Ok(Name(name.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<&str> for Name {
+    type Error = InvalidName;
+
+    fn try_from(name: &str) -> Result<Self, InvalidName> {
+        Name::new(name)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// A name that can not be used, and the rule it breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid name `{name}`: {rule}")]
+pub struct InvalidName {
+    /// The name, its first 64 characters.
+    pub name: String,
+    /// The rule, as a clause.
+    pub rule: &'static str,
+}
+
+/// Put in front of every key and channel of a client: `namespace:name`. Empty by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespace(Arc<str>);
+
+impl Namespace {
+    /// Checks that the namespace has no braces and at most 256 bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`] tells the rule that is broken.
+    pub fn new(namespace: impl AsRef<str>) -> Result<Self, InvalidName> {
+        let text = namespace.as_ref();
+        let refuse = |rule| Err(InvalidName { name: text.chars().take(64).collect(), rule });
+        if text.contains(['{', '}']) {
+            return refuse("a namespace has no braces");
+        }
+        if text.len() > 256 {
+            return refuse("a namespace has at most 256 bytes");
+        }
+        Ok(Namespace(text.into()))
+    }
+
+    /// The key of an object: its name behind the namespace.
+    pub fn key(&self, name: &Name) -> Bytes {
+        if self.0.is_empty() {
+            Bytes::copy_from_slice(name.0.as_bytes())
+        } else {
+            format!("{}:{}", self.0, name).into()
+        }
+    }
+
+    /// The channel on which a client is told that it lost a hold, up to the client's id: `redgrid_client:{namespace:`.
+    pub fn notice_prefix(&self) -> String {
+        if self.0.is_empty() { "redgrid_client:{".into() } else { format!("redgrid_client:{{{}:", self.0) }
+    }
+}
+
+/// Redisson's `prefixName`: the companion key or channel of `key` with `prefix` in front, in the slot of `key`.
+pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(prefix.len() + key.len() + 3);
+    out.extend_from_slice(prefix.as_bytes());
+    out.push(b':');
+    if key.contains(&b'{') {
+        out.extend_from_slice(key);
+    } else {
+        out.push(b'{');
+        out.extend_from_slice(key);
+        out.push(b'}');
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_are_a_whole_hash_tag_or_absent() {
+        for good in ["a", "a{b}", "{a}b", "x{y}z{", "ключ", "a:b c"] {
+            assert!(Name::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a{b", "{}x", "x}", "}{a}x{"] {
+            let told = Name::new(bad);
+            // `}{a}x{` has a whole tag after a stray brace: Redis hashes the tag, so it is fine.
+            assert_eq!(told.is_ok(), bad == "}{a}x{", "{bad}");
+        }
+        assert!(Name::new("x".repeat(1025)).is_err());
+    }
+
+    #[test]
+    fn companions_are_named_as_redisson_names_them() {
+        assert_eq!(companion("redisson_lock__channel", b"R"), "redisson_lock__channel:{R}");
+        assert_eq!(companion("redisson_lock__channel", b"a{R}"), "redisson_lock__channel:a{R}");
+        let prod = Namespace::new("prod").unwrap();
+        assert_eq!(prod.key(&Name::new("R").unwrap()), "prod:R");
+        assert_eq!(prod.notice_prefix(), "redgrid_client:{prod:");
+    }
+}

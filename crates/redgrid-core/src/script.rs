@@ -1,0 +1,101 @@
+//! Lua scripts as statics: the number of keys is part of the type, the hash is computed once.
+//!
+//! A script is sent by its hash. Where the server does not know it (a restart, `SCRIPT FLUSH`, a new node), the same
+//! call goes out once more with the text, to that node only; the server then remembers it.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+use crate::connection::Request;
+
+/// The text of a script and its hash.
+pub struct Body {
+    name: &'static str,
+    text: &'static str,
+    sha: OnceLock<Bytes>,
+}
+
+impl Body {
+    const fn new(name: &'static str, text: &'static str) -> Self {
+        Body { name, text, sha: OnceLock::new() }
+    }
+
+    /// What it is called in errors and traces, as `lock/acquire`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Its Lua source.
+    pub fn text(&self) -> &'static str {
+        self.text
+    }
+
+    /// The SHA-1 of the text in lower-case hex, by which servers know it.
+    pub fn sha(&self) -> &Bytes {
+        self.sha.get_or_init(|| sha1_smol::Sha1::from(self.text).digest().to_string().into())
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A script that takes exactly `KEYS` keys, all of one slot.
+///
+/// ```
+/// use redgrid_core::{Client, Script, ServerError};
+///
+/// // Deletes a key if it holds what is expected. Sent twice, it answers 0 the second time.
+/// static DELETE_IF: Script<1> = Script::new(
+///     "delete-if",
+///     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0",
+/// );
+///
+/// # async fn demo(client: &Client) -> Result<(), ServerError> {
+/// let key = client.key(&"greeting".try_into().expect("a valid name"));
+/// let deleted: bool = client.run(DELETE_IF.with([key]).arg("hello")).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Script<const KEYS: usize>(Body);
+
+impl<const KEYS: usize> Script<KEYS> {
+    /// A script by its name (for errors) and text.
+    pub const fn new(name: &'static str, text: &'static str) -> Self {
+        Script(Body::new(name, text))
+    }
+
+    /// A call of the script with these keys; arguments are added to the result.
+    pub fn with(&'static self, keys: [Bytes; KEYS]) -> Request {
+        Request::script(&self.0).keys(keys)
+    }
+
+    /// The text and its hash.
+    pub fn body(&self) -> &Body {
+        &self.0
+    }
+}
+
+/// A script that takes any number of keys of one slot and answers for each.
+#[derive(Debug)]
+pub struct BulkScript(Body);
+
+impl BulkScript {
+    /// A script by its name (for errors) and text.
+    pub const fn new(name: &'static str, text: &'static str) -> Self {
+        BulkScript(Body::new(name, text))
+    }
+
+    /// A call of the script with these keys; arguments are added to the result.
+    pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> Request {
+        Request::script(&self.0).keys(keys)
+    }
+
+    /// The text and its hash.
+    pub fn body(&self) -> &Body {
+        &self.0
+    }
+}

@@ -1,0 +1,449 @@
+//! The wake-up hub of one node: which channels are wanted, by whom, and which of them are in force.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+
+use super::poll;
+use crate::clock::{Clock, Instant};
+use crate::config::Settings;
+use crate::connection::{Push, Server};
+use crate::error::{Code, ServerError};
+
+/// Channels subscribed by one command.
+const CHUNK: usize = 256;
+
+/// How often names are looked at while their channel is not in force: every 100 ms.
+const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
+
+/// How long a denied channel is left alone before it is tried again: a minute. Permissions change by hand.
+const QUARANTINE: Duration = Duration::from_secs(60);
+
+/// The wake-up hub of one node.
+pub(crate) struct Hub {
+    pub(super) server: Arc<dyn Server>,
+    pub(super) clock: Clock,
+    pub(super) settings: Settings,
+    state: Mutex<State>,
+    /// The set of wanted channels has changed.
+    wanted: Notify,
+    /// There is something to poll for.
+    pub(super) polls: Notify,
+    /// The subscriber connection is new.
+    renewed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    channels: HashMap<Bytes, Channel>,
+    /// Channels to subscribe, in chunks.
+    to_join: BTreeSet<Bytes>,
+    /// Channels to subscribe one by one, because they were part of a chunk that was denied.
+    to_try: BTreeSet<Bytes>,
+    /// Channels that nobody watches any more.
+    to_leave: BTreeSet<Bytes>,
+    polls: BTreeSet<(Instant, Bytes)>,
+    next_id: u64,
+}
+
+struct Channel {
+    watchers: HashMap<u64, Sink>,
+    force: Force,
+    /// The key to look at when polling, and when to look next.
+    poll: Option<(Bytes, Instant)>,
+}
+
+enum Sink {
+    Signal(Arc<Signal>),
+    Stream(mpsc::UnboundedSender<Option<Bytes>>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Force {
+    /// Not subscribed on the present connection.
+    Wanted,
+    InForce,
+    Denied(Instant),
+}
+
+#[derive(Default)]
+struct Signal {
+    messages: AtomicU64,
+    recheck: AtomicBool,
+    in_force: AtomicBool,
+    notify: Notify,
+}
+
+/// What woke a waiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wake {
+    /// Messages since the last wake.
+    pub messages: u64,
+    /// Messages may have been missed, or the poll saw the key gone: look.
+    pub recheck: bool,
+}
+
+impl Hub {
+    /// Starts the tasks of a hub; they end when the handles are aborted.
+    pub(crate) fn start(server: Arc<dyn Server>, clock: Clock, settings: Settings) -> (Arc<Hub>, [JoinHandle<()>; 3]) {
+        let hub = Arc::new(Hub {
+            server,
+            clock,
+            settings,
+            state: Mutex::default(),
+            wanted: Notify::new(),
+            polls: Notify::new(),
+            renewed: Notify::new(),
+        });
+        let tasks = [
+            tokio::spawn(Arc::clone(&hub).dispatch()),
+            tokio::spawn(Arc::clone(&hub).maintain()),
+            tokio::spawn(poll::run(Arc::clone(&hub))),
+        ];
+        (hub, tasks)
+    }
+
+    /// Watches `channel` for as long as the result lives, and polls `key` beneath it.
+    pub(crate) fn watch(self: &Arc<Self>, channel: Bytes, key: Option<Bytes>) -> Watch {
+        let signal = Arc::new(Signal::default());
+        let id = self.add(&channel, Sink::Signal(Arc::clone(&signal)), key);
+        Watch { registration: Registration { hub: Arc::clone(self), channel, id }, signal }
+    }
+
+    /// Receives the messages of `channel` themselves, for as long as the result lives.
+    pub(crate) fn listen(self: &Arc<Self>, channel: Bytes) -> Listener {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let id = self.add(&channel, Sink::Stream(sender), None);
+        Listener { _registration: Registration { hub: Arc::clone(self), channel, id }, receiver }
+    }
+
+    /// How many channels are wanted at the moment.
+    pub(crate) fn channels(&self) -> usize {
+        self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
+    }
+
+    fn add(&self, name: &Bytes, sink: Sink, key: Option<Bytes>) -> u64 {
+        let now = self.clock.now();
+        let mut state = self.state();
+        state.next_id += 1;
+        let id = state.next_id;
+        let fresh = || Channel { watchers: HashMap::new(), force: Force::Wanted, poll: None };
+        let channel = state.channels.entry(name.clone()).or_insert_with(fresh);
+        match &sink {
+            Sink::Signal(signal) => signal.in_force.store(channel.force == Force::InForce, Ordering::Release),
+            Sink::Stream(_) => {}
+        }
+        channel.watchers.insert(id, sink);
+        let was_denied = matches!(channel.force, Force::Denied(since) if now.since(since) > QUARANTINE);
+        let is_new = channel.force == Force::Wanted && channel.watchers.len() == 1;
+        if let (Some(key), None) = (key, &channel.poll) {
+            let due = now + UNSUBSCRIBED_POLL;
+            channel.poll = Some((key, due));
+            state.polls.insert((due, name.clone()));
+        }
+        state.to_leave.remove(name);
+        if is_new {
+            state.to_join.insert(name.clone());
+        }
+        if was_denied {
+            state.to_try.insert(name.clone());
+        }
+        drop(state);
+        if is_new || was_denied {
+            self.wanted.notify_one();
+        }
+        self.polls.notify_one();
+        id
+    }
+
+    fn remove(&self, name: &Bytes, id: u64) {
+        let mut state = self.state();
+        let Some(channel) = state.channels.get_mut(name) else { return };
+        channel.watchers.remove(&id);
+        if channel.watchers.is_empty() {
+            if let Some((_, due)) = channel.poll.take() {
+                state.polls.remove(&(due, name.clone()));
+            }
+            state.to_leave.insert(name.clone());
+            drop(state);
+            self.wanted.notify_one();
+        }
+    }
+
+    /// Hands messages to their watchers.
+    async fn dispatch(self: Arc<Self>) {
+        let mut pushes = self.server.pushes();
+        while let Some(push) = pushes.recv().await {
+            match push {
+                Push::Message { channel, payload } => {
+                    if let Some(channel) = self.state().channels.get(&channel) {
+                        channel.tell(&payload);
+                    }
+                }
+                Push::Gap => {
+                    self.nothing_in_force();
+                    self.renewed.notify_one();
+                    self.wanted.notify_one();
+                }
+            }
+        }
+    }
+
+    fn nothing_in_force(&self) {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let State { channels, to_join, to_try, .. } = &mut *state;
+        for (name, channel) in channels {
+            match channel.force {
+                Force::InForce => {
+                    channel.set(Force::Wanted);
+                    to_join.insert(name.clone());
+                }
+                Force::Denied(since) if now.since(since) > QUARANTINE => {
+                    to_try.insert(name.clone());
+                }
+                Force::Wanted | Force::Denied(_) => {}
+            }
+        }
+    }
+
+    /// Keeps what is subscribed equal to what is wanted.
+    async fn maintain(self: Arc<Self>) {
+        loop {
+            let (leaving, joining) = self.differences();
+            if leaving.is_empty() && joining.is_empty() {
+                self.wanted.notified().await;
+                continue;
+            }
+            if !leaving.is_empty() {
+                self.server.unsubscribe(leaving).await;
+            }
+            if !joining.is_empty() {
+                match self.server.subscribe(joining.clone()).await {
+                    Ok(()) => self.in_force(&joining),
+                    Err(error) => self.subscription_failed(&joining, &error).await,
+                }
+            }
+        }
+    }
+
+    /// The next channels to unsubscribe, and the next to subscribe by one command.
+    fn differences(&self) -> (Vec<Bytes>, Vec<Bytes>) {
+        let mut state = self.state();
+        let State { channels, to_join, to_try, to_leave, .. } = &mut *state;
+        let mut leaving = Vec::new();
+        while leaving.len() < CHUNK {
+            let Some(name) = to_leave.pop_first() else { break };
+            to_join.remove(&name);
+            to_try.remove(&name);
+            if channels.remove(&name).is_some_and(|channel| channel.force == Force::InForce) {
+                leaving.push(name);
+            }
+        }
+        let mut joining = Vec::new();
+        while joining.len() < CHUNK {
+            let Some(name) = to_join.pop_first() else { break };
+            joining.push(name);
+        }
+        if joining.is_empty() {
+            joining.extend(to_try.pop_first());
+        }
+        (leaving, joining)
+    }
+
+    fn in_force(&self, chunk: &[Bytes]) {
+        let mut state = self.state();
+        // More than a second's budget at once would be a storm; the poll reaches the rest.
+        let mut direct = self.settings.poll_budget;
+        for name in chunk {
+            let State { channels, polls, .. } = &mut *state;
+            // Left by its last watcher meanwhile: `to_leave` has it.
+            let Some(channel) = channels.get_mut(name) else { continue };
+            channel.set(Force::InForce);
+            // The first subscription is followed by a look of the waiter's own; a renewed one is a gap.
+            if direct > 0 {
+                direct -= 1;
+                channel.recheck();
+            } else if let Some((key, due)) = channel.poll.take() {
+                polls.remove(&(due, name.clone()));
+                polls.insert((Instant::PAST, name.clone()));
+                channel.poll = Some((key, Instant::PAST));
+            }
+        }
+    }
+
+    async fn subscription_failed(&self, chunk: &[Bytes], error: &ServerError) {
+        let denied = matches!(error.code(), Some(Code::NoPermission));
+        let now = self.clock.now();
+        {
+            let mut state = self.state();
+            let State { channels, to_join, to_try, .. } = &mut *state;
+            for name in chunk {
+                let Some(channel) = channels.get_mut(name) else { continue };
+                match (denied, chunk.len()) {
+                    (true, 1) => channel.set(Force::Denied(now)),
+                    (true, _) => {
+                        to_try.insert(name.clone());
+                    }
+                    (false, _) => {
+                        to_join.insert(name.clone());
+                    }
+                }
+            }
+        }
+        tracing::debug!(%error, channels = chunk.len(), "subscription failed");
+        // The connection is made anew, or there is none: its gap is the signal to go on. The time bound is for a node
+        // that refuses without losing its connection.
+        let _ = tokio::time::timeout(self.settings.retry_delay, self.renewed.notified()).await;
+    }
+
+    /// Takes the names that are due for a look, at most `most`, and sets when they are due again.
+    pub(super) fn due(&self, most: usize) -> Vec<(Bytes, Bytes)> {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let State { channels, polls, .. } = &mut *state;
+        let mut names = Vec::new();
+        while names.len() < most {
+            let Some((due, name)) = polls.first().cloned() else { break };
+            if due > now {
+                break;
+            }
+            polls.pop_first();
+            let Some(channel) = channels.get_mut(&name) else { continue };
+            let every = if channel.force == Force::InForce { self.settings.poll_interval } else { UNSUBSCRIBED_POLL };
+            let Some((key, due)) = &mut channel.poll else { continue };
+            *due = now + every;
+            names.push((name.clone(), key.clone()));
+            polls.insert((*due, name));
+        }
+        names
+    }
+
+    /// When the next name is due for a look.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.state().polls.first().map(|(due, _)| *due)
+    }
+
+    /// Tells the watchers of a channel to look.
+    pub(super) fn recheck(&self, name: &Bytes) {
+        if let Some(channel) = self.state().channels.get(name) {
+            channel.recheck();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Channel {
+    fn tell(&self, payload: &Bytes) {
+        for sink in self.watchers.values() {
+            match sink {
+                Sink::Signal(signal) => {
+                    signal.messages.fetch_add(1, Ordering::Release);
+                    signal.notify.notify_one();
+                }
+                Sink::Stream(sender) => {
+                    let _ = sender.send(Some(payload.clone()));
+                }
+            }
+        }
+    }
+
+    fn recheck(&self) {
+        for sink in self.watchers.values() {
+            match sink {
+                Sink::Signal(signal) => {
+                    signal.recheck.store(true, Ordering::Release);
+                    signal.notify.notify_one();
+                }
+                Sink::Stream(sender) => {
+                    let _ = sender.send(None);
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, force: Force) {
+        self.force = force;
+        for sink in self.watchers.values() {
+            if let Sink::Signal(signal) = sink {
+                signal.in_force.store(force == Force::InForce, Ordering::Release);
+            }
+        }
+    }
+}
+
+struct Registration {
+    hub: Arc<Hub>,
+    channel: Bytes,
+    id: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.hub.remove(&self.channel, self.id);
+    }
+}
+
+/// A watched channel. Dropping it ends the subscription when nobody else watches.
+pub struct Watch {
+    registration: Registration,
+    signal: Arc<Signal>,
+}
+
+impl Watch {
+    /// Completes at the next message or reason to look; what came before is kept until asked for.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost: a wake that was not returned is returned by the next call.
+    pub async fn wake(&mut self) -> Wake {
+        loop {
+            if let Some(wake) = self.take() {
+                return wake;
+            }
+            self.signal.notify.notified().await;
+        }
+    }
+
+    /// What has come since the last call, if anything.
+    pub fn take(&mut self) -> Option<Wake> {
+        let messages = self.signal.messages.swap(0, Ordering::AcqRel);
+        let recheck = self.signal.recheck.swap(false, Ordering::AcqRel);
+        (messages > 0 || recheck).then_some(Wake { messages, recheck })
+    }
+
+    /// Whether the server has confirmed the subscription on the present connection.
+    pub fn in_force(&self) -> bool {
+        self.signal.in_force.load(Ordering::Acquire)
+    }
+
+    /// The channel.
+    pub fn channel(&self) -> &Bytes {
+        &self.registration.channel
+    }
+}
+
+/// The messages of a channel.
+pub(crate) struct Listener {
+    _registration: Registration,
+    receiver: mpsc::UnboundedReceiver<Option<Bytes>>,
+}
+
+impl Listener {
+    /// The next message; `None` in it tells a gap. `None` when the hub has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    pub(crate) async fn next(&mut self) -> Option<Option<Bytes>> {
+        self.receiver.recv().await
+    }
+}

@@ -1,0 +1,10 @@
+//! Waking waiters: one subscriber per node, channels counted by reference, and a poll under a budget beneath it all.
+//!
+//! A message is only a hint. Whoever waits re-checks on a message, after every gap of the subscription, when the poll
+//! finds the key gone, and when the lease it was told runs out.
+
+mod hub;
+mod poll;
+
+pub(crate) use hub::{Hub, Listener};
+pub use hub::{Wake, Watch};

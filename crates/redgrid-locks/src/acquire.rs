@@ -1,0 +1,205 @@
+//! Asking for a lock: options, then await.
+
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::time::Duration;
+
+use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
+use redgrid_core::hold::{Grant, Lease, Wish};
+use redgrid_core::{Holder, Token};
+
+use crate::guard::{LockGuard, LockLost};
+use crate::lock::Lock;
+use crate::scripts::PLAIN;
+use crate::{AcquireError, ReleaseError};
+
+/// Acquires a lock when awaited; made by [`Lock::acquire`].
+#[must_use = "nothing is asked of the server until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct Acquire(Options);
+
+/// Tries to acquire a lock when awaited; made by [`Lock::try_acquire`].
+#[must_use = "nothing is asked of the server until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct TryAcquire(Options);
+
+#[derive(Clone, Debug)]
+struct Options {
+    lock: Lock,
+    wait: Option<Duration>,
+    lease: Option<Duration>,
+    watchdog: Option<Duration>,
+    holder: Option<Holder>,
+    at_least: Duration,
+    max_hold: Option<Duration>,
+}
+
+impl Options {
+    fn new(lock: Lock) -> Self {
+        Options {
+            lock,
+            wait: None,
+            lease: None,
+            watchdog: None,
+            holder: None,
+            at_least: Duration::ZERO,
+            max_hold: None,
+        }
+    }
+
+    async fn ask(self, once: bool) -> Result<Option<LockGuard>, AcquireError> {
+        let target = self.lock.target()?;
+        let refuse = |option, expected, got| {
+            Err(AcquireError::InvalidArgument { name: target.name.clone(), option, expected, got })
+        };
+        let in_range = |lease: &Duration| (SHORTEST_LEASE..=LONGEST_LEASE).contains(lease);
+        for (option, lease) in [("lease", self.lease), ("watchdog", self.watchdog)] {
+            if let Some(lease) = lease.filter(|lease| !in_range(lease)) {
+                return refuse(option, "100 ms to 30 days", lease);
+            }
+        }
+        if self.at_least > LONGEST_LEASE {
+            return refuse("at_least", "at most 30 days", self.at_least);
+        }
+        if let (Some(longest), true) = (self.max_hold, self.max_hold.is_some_and(|longest| longest < SHORTEST_LEASE)) {
+            return refuse("max_hold", "at least 100 ms", longest);
+        }
+        let lease = match self.lease {
+            Some(lease) => Lease::Fixed(lease),
+            None => Lease::Renewed(self.watchdog.unwrap_or(self.lock.client().watchdog_lease())),
+        };
+        let holder = self.holder.or_else(Holder::current).map(|holder| holder.id());
+        let wish = Wish { lease, holder, at_least: self.at_least, max_hold: self.max_hold, once, wait: self.wait };
+        let ticket = self.lock.client().enter(&PLAIN, target, wish)?;
+        let grant: Option<Grant> = ticket.outcome().await?;
+        Ok(grant.map(LockGuard::new))
+    }
+}
+
+macro_rules! options {
+    ($builder:ident) => {
+        impl $builder {
+            pub(crate) fn new(lock: Lock) -> Self {
+                $builder(Options::new(lock))
+            }
+
+            /// Waits at most this long for others to release; zero looks once. Without it, an acquire waits as long as it
+            /// takes (but not without any contact to the server), and a try does not wait.
+            pub fn wait(mut self, wait: Duration) -> Self {
+                self.0.wait = Some(wait);
+                self
+            }
+
+            /// Holds the lock for this long at most, renewed by nobody: 100 ms to 30 days. A short lease frees the lock
+            /// soon after a crash; a lease that runs out during the work loses the lock. Without it the lease is renewed
+            /// while the guard lives. [`LockGuard::extend`] lengthens by hand.
+            pub fn lease(mut self, lease: Duration) -> Self {
+                self.0.lease = Some(lease);
+                self
+            }
+
+            /// Renews the lease, as by default, but with leases of this length: 100 ms to 30 days, 30 s unless set here or
+            /// in the configuration. Short ones free the lock sooner after a crash; long ones survive longer pauses.
+            pub fn watchdog(mut self, lease: Duration) -> Self {
+                self.0.lease = None;
+                self.0.watchdog = Some(lease);
+                self
+            }
+
+            /// Acquires for this holder, who gets in again without waiting where it already is.
+            pub fn by(mut self, holder: &Holder) -> Self {
+                self.0.holder = Some(holder.clone());
+                self
+            }
+
+            /// Keeps the name taken for at least this long, also when the guard is released or the process dies before:
+            /// for a job that must run once per interval. Nothing unless set.
+            pub fn at_least(mut self, keep: Duration) -> Self {
+                self.0.at_least = keep;
+                self
+            }
+
+            /// Ends renewal after this long, so that a holder that hangs loses the lock one lease later. Unlimited unless
+            /// set.
+            pub fn max_hold(mut self, longest: Duration) -> Self {
+                self.0.max_hold = Some(longest);
+                self
+            }
+        }
+    };
+}
+
+options!(Acquire);
+options!(TryAcquire);
+
+impl Acquire {
+    /// Acquires, runs `work` with the fencing token, releases. The work is dropped when the lock is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`WithError`]: not acquired, or lost before the work was done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops the work and gives the lock back in the background.
+    pub async fn with<F, Fut>(self, work: F) -> Result<Fut::Output, WithError>
+    where
+        F: FnOnce(Token) -> Fut + Send,
+        Fut: Future + Send,
+    {
+        let guard = self.await?;
+        let done = guard.run(work(guard.token())).await?;
+        match guard.release().await {
+            // Done under a lease that held; only its end was not confirmed, and the lease ends it.
+            Ok(()) | Err(ReleaseError::OutcomeUnknown { .. } | ReleaseError::Refused { .. }) => Ok(done),
+            Err(ReleaseError::Lost { name, reason }) => Err(WithError::Lost(LockLost { name, reason })),
+            Err(_) => Ok(done),
+        }
+    }
+}
+
+impl IntoFuture for Acquire {
+    type Output = Result<LockGuard, AcquireError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            // A wait of zero is one look.
+            let once = self.0.wait.is_some_and(|wait| wait.is_zero());
+            let name = self.0.lock.target()?.name.clone();
+            let mut options = self.0;
+            options.wait = options.wait.filter(|wait| !wait.is_zero());
+            let guard = options.ask(once).await?;
+            guard.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
+        })
+    }
+}
+
+impl IntoFuture for TryAcquire {
+    type Output = Result<Option<LockGuard>, AcquireError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let mut options = self.0;
+            options.wait = options.wait.filter(|wait| !wait.is_zero());
+            let once = options.wait.is_none();
+            match options.ask(once).await {
+                Err(AcquireError::TimedOut { .. }) => Ok(None),
+                outcome => outcome,
+            }
+        })
+    }
+}
+
+/// Why work under a lock was not done, or not done to its end.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum WithError {
+    /// The lock was not acquired; the work was not begun.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// The lock was lost; the work was dropped, or had just been done.
+    #[error(transparent)]
+    Lost(#[from] LockLost),
+}

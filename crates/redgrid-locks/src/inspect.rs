@@ -1,0 +1,74 @@
+//! Looking at a lock without taking it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redgrid_core::clock::Instant;
+use redgrid_core::hold::Target;
+use redgrid_core::{Client, Script, ServerError};
+
+static INSPECT: Script<1> = Script::new("lock/inspect", include_str!("scripts/inspect.lua"));
+
+/// A held lock as the server sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockState {
+    /// Who holds it: one for an ordinary lock.
+    pub holders: Vec<LockHolder>,
+    /// How long the lease still lasts; `None` for a key without a lifetime, which no client of ours or Redisson's makes.
+    pub remaining: Option<Duration>,
+}
+
+/// A holder as the server knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockHolder {
+    /// The id of its client, a UUID; the whole field where it is not in Redisson's form.
+    pub client: String,
+    /// The number behind it: of the grant for this toolkit, of the thread for Redisson.
+    pub number: Option<u64>,
+    /// How often it has entered, as far as the server knows: always 1 for this toolkit.
+    pub entries: u64,
+}
+
+pub(crate) async fn state(client: &Client, target: &Arc<Target>) -> Result<Option<LockState>, ServerError> {
+    let parts: Vec<String> = client.run(INSPECT.with([target.key.clone()]).idempotent()).await?;
+    let mut parts = parts.into_iter();
+    let left: i64 = parts.next().and_then(|left| left.parse().ok()).unwrap_or(-2);
+    let mut holders = Vec::new();
+    while let (Some(field), Some(count)) = (parts.next(), parts.next()) {
+        let form = field.rsplit_once(':').and_then(|(id, number)| Some((id.to_owned(), number.parse().ok()?)));
+        let (id, number) = form.map_or((field, None), |(id, number)| (id, Some(number)));
+        holders.push(LockHolder { client: id, number, entries: count.parse().unwrap_or(1) });
+    }
+    let remaining = u64::try_from(left).ok().map(Duration::from_millis);
+    Ok((!holders.is_empty()).then_some(LockState { holders, remaining }))
+}
+
+pub(crate) async fn until_free(
+    client: &Client,
+    target: &Arc<Target>,
+    within: Option<Duration>,
+) -> Result<bool, ServerError> {
+    let clock = client.clock();
+    let until = within.map_or(Instant::NEVER, |within| clock.now() + within);
+    let wait = async {
+        let Some(mut held) = state(client, target).await? else { return Ok(true) };
+        let mut watch = client.watch(target.channel.clone(), target.key.clone());
+        loop {
+            let least = Duration::from_millis(1);
+            let expires = held.remaining.map_or(Instant::NEVER, |left| clock.now() + left.max(least));
+            tokio::select! {
+                _ = watch.wake() => {}
+                () = clock.sleep_until(expires) => {}
+            }
+            match state(client, target).await? {
+                None => return Ok(true),
+                Some(now) => held = now,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        seen = wait => seen,
+        () = clock.sleep_until(until) => Ok(false),
+    }
+}

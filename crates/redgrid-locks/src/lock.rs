@@ -1,0 +1,229 @@
+//! The lock as a value: cheap to clone, holding nothing until it is acquired.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redgrid_core::hold::{Lease, Target, Wish};
+use redgrid_core::name::{InvalidName, companion};
+use redgrid_core::{Client, Name, ServerError, Token};
+
+use crate::AcquireError;
+use crate::acquire::{Acquire, TryAcquire, WithError};
+use crate::guard::LockGuard;
+use crate::inspect::{self, LockState};
+use crate::scripts::PLAIN;
+
+/// Lifetime of the field with which a lock is taken away by force before it is freed: 5 s. It matters only if the client
+/// that forces dies in between.
+const FORCED_LEASE: Duration = Duration::from_secs(5);
+
+/// A lock that one holder has at a time, over all processes that reach the same server. Redisson's `RLock` on the wire.
+///
+/// Cheap to clone; clones are the same lock. Making one asks nobody: an invalid name is told by the first call.
+///
+/// Acquiring is exclusive without regard to who asks: two branches of a `join!` exclude each other. Entering again is for
+/// those who say who they are, with [`Acquire::by`] or [`Holder::scope`](crate::Holder::scope).
+#[doc(alias = "RLock")]
+#[doc(alias = "RedissonLock")]
+#[derive(Clone, Debug)]
+pub struct Lock {
+    client: Client,
+    target: Result<Arc<Target>, InvalidName>,
+}
+
+impl Lock {
+    /// The lock with this name.
+    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
+        let target = Name::new(name).map(|name| {
+            let key = client.key(&name);
+            let channel = companion("redisson_lock__channel", &key);
+            Arc::new(Target { name, key, channel })
+        });
+        Lock { client: client.clone(), target }
+    }
+
+    /// Acquires the lock, waiting for it as long as it takes or as [`Acquire::wait`] says.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let guard = lock.acquire().await?;
+    /// drop(guard);
+    /// let guard = lock.acquire().wait(Duration::from_secs(2)).lease(Duration::from_secs(10)).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in the queue of this process. What the server had granted goes back in the
+    /// background.
+    #[doc(alias = "lock")]
+    #[doc(alias = "lockInterruptibly")]
+    pub fn acquire(&self) -> Acquire {
+        Acquire::new(self.clone())
+    }
+
+    /// Acquires the lock if it is free: `None` when others hold it. Being busy is an answer, not an error.
+    ///
+    /// ```no_run
+    /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// if let Some(guard) = lock.try_acquire().await? {
+    ///     guard.release().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::acquire`].
+    #[doc(alias = "tryLock")]
+    pub fn try_acquire(&self) -> TryAcquire {
+        TryAcquire::new(self.clone())
+    }
+
+    /// Acquires the lock, runs `work` with its fencing token, and releases. The work is dropped when the lock is lost.
+    ///
+    /// ```no_run
+    /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let written = lock.with(|token| async move { token.get() }).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`WithError`]: not acquired, or lost before the work was done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops the work and gives the lock back in the background.
+    pub async fn with<F, Fut>(&self, work: F) -> Result<Fut::Output, WithError>
+    where
+        F: FnOnce(Token) -> Fut + Send,
+        Fut: Future + Send,
+    {
+        self.acquire().with(work).await
+    }
+
+    /// Whether anybody holds the lock at this instant.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "isLocked")]
+    pub async fn is_locked(&self) -> Result<bool, ServerError> {
+        Ok(self.inspect().await?.is_some())
+    }
+
+    /// How long the present holder's lease still lasts on the server; `None` when the lock is free, or has no lifetime.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "remainTimeToLive")]
+    pub async fn remaining_lease(&self) -> Result<Option<Duration>, ServerError> {
+        Ok(self.inspect().await?.and_then(|state| state.remaining))
+    }
+
+    /// Who holds the lock, and for how long; `None` when it is free.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "getHoldCount")]
+    pub async fn inspect(&self) -> Result<Option<LockState>, ServerError> {
+        inspect::state(&self.client, self.reachable()?).await
+    }
+
+    /// Waits until nobody holds the lock, without taking it: true when it was seen free, false when `within` is over.
+    /// It may be taken again by the time this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when it could not be asked for `timeout × (retries + 1)`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it leaves nothing behind.
+    pub async fn wait_until_free(&self, within: Option<Duration>) -> Result<bool, ServerError> {
+        inspect::until_free(&self.client, self.reachable()?, within).await
+    }
+
+    /// Frees the lock whoever holds it; true if anybody did. Holders of this toolkit are told at once that they lost it,
+    /// those of Redisson when they renew or release. They may be at work still: use the fencing token where that matters.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] when it could not be done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, it may or may not be done.
+    #[doc(alias = "forceUnlock")]
+    pub async fn force_release(&self) -> Result<bool, AcquireError> {
+        let wish = wish(Lease::Fixed(FORCED_LEASE));
+        match self.client.seize(&PLAIN, self.target()?, wish, true).await? {
+            None => Ok(false),
+            Some(grant) => {
+                // Our own lease of it ends it in any case.
+                let _ = grant.release().await;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Takes the lock whoever holds it. Its former holders are told as by [`Lock::force_release`]; the new token is higher
+    /// than theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] when it could not be done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the former holder may have lost it, and what was taken is given back in the background.
+    pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
+        let target = self.target()?;
+        let wish = wish(Lease::Renewed(self.client.watchdog_lease()));
+        match self.client.seize(&PLAIN, target, wish, false).await? {
+            Some(grant) => Ok(LockGuard::new(grant)),
+            None => Err(AcquireError::ShuttingDown { name: target.name.clone() }),
+        }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn target(&self) -> Result<&Arc<Target>, AcquireError> {
+        self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
+    }
+
+    fn reachable(&self) -> Result<&Arc<Target>, ServerError> {
+        let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
+        self.target.as_ref().map_err(refused)
+    }
+}
+
+fn wish(lease: Lease) -> Wish {
+    Wish { lease, holder: None, at_least: Duration::ZERO, max_hold: None, once: false, wait: None }
+}

@@ -1,0 +1,32 @@
+-- acquire.lua: take a lock for one holder if it is free.
+--
+-- KEYS[1]  lock       hash; one field, the holder; absent when free
+-- ARGV[1]  holder     new for each grant
+-- ARGV[2]  lease      milliseconds
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
+-- Returns  {1, time, 0}      granted at `time` (microseconds since 1970, as text): the fencing token
+--          {0, time, left}   taken by another holder; its PTTL
+--          {2, time, 0}      too late
+--
+-- Work: O(1), writes one key. Sent twice, it takes once: the field is set, never counted, and a lease is never shortened.
+local now = redis.call('TIME')
+local time = now[1] .. string.format('%06d', now[2])
+if tonumber(time) > tonumber(ARGV[3]) then
+  return {2, time, 0}
+end
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+    return {0, time, redis.call('PTTL', KEYS[1])}
+  end
+  if redis.call('PTTL', KEYS[1]) >= tonumber(ARGV[2]) then
+    return {1, time, 0}
+  end
+end
+redis.call('HSET', KEYS[1], ARGV[1], '1')
+local bounded = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+if type(bounded) == 'table' then
+  -- No lock without a lifetime: a user who may not set one may not lock.
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  return bounded
+end
+return {1, time, 0}

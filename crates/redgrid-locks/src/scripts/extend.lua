@@ -1,0 +1,21 @@
+-- extend.lua: set the lease of a held lock, shorter than before too.
+--
+-- KEYS[1]  lock       hash; one field, the holder
+-- ARGV[1]  holder
+-- ARGV[2]  lease      milliseconds from now
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
+-- Returns  {1, time}  done
+--          {0, time}  it is not this holder's
+--          {2, time}  too late
+--
+-- Work: O(1), writes one key. Never sent twice: a late copy could shorten what was lengthened since.
+local now = redis.call('TIME')
+local time = now[1] .. string.format('%06d', now[2])
+if tonumber(time) > tonumber(ARGV[3]) then
+  return {2, time}
+end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return {0, time}
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return {1, time}

@@ -1,0 +1,73 @@
+//! Every object as a method of one value.
+
+use std::time::Duration;
+
+use redgrid_core::{Client, Command, Config, ConnectError, NotClosed, NotReady};
+
+/// One client, and every kind of object on it. Cheap to clone.
+#[doc(alias = "RedissonClient")]
+#[derive(Clone, Debug)]
+pub struct Grid {
+    client: Client,
+}
+
+impl Grid {
+    /// Starts a client from a URL or a [`Config`]. It does not wait for the server: calls do, within their own time.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] when the configuration can not work.
+    pub async fn connect<C>(config: C) -> Result<Grid, ConnectError>
+    where
+        C: TryInto<Config>,
+        ConnectError: From<C::Error>,
+    {
+        Ok(Grid { client: Client::connect(config).await? })
+    }
+
+    /// The objects on a client that is there already.
+    pub fn new(client: Client) -> Self {
+        Grid { client }
+    }
+
+    /// The client beneath.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A lock that one holder has at a time. See [`Lock`](redgrid_locks::Lock).
+    #[cfg(feature = "locks")]
+    #[doc(alias = "getLock")]
+    pub fn lock(&self, name: impl AsRef<str>) -> redgrid_locks::Lock {
+        redgrid_locks::Lock::new(&self.client, name)
+    }
+
+    /// A command of any kind. See [`Client::command`].
+    pub fn command(&self, name: &'static str) -> Command {
+        self.client.command(name)
+    }
+
+    /// Waits until the server has answered. See [`Client::wait_ready`].
+    ///
+    /// # Errors
+    ///
+    /// [`NotReady`] when `within` is over; it says what stands in the way.
+    pub async fn wait_ready(&self, within: Duration) -> Result<(), NotReady> {
+        self.client.wait_ready(within).await
+    }
+
+    /// Gives back everything that is held, at once, and closes. See [`Client::shutdown`].
+    ///
+    /// # Errors
+    ///
+    /// [`NotClosed`] when `within` was over before everything was given back; leases end the rest.
+    pub async fn shutdown(&self, within: Duration) -> Result<(), NotClosed> {
+        self.client.shutdown(within).await
+    }
+}
+
+impl From<Client> for Grid {
+    fn from(client: Client) -> Self {
+        Grid::new(client)
+    }
+}

@@ -1,0 +1,3 @@
+//! What must hold, against real servers. ARCHITECTURE.md maps each promise to its test.
+
+mod lock_basics;

@@ -1,0 +1,31 @@
+//! What the behaviour tests share.
+
+use std::time::Duration;
+
+use redgrid_core::{Client, Config};
+use redgrid_testkit::RedisServer;
+
+/// Long enough for anything that is to happen at all, on a busy machine.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// A server of the test's own.
+pub async fn server() -> RedisServer {
+    RedisServer::start().await.expect("a server starts")
+}
+
+/// A client of `server` that is connected.
+pub async fn client(server: &RedisServer) -> Client {
+    client_with(&server.url(), |config| config).await
+}
+
+/// A client of the server at `url` with settings of the test's own, connected.
+pub async fn client_with(url: &str, settings: impl FnOnce(Config) -> Config) -> Client {
+    let client = client_unready(url, settings).await;
+    client.wait_ready(SOON).await.expect("the server answers");
+    client
+}
+
+/// The same, not yet connected.
+pub async fn client_unready(url: &str, settings: impl FnOnce(Config) -> Config) -> Client {
+    Client::connect(settings(Config::from_url(url).expect("a valid URL"))).await.expect("a valid configuration")
+}
