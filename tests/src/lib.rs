@@ -1,5 +1,7 @@
 //! What the behaviour tests share.
 
+pub mod cancel;
+
 use std::time::Duration;
 
 use redgrid_core::{Client, Config};

@@ -146,8 +146,8 @@ impl Code {
                     return *code;
                 }
             }
-            // What 6.2 says inside a script for a denied command or key; it has no first word there.
-            if message.contains("ACL failure") || message.contains("not allowed to run") {
+            // What servers say inside a script for a denied command or key; it has no first word there.
+            if message.contains("The user executing the script can't") || message.contains("ACL failure") {
                 return Code::NoPermission;
             }
         }
@@ -200,6 +200,7 @@ mod tests {
                  command or subcommand: ACL failure in script",
                 Code::NoPermission,
             ),
+            ("ERR The user executing the script can't run this command or subcommand", Code::NoPermission),
             ("OOM command not allowed when used memory > 'maxmemory'.", Code::OutOfMemory),
             ("MOVED 3999 127.0.0.1:6381", Code::Moved),
             ("NOSCRIPT No matching script. Please use EVAL.", Code::NoScript),

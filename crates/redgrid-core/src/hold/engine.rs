@@ -95,13 +95,7 @@ impl Table {
         let mut state = self.state();
         // Those that are due within half of the usual interval come along, so that a script carries many names.
         let soon = now + self.core.settings.watchdog_lease / 6;
-        let mut due = state.schedule.take_due(now, soon, BATCH);
-        due.retain(|hold| match hold.wish.max_hold {
-            // Held for as long as it may be: the lease runs out.
-            Some(longest) if hold.is_renewed() => now.since(hold.granted) < longest,
-            _ => true,
-        });
-        due
+        state.schedule.take_due(now, soon, BATCH)
     }
 
     /// Renews (fixed leases: verifies) holds of one node and kind by one script; a batch that is refused as a whole, in

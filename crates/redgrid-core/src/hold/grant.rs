@@ -240,6 +240,7 @@ impl Table {
     }
 
     fn stop_renewing(&self, hold: &Hold) {
+        hold.forget();
         self.state().schedule.reschedule(hold.id, None);
     }
 

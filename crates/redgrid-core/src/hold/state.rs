@@ -1,6 +1,6 @@
 //! One hold: what was granted, until when it is believed, and who is told when it ends.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -79,6 +79,7 @@ pub(crate) struct Hold {
     pub(crate) unanswered_until: Option<Instant>,
     /// Guards that live; counted under the table's lock.
     pub(super) guards: AtomicUsize,
+    forgotten: AtomicBool,
     phase: AtomicU8,
     deadline: AtomicU64,
     /// The lease in force, in nanoseconds: that of the last `extend`.
@@ -123,6 +124,7 @@ impl Hold {
             granted: granted.received,
             unanswered_until: granted.unanswered_until,
             guards: AtomicUsize::new(0),
+            forgotten: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Held as u8),
             deadline: AtomicU64::new(terms::deadline(granted.sent, believed).as_nanos()),
             lease: AtomicU64::new(nanos(wish.lease.duration())),
@@ -148,8 +150,15 @@ impl Hold {
         self.lease.store(nanos(lease), Ordering::Release);
     }
 
+    /// Whether the engine lengthens its lease; otherwise it only looks whether the hold is still ours.
     pub(crate) fn is_renewed(&self) -> bool {
-        matches!(self.wish.lease, Lease::Renewed(_))
+        let too_long = self.wish.max_hold.is_some_and(|longest| self.clock.now().since(self.granted) >= longest);
+        matches!(self.wish.lease, Lease::Renewed(_)) && !too_long && !self.forgotten.load(Ordering::Acquire)
+    }
+
+    /// From here on it is left to its lease.
+    pub(crate) fn forget(&self) {
+        self.forgotten.store(true, Ordering::Release);
     }
 
     /// Whether the hold may be believed: by our own clock, without asking anybody.

@@ -1,0 +1,146 @@
+//! A future that is dropped leaves nothing behind.
+
+use std::time::Duration;
+
+use redgrid_core::InHand;
+use redgrid_locks::{Client, Holder, Lock};
+use redgrid_testkit::{Observer, wait_until};
+use redgrid_tests::cancel::at_most;
+use redgrid_tests::{client, server};
+
+/// What is left a second after everybody has left.
+const AFTER: Duration = Duration::from_secs(1);
+
+const NOTHING: InHand = InHand { names: 0, holds: 0, channels: 0 };
+
+async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
+    wait_until(AFTER, async || {
+        let keys = observer.keys("*").await.unwrap();
+        let channels = observer.pubsub_channels("redisson*").await.unwrap();
+        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.in_hand() == NOTHING)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_acquisitions_dropped_at_random_leave_nothing() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let mut tasks = Vec::new();
+    for n in 0..20_u64 {
+        let clients = [one.clone(), two.clone()];
+        tasks.push(tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(n);
+            let mut granted = 0;
+            for _ in 0..500 {
+                let lock = Lock::new(&clients[random.usize(..2)], format!("name:{}", random.u8(..6)));
+                let me = Holder::new();
+                let mut ask = lock.acquire();
+                if random.u8(..3) == 0 {
+                    ask = ask.by(&me);
+                }
+                if random.bool() {
+                    ask = ask.wait(Duration::from_millis(random.u64(1..20)));
+                }
+                if random.u8(..4) == 0 {
+                    ask = ask.lease(Duration::from_secs(5));
+                }
+                let got = match random.u8(..3) {
+                    0 => at_most(random.usize(1..8), ask.into_future()).await,
+                    1 => tokio::time::timeout(Duration::from_micros(random.u64(..3000)), ask).await.ok(),
+                    _ => at_most(1, lock.try_acquire().into_future()).await.map(|tried| match tried {
+                        Ok(Some(guard)) => Ok(guard),
+                        Ok(None) => ask_never(),
+                        Err(error) => Err(error),
+                    }),
+                };
+                let Some(Ok(guard)) = got else { continue };
+                granted += 1;
+                match random.u8(..4) {
+                    0 => drop(guard),
+                    1 => drop(at_most(1, guard.release()).await),
+                    2 => drop((guard.reenter(), guard)),
+                    _ => guard.release().await.unwrap(),
+                }
+            }
+            granted
+        }));
+    }
+    let mut granted = 0;
+    for task in tasks {
+        granted += task.await.unwrap();
+    }
+    assert!(granted > 500, "the mix is to acquire now and then: {granted}");
+    nothing_is_left(&observer, &[&one, &two]).await;
+    // Whoever comes next gets in at once.
+    for name in 0..6 {
+        Lock::new(&one, format!("name:{name}")).try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+fn ask_never() -> Result<redgrid_locks::LockGuard, redgrid_locks::AcquireError> {
+    let name = "busy".try_into().unwrap();
+    Err(redgrid_locks::AcquireError::TimedOut { name, waited: Duration::ZERO })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
+    let server = server().await;
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "a");
+    // Polled once, alone: its request is on the wire, and it drives it itself.
+    let mut stuck = Box::pin(lock.acquire().into_future());
+    assert!(futures_util::poll!(&mut stuck).is_pending());
+    // The grant goes to the one that asked first; leaving gives it on.
+    let second = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().wait(Duration::from_secs(10)).await }
+    });
+    let observer = server.observer().await.unwrap();
+    wait_until(Duration::from_secs(5), async || observer.exists("a").await.unwrap()).await;
+    assert!(!second.is_finished());
+    drop(stuck);
+    second.await.unwrap().unwrap().release().await.unwrap();
+
+    // Behind a holder elsewhere: the first waiter is polled once and never again, the second one gets in.
+    let other = redgrid_tests::client(&server).await;
+    let held = Lock::new(&other, "b").acquire().await.unwrap();
+    let lock = Lock::new(&client, "b");
+    let mut stuck = Box::pin(lock.acquire().into_future());
+    assert!(futures_util::poll!(&mut stuck).is_pending());
+    let second = lock.acquire().wait(Duration::from_secs(10)).into_future();
+    let drive = tokio::spawn(second);
+    wait_until(Duration::from_secs(5), async || client.in_hand().channels == 1).await;
+    drop(stuck);
+    held.release().await.unwrap();
+    drive.await.unwrap().unwrap().release().await.unwrap();
+    nothing_is_left(&observer, &[&client, &other]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_leaves_ends_its_subscription() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (holder, waiter) = (client(&server).await, client(&server).await);
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    for _ in 0..3 {
+        let waited = Lock::new(&waiter, "a").acquire().wait(Duration::from_millis(50)).await;
+        assert!(matches!(waited, Err(redgrid_locks::AcquireError::TimedOut { .. })), "{waited:?}");
+    }
+    held.release().await.unwrap();
+    nothing_is_left(&observer, &[&holder, &waiter]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_dropped_goes_on() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    for polls in 0..3 {
+        let guard = Lock::new(&client, "a").acquire().await.unwrap();
+        drop(at_most(polls, guard.release()).await);
+        wait_until(AFTER, async || !observer.exists("a").await.unwrap()).await;
+    }
+    nothing_is_left(&observer, &[&client]).await;
+}

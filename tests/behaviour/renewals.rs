@@ -1,0 +1,116 @@
+//! Renewal in bulk: how many scripts, which names, and nothing after a release.
+
+use std::time::Duration;
+
+use redgrid_locks::{Lock, LockGuard, LostReason};
+use redgrid_testkit::{Observer, wait_until};
+use redgrid_tests::{SOON, client_with, server};
+
+/// How often a script was called, by the server's count of calls.
+async fn script_calls(observer: &Observer) -> i64 {
+    let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let calls = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+        line.and_then(|rest| rest.split(',').next()?.parse::<i64>().ok()).unwrap_or(0)
+    };
+    calls("evalsha") + calls("eval")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_held_locks_are_renewed_a_hundred_to_a_script_also_after_a_burst() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let lease = Duration::from_secs(12);
+    let client = client_with(&server.url(), |config| config.watchdog_lease(lease)).await;
+    // A burst of short locks first: what it leaves behind must not renew.
+    for n in 0..2000 {
+        Lock::new(&client, format!("burst:{n}")).acquire().await.unwrap().release().await.unwrap();
+    }
+    let mut guards: Vec<LockGuard> = Vec::new();
+    for chunk in 0..100 {
+        let locks: Vec<_> = (0..100).map(|n| Lock::new(&client, format!("held:{chunk}:{n}"))).collect();
+        let got = futures_util::future::join_all(locks.iter().map(|lock| lock.acquire().into_future())).await;
+        guards.extend(got.into_iter().map(Result::unwrap));
+    }
+    // Two rounds of renewals, counted over exactly two intervals of the lease's third.
+    let calls = script_calls(&observer).await;
+    let began = tokio::time::Instant::now();
+    let left = guards.iter().map(LockGuard::remaining).min().unwrap();
+    tokio::time::sleep_until(began + 2 * lease / 3).await;
+    let calls = script_calls(&observer).await - calls;
+    assert!((100..=202).contains(&calls), "{calls} scripts for two rounds of 10,000 names; {left:?} were left");
+    tokio::time::sleep_until(began + lease + Duration::from_secs(1)).await;
+    assert!(guards.iter().all(LockGuard::is_held), "all of them live on after more than a lease");
+    client.shutdown(SOON).await.unwrap();
+    assert!(observer.keys("*").await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_type_and_a_denied_key_do_not_end_the_others() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let everything = "on >secret ~* &* +@all";
+    let rules: Vec<&str> = ["ACL", "SETUSER", "app"].into_iter().chain(everything.split(' ')).collect();
+    observer.cmd(&rules).await.unwrap();
+    let lease = Duration::from_secs(3);
+    let client = client_with(&server.url_for("app", "secret"), |config| config.watchdog_lease(lease)).await;
+    let mut guards = Vec::new();
+    for n in 0..100 {
+        guards.push(
+            Lock::new(&client, format!("{}:{n}", if n == 17 { "denied" } else { "open" })).acquire().await.unwrap(),
+        );
+    }
+    observer.cmd(&["SET", "open:42", "not a lock"]).await.unwrap();
+    observer.cmd(&["ACL", "SETUSER", "app", "resetkeys", "~open:*"]).await.unwrap();
+    // Longer than a lease: what is still held was renewed.
+    let began = tokio::time::Instant::now();
+    tokio::time::sleep_until(began + lease + Duration::from_millis(500)).await;
+    let held: Vec<usize> = (0..100).filter(|n| guards[*n].is_held()).collect();
+    assert_eq!(held.len(), 98, "{held:?}");
+    assert!(!held.contains(&17) && !held.contains(&42));
+    assert_eq!(guards[42].lost().await, LostReason::Expired);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_lock_is_told_within_one_renewal_interval() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(3))).await;
+    let deleted = Lock::new(&client, "deleted").acquire().await.unwrap();
+    let taken = Lock::new(&client, "taken").acquire().await.unwrap();
+    observer.cmd(&["DEL", "deleted"]).await.unwrap();
+    observer.cmd(&["DEL", "taken"]).await.unwrap();
+    observer.cmd(&["HSET", "taken", "6f1c7a52-3c2e-4a8f-9a63-5c1f0ad7b9aa:1", "1"]).await.unwrap();
+    let told = async { (deleted.lost().await, taken.lost().await) };
+    let told = tokio::time::timeout(Duration::from_millis(1500), told).await.expect("told within the interval of 1 s");
+    assert_eq!(told, (LostReason::Gone, LostReason::Gone));
+    drop((deleted, taken));
+    // The release of what was lost takes nothing from the one who has it now.
+    wait_until(SOON, async || client.in_hand().names == 0).await;
+    assert!(observer.exists("taken").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_never_shortens_and_a_fixed_lease_is_not_renewed() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;
+    let renewed = Lock::new(&client, "renewed").acquire().await.unwrap();
+    renewed.extend(Duration::from_secs(60)).await.unwrap();
+    let fixed = Lock::new(&client, "fixed").acquire().lease(Duration::from_millis(900)).await.unwrap();
+    assert_eq!(fixed.lost().await, LostReason::Expired);
+    wait_until(SOON, async || !observer.exists("fixed").await.unwrap()).await;
+    let left = observer.time_to_live("renewed").await.unwrap().unwrap();
+    assert!(left > Duration::from_secs(50) && renewed.remaining() > Duration::from_secs(50), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_longest_hold_ends_renewal() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(600))).await;
+    let began = std::time::Instant::now();
+    let guard = Lock::new(&client, "a").acquire().max_hold(Duration::from_millis(1500)).await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    let held = began.elapsed();
+    assert!(held > Duration::from_millis(1500) && held < Duration::from_millis(2600), "{held:?}");
+}

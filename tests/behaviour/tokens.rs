@@ -1,0 +1,76 @@
+//! Fencing tokens rise, whatever happens in between.
+
+use redgrid_locks::{Holder, Lock};
+use redgrid_testkit::{RedisServer, ServerBinary};
+use redgrid_tests::{SOON, client, server};
+
+/// Grants from several processes, re-entries, thefts and empty restarts on one server.
+async fn tokens_rise_on(server: RedisServer) {
+    let mut last = 0;
+    for round in 0..3 {
+        let observer = server.observer().await.unwrap();
+        let clients = [client(&server).await, client(&server).await];
+        for n in 0..200 {
+            let lock = Lock::new(&clients[n % 2], "a");
+            let me = Holder::new();
+            let guard = lock.acquire().by(&me).wait(SOON).await.unwrap();
+            let token = guard.token().get();
+            assert!(token > last, "round {round}, {n}: {token} after {last}");
+            let now = observer.server_time_micros().await.unwrap();
+            assert!(token <= now, "a token ahead of the server's clock: {token} > {now}");
+            last = token;
+            let again = lock.acquire().by(&me).await.unwrap();
+            assert_eq!(again.token().get(), token, "re-entry keeps the token");
+            drop(again);
+            if n % 20 == 7 {
+                let thief = Lock::new(&clients[(n + 1) % 2], "a").steal().await.unwrap();
+                assert!(thief.token().get() > token);
+                last = thief.token().get();
+                assert!(guard.release().await.is_err());
+                thief.release().await.unwrap();
+            } else if n % 20 == 13 {
+                assert!(Lock::new(&clients[(n + 1) % 2], "a").force_release().await.unwrap());
+                drop(guard);
+            } else {
+                guard.release().await.unwrap();
+            }
+        }
+        drop(clients);
+        server.restart_empty().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_over_processes_thefts_and_empty_restarts() {
+    tokens_rise_on(server().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_on_the_newest_server_too() {
+    let Some(newest) = ServerBinary::newest_or_skip("tokens_rise_on_the_newest_server_too") else { return };
+    tokens_rise_on(RedisServer::builder().binary(newest).start().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_release_tells_the_holder_at_once_and_frees_the_lock() {
+    let server = server().await;
+    let (holder, admin) = (client(&server).await, client(&server).await);
+    // The notice travels by a subscription that is made in the background.
+    let observer = server.observer().await.unwrap();
+    let channel = format!("redgrid_client:{{{}}}", holder.id());
+    redgrid_testkit::wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
+    let mut worst = std::time::Duration::ZERO;
+    for _ in 0..50 {
+        let guard = Lock::new(&holder, "a").acquire().wait(SOON).await.unwrap();
+        let watch = guard.watch();
+        let asked = std::time::Instant::now();
+        assert!(Lock::new(&admin, "a").force_release().await.unwrap());
+        watch.lost().await;
+        worst = worst.max(asked.elapsed());
+        assert!(!guard.is_held());
+    }
+    // One renewal interval is 10 s: this can only be the notice. The bound of design is a round trip and 50 ms; the
+    // machine of a test may be busy.
+    assert!(worst < std::time::Duration::from_secs(1), "{worst:?}");
+    assert!(!Lock::new(&admin, "a").force_release().await.unwrap(), "it was free");
+}
