@@ -1,3 +1,99 @@
-//! The command.
+//! The project's own commands. They find or install a real server themselves, and say what they do.
 
-fn main() {}
+mod install;
+mod steps;
+mod wheel;
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use clap::{Parser, Subcommand};
+use redgrid_testkit::{NEWEST_VARIABLE, SERVER_VARIABLE};
+
+use crate::steps::{Failure, say};
+
+/// The project's own commands. They need nothing but Rust: a Redis server is found, or installed.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Runs the flash sale; further arguments go to `redgrid demo flash-sale`
+    Demo {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Runs all tests; further arguments go to `cargo test --workspace`
+    Test {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Finds or installs a server, and prints its path
+    Server,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Demo { .. } => demo(),
+        Task::Test { .. } => test(),
+        Task::Server => server(),
+    };
+    outcome.unwrap_or_else(|failure| {
+        say(&failure.to_string());
+        ExitCode::FAILURE
+    })
+}
+
+fn demo() -> Result<ExitCode, Failure> {
+    let server = install::server(&workspace()?)?;
+    let mut demo = cargo();
+    demo.args(["run", "--release", "--quiet", "--package", "redgrid-cli", "--", "demo", "flash-sale"]);
+    demo.args(passed_on()).env(SERVER_VARIABLE, server.path());
+    say("building and running the flash sale");
+    steps::run_through(&mut demo)
+}
+
+fn test() -> Result<ExitCode, Failure> {
+    let workspace = workspace()?;
+    let server = install::server(&workspace)?;
+    let mut tests = cargo();
+    tests.args(["test", "--workspace"]).args(passed_on()).env(SERVER_VARIABLE, server.path());
+    match install::newest(&workspace) {
+        Ok(newest) => {
+            tests.env(NEWEST_VARIABLE, newest.path());
+        }
+        Err(failure) => say(&format!("{failure}; the tests that also run on a newer server will say SKIPPED")),
+    }
+    say("running the tests");
+    steps::run_through(&mut tests)
+}
+
+fn server() -> Result<ExitCode, Failure> {
+    let server = install::server(&workspace()?)?;
+    println!("{}", server.path().display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The arguments after the task, as they were given: clap would keep a first `--`, which belongs to `cargo test`.
+fn passed_on() -> impl Iterator<Item = OsString> {
+    env::args_os().skip(2)
+}
+
+/// The cargo that runs us, so that the toolchain stays the same.
+fn cargo() -> Command {
+    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// The root of the workspace: the folder above this package.
+fn workspace() -> Result<PathBuf, Failure> {
+    let package = env::var_os("CARGO_MANIFEST_DIR").ok_or(Failure::NotByCargo)?;
+    Path::new(&package).parent().map(Path::to_owned).ok_or(Failure::NotByCargo)
+}

@@ -1,1 +1,63 @@
-//! redgrid-testkit
+//! Real Redis servers, faults and checks, for tests of code whose promises hold over a network.
+//!
+//! A lock that works while everything works proves little. With this crate a test has a server of its own and can do
+//! to it, and to the way there, what happens in production: kill it, pause it, lose its data, cut a connection after the
+//! request and before the reply, deliver a request long after its client has given up.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use redgrid_testkit::{Action, Observer, Proxy, RedisServer};
+//!
+//! let server = RedisServer::start().await?;
+//! let proxy = Proxy::to(&server).await?;
+//! let client = Observer::connect(&server.url_via(proxy.addr())).await?; // the code under test
+//!
+//! proxy.next(1, "INCR", Action::CutAfterForward);
+//! assert!(client.cmd(&["INCR", "counter"]).await.is_err()); // an error for the client …
+//! let counter = server.observer().await?.get::<u64>("counter").await?;
+//! assert_eq!(counter, Some(1)); // … and yet it was executed
+//! # Ok(()) }
+//! ```
+//!
+//! # What is in it
+//!
+//! - [`RedisServer`]: a server process on a free port, gone with its guard or with the test process, even by `kill -9`.
+//!   Its methods are the faults on the server's side: [`kill`](RedisServer::kill),
+//!   [`restart_empty`](RedisServer::restart_empty), [`pause`](RedisServer::pause),
+//!   [`kill_connections`](RedisServer::kill_connections), [`flush_scripts`](RedisServer::flush_scripts),
+//!   [`deny`](RedisServer::deny), [`out_of_memory`](RedisServer::out_of_memory) and others.
+//! - [`Proxy`]: the faults on the way there, for everything or for single commands.
+//! - [`Observer`]: looks at the server past the code under test, by another client.
+//! - [`Monitor`]: lists the commands the server executed.
+//! - [`wait_until`]: waits for a condition, with a deadline.
+//! - [`ServerBinary`]: finds the server program. Nothing is downloaded here; `cargo xtask server` does that.
+//!
+//! # What it needs
+//!
+//! A Unix with `/bin/sh`, a Redis or Valkey of at least [`OLDEST`], and a Tokio runtime with I/O and time enabled.
+
+mod builder;
+mod faults;
+mod find;
+mod monitor;
+mod observer;
+mod port;
+mod proxy;
+mod resp;
+mod server;
+mod supervisor;
+mod wait;
+
+pub use builder::ServerBuilder;
+pub use faults::{ClientInfo, Kind};
+pub use find::{FindError, NEWEST_VARIABLE, OLDEST, SERVER_VARIABLE, ServerBinary, Version};
+pub use monitor::{Monitor, MonitorError, SeenCommand};
+pub use observer::Observer;
+pub use proxy::{
+    Proxy, ProxyCounts,
+    action::{Action, Direction, Fault},
+};
+/// The client behind [`Observer`], for its types of values and errors.
+pub use redis;
+pub use server::{RedisServer, StartError};
+pub use wait::wait_until;

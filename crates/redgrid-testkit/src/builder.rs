@@ -1,0 +1,114 @@
+//! How a server is set up before it starts.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::{
+    find::{ServerBinary, Version},
+    server::{RedisServer, StartError},
+};
+
+/// The user of the testkit's own connections, in every server. Tests that take rights from the default user, or kill
+/// "all" connections, do not cut off the testkit.
+pub(crate) const TESTKIT_USER: &str = "redgrid-testkit";
+
+/// The options of a [`RedisServer`], see [`RedisServer::builder`].
+#[derive(Clone, Default)]
+#[must_use = "no server runs until `start` is awaited"]
+pub struct ServerBuilder {
+    pub(crate) binary: Option<ServerBinary>,
+    pub(crate) append_only: bool,
+    pub(crate) password: Option<String>,
+    users: Vec<(String, String)>,
+    lines: Vec<String>,
+}
+
+impl std::fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Users' rules and configuration lines may hold passwords.
+        f.debug_struct("ServerBuilder").field("binary", &self.binary).field("append_only", &self.append_only).finish()
+    }
+}
+
+impl ServerBuilder {
+    /// Uses this program instead of the one [`ServerBinary::find`] finds.
+    pub fn binary(mut self, binary: ServerBinary) -> Self {
+        self.binary = Some(binary);
+        self
+    }
+
+    /// Writes an append-only file, so that acknowledged writes survive [`RedisServer::kill`]. Off unless set.
+    ///
+    /// The file is written before each reply and never synced: it survives the death of the process, not of the
+    /// machine, and costs little. Another `appendfsync` may be set by [`config`](Self::config).
+    pub fn append_only(mut self, on: bool) -> Self {
+        self.append_only = on;
+        self
+    }
+
+    /// Asks this password of the default user. None unless set.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Adds a user with the rules of `ACL SETUSER`, for example `("app", "on >secret ~app:* &* +@all")`.
+    pub fn user(mut self, name: impl Into<String>, rules: impl Into<String>) -> Self {
+        self.users.push((name.into(), rules.into()));
+        self
+    }
+
+    /// Adds a line to the configuration, for example `maxmemory-policy allkeys-lru`. Later lines win.
+    pub fn config(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// Starts the server; when this returns, it has answered `PING`.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing is left running. A port that somebody else took in the last moment is not an error:
+    /// another one is tried.
+    ///
+    /// # Cancel safety
+    ///
+    /// A server that was already starting is ended in the background.
+    pub async fn start(self) -> Result<RedisServer, StartError> {
+        RedisServer::start_with(self).await
+    }
+
+    /// The configuration file.
+    pub(crate) fn configuration(
+        &self,
+        addr: SocketAddr,
+        data: &Path,
+        version: Version,
+        testkit_secret: &str,
+    ) -> String {
+        let mut text = format!(
+            "bind {}\nport {}\ndir {}\nsave \"\"\nappendonly {}\nappendfsync no\nuser {TESTKIT_USER} on >{testkit_secret} ~* &* +@all\n",
+            addr.ip(),
+            addr.port(),
+            data.display(),
+            if self.append_only { "yes" } else { "no" },
+        );
+        // 7.0 locks DEBUG away unless allowed; before, there was no such line (and it would be refused).
+        if version >= (Version { major: 7, minor: 0, patch: 0 }) {
+            text.push_str("enable-debug-command local\n");
+        }
+        if let Some(password) = &self.password {
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(text, "requirepass {password:?}");
+        }
+        for (name, rules) in &self.users {
+            let _ = writeln!(text, "user {name} {rules}");
+        }
+        for line in &self.lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        text
+    }
+}

@@ -1,0 +1,228 @@
+//! Counting what a client really sends.
+
+use std::{collections::HashSet, fmt, io};
+
+use bytes::Bytes;
+use redis::RedisError;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+};
+
+use crate::{builder::TESTKIT_USER, faults::ClientInfo, observer::Observer, server::RedisServer};
+
+/// Sees every command the server executes, by `MONITOR`.
+///
+/// Left out are what scripts do inside the server, the testkit's own commands, and those named to
+/// [`without`](Self::without). The server itself does not show some: `AUTH` and `HELLO` (they hold passwords),
+/// administrative commands such as `CONFIG`, and requests it refused before executing them.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn demo(server: &redgrid_testkit::RedisServer) -> Result<(), Box<dyn std::error::Error>> {
+/// use redgrid_testkit::Monitor;
+///
+/// let mut monitor = Monitor::start(server).await?.without("PING");
+/// // … what is to be measured …
+/// let seen = monitor.take().await?;
+/// assert_eq!(seen.len(), 1, "one round trip: {seen:?}");
+/// # Ok(()) }
+/// ```
+pub struct Monitor {
+    stream: BufReader<TcpStream>,
+    observer: Observer,
+    without: Vec<String>,
+    /// Addresses of the testkit's own connections.
+    own: HashSet<String>,
+    markers: u64,
+}
+
+impl Monitor {
+    /// Starts to watch: what the server executes after this has returned is seen.
+    ///
+    /// # Errors
+    ///
+    /// The server did not take the connections.
+    pub async fn start(server: &RedisServer) -> Result<Self, MonitorError> {
+        let observer = server.observer().await?;
+        let mut stream = BufReader::new(TcpStream::connect(server.addr()).await?);
+        let hello = format!("AUTH {TESTKIT_USER} {}\r\nMONITOR\r\n", server.testkit_secret());
+        stream.write_all(hello.as_bytes()).await?;
+        for _ in 0..2 {
+            let mut line = String::new();
+            stream.read_line(&mut line).await?;
+            if line != "+OK\r\n" {
+                return Err(MonitorError::Refused { answer: line.trim_end().to_owned() });
+            }
+        }
+        Ok(Self { stream, observer, without: Vec::new(), own: HashSet::new(), markers: 0 })
+    }
+
+    /// Leaves out a command by its name, whatever its arguments.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.without.push(name.to_ascii_uppercase());
+        self
+    }
+
+    /// Everything executed since the start or the last call, up to this call, in the server's order.
+    ///
+    /// A marker is sent on another connection, and everything the server shows before it is returned: a command that
+    /// was answered before this call is in the list.
+    ///
+    /// # Errors
+    ///
+    /// The server went away. The monitor is of no use any more.
+    pub async fn take(&mut self) -> Result<Vec<SeenCommand>, MonitorError> {
+        self.markers += 1;
+        let marker = format!("{TESTKIT_USER} monitor {}", self.markers);
+        self.observer.cmd(&["ECHO", &marker]).await?;
+        let mut seen = Vec::new();
+        loop {
+            let command = self.next().await?;
+            if command.name == "ECHO" && command.args.first().is_some_and(|arg| *arg == marker) {
+                self.own.insert(command.source);
+                break;
+            }
+            if command.is_own_name() {
+                self.own.insert(command.source.clone());
+            }
+            seen.push(command);
+        }
+        let list: String = self.observer.query(&["CLIENT", "LIST"]).await?;
+        let own = list.lines().map(ClientInfo::from_line).filter(|client| client.user == TESTKIT_USER);
+        self.own.extend(own.map(|client| client.addr));
+        seen.retain(|command| {
+            command.source != LUA && !self.own.contains(&command.source) && !self.without.contains(&command.name)
+        });
+        Ok(seen)
+    }
+
+    async fn next(&mut self) -> Result<SeenCommand, MonitorError> {
+        let mut line = Vec::new();
+        if self.stream.read_until(b'\n', &mut line).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        SeenCommand::from_line(line.trim_ascii_end())
+            .ok_or_else(|| MonitorError::NotUnderstood { line: String::from_utf8_lossy(&line).into_owned() })
+    }
+}
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Monitor").field("without", &self.without).finish_non_exhaustive()
+    }
+}
+
+/// A command the server executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SeenCommand {
+    /// Its name in capitals; a subcommand is the first argument.
+    pub name: String,
+    /// What came after the name.
+    pub args: Vec<Bytes>,
+    /// The client's address, as in [`ClientInfo::addr`].
+    pub source: String,
+}
+
+impl SeenCommand {
+    /// Reads a line such as `+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`.
+    fn from_line(line: &[u8]) -> Option<Self> {
+        let at = |from: usize, byte: u8| line[from..].iter().position(|one| *one == byte).map(|at| from + at);
+        let opening = at(0, b'[')?;
+        let space = at(opening, b' ')?;
+        let closing = line.windows(3).position(|three| three == b"] \"").filter(|closing| *closing > space)?;
+        let source = std::str::from_utf8(&line[space + 1..closing]).ok()?.to_owned();
+        let mut words = quoted_words(&line[closing + 2..])?.into_iter();
+        let name = String::from_utf8_lossy(&words.next()?).to_ascii_uppercase();
+        Some(Self { name, args: words.collect(), source })
+    }
+
+    /// Whether a testkit connection introduces itself.
+    fn is_own_name(&self) -> bool {
+        self.name == "CLIENT"
+            && matches!(&self.args[..], [verb, name] if verb.eq_ignore_ascii_case(b"setname") && name == TESTKIT_USER)
+    }
+}
+
+/// Splits `"a" "b\x00"` as the server quotes it; `None` if it is not so quoted.
+fn quoted_words(mut rest: &[u8]) -> Option<Vec<Bytes>> {
+    let mut words = Vec::new();
+    while !rest.is_empty() {
+        rest = rest.strip_prefix(b"\"")?;
+        let mut word = Vec::new();
+        loop {
+            let (byte, after) = rest.split_first()?;
+            rest = after;
+            match byte {
+                b'"' => break,
+                b'\\' => {
+                    let (escape, after) = rest.split_first()?;
+                    rest = after;
+                    word.push(match escape {
+                        b'n' => b'\n',
+                        b'r' => b'\r',
+                        b't' => b'\t',
+                        b'a' => 7,
+                        b'b' => 8,
+                        b'x' => {
+                            let (digits, after) = rest.split_at_checked(2)?;
+                            rest = after;
+                            u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
+                        }
+                        other => *other,
+                    });
+                }
+                other => word.push(*other),
+            }
+        }
+        words.push(word.into());
+        rest = rest.strip_prefix(b" ").unwrap_or(rest);
+    }
+    Some(words)
+}
+
+/// The monitor does not see (any more) what the server executes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MonitorError {
+    /// The monitoring connection failed.
+    #[error("the monitoring connection failed")]
+    Connection(#[from] io::Error),
+    /// The connection for the markers failed.
+    #[error("the connection beside the monitoring one failed")]
+    Marker(#[from] RedisError),
+    /// The server does not let itself be monitored.
+    #[error("the server answered {answer:?} instead of showing its commands")]
+    Refused {
+        /// Its answer.
+        answer: String,
+    },
+    /// A line in another format than that of `MONITOR`.
+    #[error("the server showed {line:?}, which is no command")]
+    NotUnderstood {
+        /// The line.
+        line: String,
+    },
+}
+
+/// The source of what a script does.
+const LUA: &str = "lua";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_taken_apart_however_its_arguments_are_quoted() {
+        let line = br#"+1339518083.107412 [0 127.0.0.1:60866] "set" "a \"b\" ] \"c" "\x00\xff\r\n\\" """#;
+        let seen = SeenCommand::from_line(line).unwrap();
+        assert_eq!((seen.name.as_str(), seen.source.as_str()), ("SET", "127.0.0.1:60866"));
+        assert_eq!(seen.args, [&b"a \"b\" ] \"c"[..], b"\x00\xff\r\n\\", b""]);
+        let script = SeenCommand::from_line(br#"+1339518083.107412 [0 lua] "get" "x""#).unwrap();
+        assert_eq!(script.source, LUA);
+        assert_eq!(SeenCommand::from_line(b"-ERR no"), None);
+    }
+}

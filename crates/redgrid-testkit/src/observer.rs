@@ -1,0 +1,141 @@
+//! Looking at the server past everything under test.
+
+use std::time::Duration;
+
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, Value, aio::MultiplexedConnection};
+
+/// A connection for looking at a server, and for doing by hand what a test needs done.
+///
+/// It uses another client than the code under test, so that the two do not share their mistakes. From
+/// [`RedisServer::observer`](crate::RedisServer::observer) it has all rights, and [`Monitor`](crate::Monitor) and the
+/// faults leave it out. Clones share one connection, which lives on the runtime it was made on.
+#[derive(Clone)]
+pub struct Observer {
+    connection: MultiplexedConnection,
+}
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
+}
+
+impl Observer {
+    /// Connects to `url`. [`RedisServer::observer`](crate::RedisServer::observer) knows the one with all rights.
+    ///
+    /// # Errors
+    ///
+    /// The URL is none, or the server did not take the connection.
+    pub async fn connect(url: &str) -> Result<Self, RedisError> {
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+        let connection = Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?;
+        Ok(Self { connection })
+    }
+
+    /// Sends one command as it is and returns the reply as it is.
+    ///
+    /// # Errors
+    ///
+    /// The server's error reply, or the loss of the connection; in the second case the command may have been executed.
+    pub async fn cmd<A: AsRef<[u8]>>(&self, command: &[A]) -> Result<Value, RedisError> {
+        self.query(command).await
+    }
+
+    /// Like [`cmd`](Self::cmd), with the reply read as a `T`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`cmd`](Self::cmd), and a reply that is no `T`.
+    pub async fn query<T: FromRedisValue>(&self, command: &[impl AsRef<[u8]>]) -> Result<T, RedisError> {
+        let mut cmd = Cmd::new();
+        for part in command {
+            cmd.arg(part.as_ref());
+        }
+        cmd.query_async(&mut self.connection.clone()).await
+    }
+
+    /// The value of a string key; `None` when there is no such key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`query`](Self::query).
+    pub async fn get<T: FromRedisValue>(&self, key: &str) -> Result<Option<T>, RedisError> {
+        self.query(&["GET", key]).await
+    }
+
+    /// Whether the key exists.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`query`](Self::query).
+    pub async fn exists(&self, key: &str) -> Result<bool, RedisError> {
+        self.query(&["EXISTS", key]).await
+    }
+
+    /// The time left to a key; `None` when there is no such key or it does not expire.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`query`](Self::query).
+    pub async fn time_to_live(&self, key: &str) -> Result<Option<Duration>, RedisError> {
+        let millis: i64 = self.query(&["PTTL", key]).await?;
+        Ok(u64::try_from(millis).ok().map(Duration::from_millis))
+    }
+
+    /// The keys that match a pattern as in `KEYS`, sorted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`query`](Self::query).
+    pub async fn keys(&self, pattern: &str) -> Result<Vec<String>, RedisError> {
+        let mut keys: Vec<String> = self.query(&["KEYS", pattern]).await?;
+        keys.sort();
+        Ok(keys)
+    }
+
+    /// The channels somebody subscribes to that match a pattern as in `PUBSUB CHANNELS`, sorted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`query`](Self::query).
+    pub async fn pubsub_channels(&self, pattern: &str) -> Result<Vec<String>, RedisError> {
+        let mut channels: Vec<String> = self.query(&["PUBSUB", "CHANNELS", pattern]).await?;
+        channels.sort();
+        Ok(channels)
+    }
+
+    /// The sharded channels somebody subscribes to that match a pattern, sorted. Needs a server of 7.0 or newer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`query`](Self::query).
+    pub async fn pubsub_shard_channels(&self, pattern: &str) -> Result<Vec<String>, RedisError> {
+        let mut channels: Vec<String> = self.query(&["PUBSUB", "SHARDCHANNELS", pattern]).await?;
+        channels.sort();
+        Ok(channels)
+    }
+
+    /// The server's clock: microseconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`query`](Self::query).
+    pub async fn server_time_micros(&self) -> Result<u64, RedisError> {
+        let (seconds, micros): (u64, u64) = self.query(&["TIME"]).await?;
+        Ok(seconds * 1_000_000 + micros)
+    }
+
+    /// Asks for a sign of life.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`query`](Self::query).
+    pub async fn ping(&self) -> Result<(), RedisError> {
+        self.query::<String>(&["PING"]).await.map(drop)
+    }
+}
+
+/// How long an answer may take: 10 s. Long enough for a loaded machine, short enough to fail a test that looks at a
+/// paused server.
+const PATIENCE: Duration = Duration::from_secs(10);

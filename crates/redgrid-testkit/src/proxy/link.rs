@@ -1,0 +1,302 @@
+//! One connection through a proxy.
+//!
+//! Four loops: requests are read and judged, then forwarded; replies are read and judged, then forwarded. Between
+//! reading and forwarding is a queue, so that a delay does not slow the reading and a held request outlives its client.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+};
+
+use bytes::{Bytes, BytesMut};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    proxy::{
+        action::{Action, Direction, Fault},
+        replies::{Fate, Incoming, Replies},
+        state::Shared,
+    },
+    resp::{Command, NotResp, take_command, take_reply},
+};
+
+/// How far the client's end of a connection has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Client {
+    Here,
+    /// It closed its sending side; what it sent is still delivered.
+    Closed,
+    /// It was cut off; what it sent is no longer delivered, unless it was held.
+    Cut,
+}
+
+/// A request on its way to the server.
+struct Request {
+    command: Command,
+    fate: Fate,
+    arrived: Instant,
+    held: Option<(u64, oneshot::Sender<()>)>,
+}
+
+/// A reply on its way to the client.
+struct Reply {
+    frame: Bytes,
+    arrived: Instant,
+}
+
+struct Link {
+    shared: Arc<Shared>,
+    client: watch::Sender<Client>,
+    /// `None` once the server has closed its side.
+    replies: Mutex<Option<Replies>>,
+}
+
+/// Serves one connection until both its ends are gone, and nothing of it is held.
+pub(crate) async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
+    // Small packets must not wait for each other. Where that cannot be had, they only arrive later.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let ((client_read, client_write), (server_read, server_write)) = (client.into_split(), server.into_split());
+    let (requests, requests_queue) = mpsc::unbounded_channel();
+    let (replies, replies_queue) = mpsc::unbounded_channel();
+    let mut cuts = shared.cuts.subscribe();
+    let link = Link { shared, client: watch::Sender::new(Client::Here), replies: Mutex::new(Some(Replies::default())) };
+    link.shared.counts.open.fetch_add(1, Ordering::SeqCst);
+    let loops = async {
+        tokio::join!(
+            link.read_requests(client_read, requests),
+            link.write_requests(server_write, requests_queue),
+            link.read_replies(server_read, replies),
+            link.write_replies(client_write, replies_queue),
+        )
+    };
+    tokio::pin!(loops);
+    tokio::select! {
+        biased;
+        _ = cuts.changed() => {
+            link.cut();
+            loops.await;
+        }
+        _ = &mut loops => {}
+    }
+}
+
+impl Link {
+    async fn read_requests(&self, mut from: OwnedReadHalf, queue: mpsc::UnboundedSender<Request>) {
+        let mut buffer = BytesMut::new();
+        let mut client = self.client.subscribe();
+        let ended = loop {
+            match take_command(&mut buffer) {
+                Ok(Some(command)) => {
+                    if !self.judge(command, &queue) {
+                        break Client::Cut;
+                    }
+                    continue;
+                }
+                Ok(None) => {}
+                Err(NotResp) => break Client::Closed,
+            }
+            tokio::select! {
+                biased;
+                _ = client.wait_for(|client| *client == Client::Cut) => break Client::Cut,
+                read = read_some(&mut from, &mut buffer) => if !matches!(read, Ok(1..)) {
+                    break Client::Closed;
+                }
+            }
+        };
+        match ended {
+            Client::Cut => self.cut(),
+            end => self.move_on(end),
+        };
+        self.shared.counts.open.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Queues a request, or says that the connection is to be cut instead.
+    fn judge(&self, command: Command, queue: &mpsc::UnboundedSender<Request>) -> bool {
+        self.shared.counts.commands.fetch_add(1, Ordering::SeqCst);
+        let action = self.shared.decide(&command);
+        let fate = match action {
+            Action::SwallowReply => Fate::Swallow,
+            Action::CutAfterForward => Fate::Cut,
+            Action::Forward | Action::Hold => Fate::Deliver,
+            Action::CutBefore => return false,
+        };
+        let held = (action == Action::Hold).then(|| self.shared.hold());
+        // Without a receiver the server is gone, and the client will be told by its reading side.
+        let _ = queue.send(Request { command, fate, arrived: Instant::now(), held });
+        true
+    }
+
+    async fn write_requests(&self, mut to: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Request>) {
+        let mut releases = self.shared.releases.subscribe();
+        let mut lost = false;
+        while let Some(Request { command, fate, arrived, held }) = queue.recv().await {
+            let answered = match held {
+                Some((held_at, answered)) => {
+                    // The sender lives in `shared`, so this ends by the release.
+                    let _ = releases.wait_for(|releases| *releases > held_at).await;
+                    Some(answered)
+                }
+                None => None,
+            };
+            lost = lost || !self.passage(Direction::ToServer, arrived, answered.is_some()).await;
+            if lost || answered.is_none() && *self.client.borrow() == Client::Cut {
+                continue;
+            }
+            let server_is_there = self.replies().as_mut().map(|replies| replies.sent(&command.parts, fate, answered));
+            if server_is_there.is_none() || to.write_all(&command.raw).await.is_err() {
+                // The reading side tells the client. What is left here has nowhere to go.
+                return;
+            }
+        }
+        if lost || !self.passage(Direction::ToServer, Instant::now(), false).await {
+            // The end of the stream is lost like the rest: the server keeps its side until the proxy ends.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn read_replies(&self, mut from: OwnedReadHalf, queue: mpsc::UnboundedSender<Reply>) {
+        let mut buffer = BytesMut::new();
+        let mut muted = false;
+        loop {
+            match take_reply(&mut buffer) {
+                Ok(Some(frame)) => {
+                    let passes = match self.replies().as_mut().map(|replies| replies.received(&frame)) {
+                        Some(Incoming::Message) => self.let_message_through(),
+                        Some(Incoming::Reply(fate)) => {
+                            muted |= self.mutes(fate);
+                            true
+                        }
+                        None => true,
+                    };
+                    if passes && !muted {
+                        // Without a receiver the client is gone.
+                        let _ = queue.send(Reply { frame, arrived: Instant::now() });
+                    }
+                }
+                Ok(None) if matches!(read_some(&mut from, &mut buffer).await, Ok(1..)) => {}
+                Ok(None) | Err(NotResp) => break,
+            }
+        }
+        // What was not answered never will be, and whoever waits for it is told.
+        *self.replies() = None;
+        if muted {
+            // The server's end is not seen either: the client keeps its side until it closes it or is cut.
+            let _ = self.client.subscribe().wait_for(|client| *client > Client::Here).await;
+        }
+    }
+
+    fn let_message_through(&self) -> bool {
+        let drops = self.shared.faults.borrow().drop_publishes;
+        if drops {
+            self.shared.counts.publishes_dropped.fetch_add(1, Ordering::SeqCst);
+        }
+        !drops
+    }
+
+    /// Counts a reply and does what its request's action asks for. `true` if from now on nothing reaches the client.
+    fn mutes(&self, fate: Fate) -> bool {
+        let counts = &self.shared.counts;
+        counts.replies.fetch_add(1, Ordering::SeqCst);
+        match fate {
+            Fate::Deliver => return false,
+            Fate::Swallow => {
+                counts.swallowed.fetch_add(1, Ordering::SeqCst);
+            }
+            Fate::Cut => {
+                self.cut();
+            }
+        }
+        true
+    }
+
+    async fn write_replies(&self, mut to: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Reply>) {
+        let mut client = self.client.subscribe();
+        let deliver = async {
+            let mut lost = false;
+            while let Some(Reply { frame, arrived }) = queue.recv().await {
+                lost = lost || !self.passage(Direction::ToClient, arrived, false).await;
+                if !lost && to.write_all(&frame).await.is_err() {
+                    // The client is gone. The queue is dropped; the server's replies are read and forgotten.
+                    break;
+                }
+            }
+            // A fault that keeps or loses bytes does the same to the end of the stream.
+            if lost || !self.passage(Direction::ToClient, Instant::now(), false).await {
+                let mut client = self.client.subscribe();
+                let _ = client.wait_for(|client| *client > Client::Here).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = client.wait_for(|client| *client == Client::Cut) => {}
+            () = deliver => {
+                self.move_on(Client::Cut);
+            }
+        }
+    }
+
+    /// Waits until a fault lets something pass that came at `arrived`; `false` if it loses it. A connection that is
+    /// cut does not wait, except for what was held.
+    async fn passage(&self, direction: Direction, arrived: Instant, held: bool) -> bool {
+        let mut faults = self.shared.faults.subscribe();
+        let mut client = self.client.subscribe();
+        loop {
+            let fault = faults.borrow_and_update().towards(direction);
+            let until = match fault {
+                Fault::Pass => return true,
+                Fault::BlackHole => return false,
+                Fault::Delay(by) => Some(arrived + by),
+                Fault::Stall => None,
+            };
+            let due = async {
+                match until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => return true,
+                _ = faults.changed() => {}
+                _ = client.wait_for(|client| *client == Client::Cut), if !held => return true,
+            }
+        }
+    }
+
+    /// Cuts the client off, unless that has happened.
+    fn cut(&self) -> bool {
+        let cuts = self.move_on(Client::Cut);
+        if cuts {
+            self.shared.counts.cut.fetch_add(1, Ordering::SeqCst);
+        }
+        cuts
+    }
+
+    /// Notes that the client's end has gone this far; `false` if it was known.
+    fn move_on(&self, to: Client) -> bool {
+        self.client.send_if_modified(|client| {
+            let moves = *client < to;
+            *client = (*client).max(to);
+            moves
+        })
+    }
+
+    fn replies(&self) -> MutexGuard<'_, Option<Replies>> {
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn read_some(from: &mut OwnedReadHalf, buffer: &mut BytesMut) -> io::Result<usize> {
+    buffer.reserve(READ);
+    from.read_buf(buffer).await
+}
+
+/// How much is read at once: 16 KiB, several hundred small commands.
+const READ: usize = 16 * 1024;

@@ -1,0 +1,342 @@
+//! A real server of one's own.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use nix::{sys::signal::Signal, unistd::Pid};
+use tempfile::TempDir;
+use tokio::{task::spawn_blocking, time::Instant};
+use url::Url;
+
+use crate::{
+    builder::{ServerBuilder, TESTKIT_USER},
+    find::{FindError, ServerBinary},
+    observer::Observer,
+    port,
+    supervisor::{Supervisor, has_ended, stop_or_continue},
+};
+
+/// A Redis or Valkey server that belongs to this value: its own process, port and folder.
+///
+/// It ends, and its folder goes, when the value is dropped, and also when this process ends in any other way,
+/// `kill -9` included. It keeps its port over restarts. The calls need a Tokio runtime with I/O and time enabled, but
+/// not always the same one: a server may be shared by tests that each have their own.
+#[derive(Debug)]
+pub struct RedisServer {
+    addr: SocketAddr,
+    binary: ServerBinary,
+    password: Option<String>,
+    append_only: bool,
+    testkit_secret: String,
+    folder: PathBuf,
+    process: Arc<Mutex<Process>>,
+}
+
+#[derive(Debug)]
+struct Process {
+    supervisor: Supervisor,
+    pid: Option<Pid>,
+    // Removed by the supervisor; kept here for the case that it could not.
+    _folder: TempDir,
+}
+
+impl RedisServer {
+    /// Starts a server without persistence, password or further options.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ServerBuilder::start`].
+    pub async fn start() -> Result<Self, StartError> {
+        Self::builder().start().await
+    }
+
+    /// Options first; [`ServerBuilder::start`] then starts the server.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    pub(crate) async fn start_with(builder: ServerBuilder) -> Result<Self, StartError> {
+        let binary = match &builder.binary {
+            Some(binary) => binary.clone(),
+            None => ServerBinary::find()?,
+        };
+        for _ in 0..START_TRIES {
+            match Self::start_on_a_free_port(&builder, &binary).await {
+                Err(StartError::PortTaken { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        Self::start_on_a_free_port(&builder, &binary).await
+    }
+
+    async fn start_on_a_free_port(builder: &ServerBuilder, binary: &ServerBinary) -> Result<Self, StartError> {
+        let folder = tempfile::Builder::new().prefix("redgrid-testkit-").tempdir()?;
+        let addr = port::free_address()?;
+        let testkit_secret = uuid::Uuid::new_v4().simple().to_string();
+        let data = folder.path().join(DATA);
+        fs::create_dir(&data)?;
+        let configuration = folder.path().join("server.conf");
+        fs::write(&configuration, builder.configuration(addr, &data, binary.version(), &testkit_secret))?;
+        let supervisor = Supervisor::start(binary.path(), &configuration, folder.path())?;
+        let server = Self {
+            addr,
+            binary: binary.clone(),
+            password: builder.password.clone(),
+            append_only: builder.append_only,
+            testkit_secret,
+            folder: folder.path().to_owned(),
+            process: Arc::new(Mutex::new(Process { supervisor, pid: None, _folder: folder })),
+        };
+        server.start_process().await?;
+        Ok(server)
+    }
+
+    /// The loopback address it listens on, the same over restarts.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// `redis://127.0.0.1:port`, with the password of the default user if there is one.
+    pub fn url(&self) -> String {
+        self.url_via(self.addr)
+    }
+
+    /// [`url`](Self::url), but for another address that leads here, such as a [`Proxy`](crate::Proxy)'s.
+    pub fn url_via(&self, addr: SocketAddr) -> String {
+        with_credentials(addr, "", self.password.as_deref())
+    }
+
+    /// The URL for a user of one's own, see [`ServerBuilder::user`].
+    pub fn url_for(&self, user: &str, password: &str) -> String {
+        with_credentials(self.addr, user, Some(password))
+    }
+
+    /// The program that runs.
+    pub fn binary(&self) -> &ServerBinary {
+        &self.binary
+    }
+
+    /// The process id; `None` while the server is down.
+    pub fn pid(&self) -> Option<u32> {
+        self.lock().pid.and_then(|pid| u32::try_from(pid.as_raw()).ok())
+    }
+
+    /// What the server has written to its log.
+    pub fn log(&self) -> String {
+        fs::read(self.folder.join("server.log"))
+            .map(|log| String::from_utf8_lossy(&log).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// A connection for looking at the server, with all rights whatever happens to the other users.
+    ///
+    /// # Errors
+    ///
+    /// The server did not take the connection.
+    pub async fn observer(&self) -> Result<Observer, redis::RedisError> {
+        let observer =
+            Observer::connect(&with_credentials(self.addr, TESTKIT_USER, Some(&self.testkit_secret))).await?;
+        // So that a monitor can leave it out from now on.
+        observer.cmd(&["CLIENT", "SETNAME", TESTKIT_USER]).await?;
+        Ok(observer)
+    }
+
+    /// The password of [`TESTKIT_USER`].
+    pub(crate) fn testkit_secret(&self) -> &str {
+        &self.testkit_secret
+    }
+
+    /// Kills the server (-9); when this returns the process is gone. A server that is down stays down.
+    ///
+    /// # Errors
+    ///
+    /// The process that looks after the server is gone; the server's state is unknown.
+    pub async fn kill(&self) -> io::Result<()> {
+        self.with_process(|process| {
+            process.supervisor.kill_server()?;
+            process.pid = None;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Starts again without any data, killing (-9) the server if it runs. Scripts and users are those of the start.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; the server is then down.
+    pub async fn restart_empty(&self) -> Result<(), StartError> {
+        self.kill().await?;
+        let data = self.folder.join(DATA);
+        fs::remove_dir_all(&data)?;
+        fs::create_dir(&data)?;
+        self.start_process().await
+    }
+
+    /// Starts again with its data, killing (-9) the server if it runs.
+    ///
+    /// With [`append_only`](ServerBuilder::append_only) that is every acknowledged write. Otherwise it is what the
+    /// server held at this call, which saves first, or, if it was killed before, what it held at the last save. Users
+    /// are those of the start.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; the server is then down, or, if it could not save, still running.
+    pub async fn restart_with_data(&self) -> Result<(), StartError> {
+        if !self.append_only && self.pid().is_some() {
+            let saved = async { self.observer().await?.cmd(&["SAVE"]).await };
+            saved.await.map_err(|source| StartError::NotSaved { source })?;
+        }
+        self.kill().await?;
+        self.start_process().await
+    }
+
+    /// Stops the server's process (SIGSTOP): connections stay open and nothing answers.
+    ///
+    /// # Errors
+    ///
+    /// The server is down.
+    pub async fn pause(&self) -> io::Result<()> {
+        self.with_process(|process| stop_or_continue(process.pid.ok_or_else(down)?, Signal::SIGSTOP)).await
+    }
+
+    /// Lets a paused server run on (SIGCONT). A server that was not paused is left as it is.
+    ///
+    /// # Errors
+    ///
+    /// The server is down.
+    pub async fn resume(&self) -> io::Result<()> {
+        self.with_process(|process| stop_or_continue(process.pid.ok_or_else(down)?, Signal::SIGCONT)).await
+    }
+
+    /// Starts the process on the files as they are, and waits until it answers.
+    async fn start_process(&self) -> Result<(), StartError> {
+        let log_before = self.log().len();
+        let pid = self
+            .with_process(|process| {
+                let pid = process.supervisor.start_server()?;
+                process.pid = Some(pid);
+                Ok(pid)
+            })
+            .await?;
+        let outcome = self.until_ready(pid, log_before).await;
+        if outcome.is_err() {
+            self.kill().await?;
+        }
+        outcome
+    }
+
+    async fn until_ready(&self, pid: Pid, log_before: usize) -> Result<(), StartError> {
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            if has_ended(pid) {
+                let log = self.log().get(log_before..).unwrap_or_default().to_owned();
+                return Err(if log.contains("Failed listening on port") || log.contains("Address already in use") {
+                    StartError::PortTaken { addr: self.addr }
+                } else {
+                    StartError::Exited { log }
+                });
+            }
+            if let Ok(observer) = self.observer().await
+                && observer.ping().await.is_ok()
+            {
+                // Only our server knows the testkit's password, so it was ours that answered.
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(StartError::NotReady { waited: READY_WITHIN, log: self.log() });
+            }
+            tokio::time::sleep(READY_POLL).await;
+        }
+    }
+
+    /// Works with the process on a thread that may block.
+    async fn with_process<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Process) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let process = Arc::clone(&self.process);
+        let work = spawn_blocking(move || work(&mut process.lock().unwrap_or_else(PoisonError::into_inner)));
+        work.await.map_err(io::Error::other)?
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folder of this server: its configuration, log and data.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// No server is running as asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// There is no program to start.
+    #[error(transparent)]
+    NotFound(#[from] FindError),
+    /// Files or processes could not be made. No server runs.
+    #[error("could not set up the server")]
+    Setup(#[from] io::Error),
+    /// Somebody else listens on the server's port. No server runs.
+    #[error("the port of {addr} was taken by another process")]
+    PortTaken {
+        /// The address that was wanted.
+        addr: SocketAddr,
+    },
+    /// The server ended by itself, most often over a configuration line. No server runs.
+    #[error("the server ended at once; its log says: {log}")]
+    Exited {
+        /// What it wrote.
+        log: String,
+    },
+    /// The server did not answer in time, and was killed.
+    #[error("the server did not answer PING within {waited:?}; its log says: {log}")]
+    NotReady {
+        /// How long it was given.
+        waited: Duration,
+        /// What it wrote.
+        log: String,
+    },
+    /// The data could not be saved before the restart. The server was not restarted.
+    #[error("the server could not save its data before the restart")]
+    NotSaved {
+        /// Its answer.
+        source: redis::RedisError,
+    },
+}
+
+fn down() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "the server is down")
+}
+
+fn with_credentials(addr: SocketAddr, user: &str, password: Option<&str>) -> String {
+    let plain = format!("redis://{addr}");
+    // An address is always a valid host and port; `Url` is here to escape the password.
+    match (password, Url::parse(&plain)) {
+        (Some(password), Ok(mut url)) => match (url.set_username(user), url.set_password(Some(password))) {
+            (Ok(()), Ok(())) => url.to_string(),
+            _ => plain,
+        },
+        _ => plain,
+    }
+}
+
+/// The folder of the data files, inside the server's.
+const DATA: &str = "data";
+
+/// How often another port is tried before the last attempt. Ports are random, so one retry is already rare.
+const START_TRIES: usize = 4;
+
+/// How long a server may take to answer: 30 s. It takes some 20 ms; a loaded machine of two cores takes longer.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// Time between two looks at a starting server: 5 ms, a fraction of what a start takes.
+const READY_POLL: Duration = Duration::from_millis(5);

@@ -1,0 +1,103 @@
+//! The process that stands between a test and its server, so that no server outlives its test.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, Write as _},
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// A running `supervisor.sh`. Its server lives at most as long as this value and as this process, even by `kill -9`.
+///
+/// The calls block for the few milliseconds a process takes to start or die; async code moves them off its threads.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    shell: Child,
+    // `None` only while dropping: closing the pipe is what ends the shell.
+    verbs: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Supervisor {
+    pub(crate) fn start(program: &Path, configuration: &Path, folder: &Path) -> io::Result<Self> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", include_str!("supervisor.sh"), "redgrid-testkit"]).args([program, configuration, folder]);
+        // A process group of its own: what ends the tests as a group must not end the shell before it has cleaned up.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut shell = command.spawn()?;
+        match (shell.stdin.take(), shell.stdout.take()) {
+            (Some(verbs), Some(answers)) => Ok(Self { shell, verbs: Some(verbs), answers: BufReader::new(answers) }),
+            _ => Err(io::Error::other("the supervisor has no pipes")),
+        }
+    }
+
+    /// Starts the server, killing one that still runs, and returns its process id.
+    pub(crate) fn start_server(&mut self) -> io::Result<Pid> {
+        let answer = self.ask("start\n")?;
+        answer.parse().map(Pid::from_raw).map_err(|_| io::Error::other(format!("the supervisor answered {answer:?}")))
+    }
+
+    /// Kills the server; when this returns, it is gone.
+    pub(crate) fn kill_server(&mut self) -> io::Result<()> {
+        self.ask("kill\n").map(drop)
+    }
+
+    fn ask(&mut self, verb: &str) -> io::Result<String> {
+        match &mut self.verbs {
+            Some(verbs) => verbs.write_all(verb.as_bytes())?,
+            None => return Err(io::ErrorKind::BrokenPipe.into()),
+        }
+        let mut answer = String::new();
+        match self.answers.read_line(&mut answer)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(answer.trim_end().to_owned()),
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        drop(self.verbs.take());
+        // Waits for `kill -9` of one process and the removal of its folder. A failure leaves nothing else to try.
+        let _ = self.shell.wait();
+    }
+}
+
+/// Sends SIGSTOP or SIGCONT, and waits until the kernel shows that it took effect.
+pub(crate) fn stop_or_continue(pid: Pid, signal: Signal) -> io::Result<()> {
+    kill(pid, signal)?;
+    let stopped = signal == Signal::SIGSTOP;
+    // A signal is delivered within a scheduler tick; the bound is for a process that died meanwhile.
+    for _ in 0..2000 {
+        match state(pid) {
+            Some('T' | 't') if stopped => return Ok(()),
+            Some('T' | 't') => {}
+            Some(_) if stopped => {}
+            _ => return Ok(()),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {pid} did not react to {signal}")))
+}
+
+/// Whether the process has ended (it may still be waiting for its parent to notice).
+pub(crate) fn has_ended(pid: Pid) -> bool {
+    matches!(state(pid), None | Some('Z' | 'X'))
+}
+
+/// The state letter of a process, as `ps` shows it; `None` when there is no such process.
+fn state(pid: Pid) -> Option<char> {
+    if Path::new("/proc/self/stat").exists() {
+        // The second field is the program's name in parentheses, and may contain anything.
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        return stat.rsplit_once(')')?.1.trim_start().chars().next();
+    }
+    let output = Command::new("ps").args(["-o", "state=", "-p", &pid.to_string()]).output().ok()?;
+    String::from_utf8_lossy(&output.stdout).trim().chars().next()
+}

@@ -1,0 +1,39 @@
+//! Waiting for a condition instead of sleeping.
+
+use std::{future::Future, panic::Location, time::Duration};
+
+use tokio::time::Instant;
+
+/// Time between two looks: 2 ms, short against anything a test measures and long enough to let a server work.
+const POLL: Duration = Duration::from_millis(2);
+
+/// Asks `condition` again and again until it is true.
+///
+/// # Panics
+///
+/// When it is still false after `within`; the message names the place of the call.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use std::time::Duration;
+/// let mut looks = 0;
+/// redgrid_testkit::wait_until(Duration::from_secs(5), async || {
+///     looks += 1;
+///     looks == 3
+/// })
+/// .await;
+/// # }
+/// ```
+#[track_caller]
+pub fn wait_until(within: Duration, mut condition: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
+    let place = Location::caller();
+    async move {
+        let deadline = Instant::now() + within;
+        while !condition().await {
+            assert!(Instant::now() < deadline, "the condition at {place} did not become true within {within:?}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}

