@@ -1,1 +1,9 @@
-//! models
+//! The protocols of redgrid as models, explored exhaustively.
+//!
+//! A test with a real server shows that the code works on the schedules it met. A model is the same protocol reduced
+//! to what decides safety, small enough that *every* schedule can be tried: each loss, each delay, each late copy, each
+//! tick of the clock. What a model proves, it proves for its bounds; each says what they are.
+//!
+//! * [`one_level`]: one lock, several clients, each hold on its own: acquire, renew, extend, release.
+
+pub mod one_level;

@@ -1,0 +1,384 @@
+//! A client: what it sends, what it makes of the answers, what it believes.
+
+use super::hold::{Fate, Hold, Lapse, Phase};
+use super::network::{Call, Link, Memo, Reply, Request};
+use super::server::{Answer, Order};
+use super::{Rules, Timer, Timing};
+
+/// A process that wants the lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Client {
+    /// Whether it crashed, and if so whether it believed itself the holder.
+    pub crashed: Option<bool>,
+    /// The attempt it is at, and those it is still clearing away.
+    pub holds: Vec<Hold>,
+    /// Its connections.
+    pub link: Link,
+}
+
+/// What a client tells its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The lock is held, with this token.
+    Granted {
+        /// The fencing token.
+        token: u8,
+    },
+    /// Others held the lock.
+    Busy {
+        /// Whether the server had said so.
+        said: bool,
+    },
+    /// The release is done, and the lock was ours until then.
+    Released(Fate),
+    /// The hold had ended without us.
+    Lost(Fate),
+    /// The hold was answered "not yours"; whether the client still believes.
+    NotYours {
+        /// Whether the client still believes.
+        believes: bool,
+    },
+}
+
+/// The fixed part of a client: the rules it keeps and the times it uses.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    /// The rules.
+    pub rules: Rules,
+    /// The times.
+    pub timing: Timing,
+}
+
+impl Client {
+    /// The attempt it is at.
+    pub fn current(&self) -> Option<&Hold> {
+        self.holds.iter().find(|hold| hold.is_current())
+    }
+
+    /// Whether its caller may think that it holds the lock.
+    pub fn believes(&self, rules: &Rules) -> bool {
+        self.current()
+            .is_some_and(|hold| hold.phase == Phase::Held && (hold.is_within_deadline() || !rules.deadline_ends_belief))
+    }
+
+    /// Whether the client still has to do with this attempt.
+    pub fn knows(&self, serial: u8) -> bool {
+        self.holds.iter().any(|hold| hold.serial == serial)
+    }
+
+    /// Begins an attempt with the field `serial`.
+    pub fn ask(&mut self, ways: &Ways, serial: u8) {
+        self.holds.push(Hold { serial, ..Hold::default() });
+        self.send_acquire(ways, serial);
+    }
+
+    /// Sends another copy of an acquire whose outcome is not known.
+    pub fn ask_again(&mut self, ways: &Ways) {
+        let hold = self.find(|hold| hold.phase == Phase::Unsure);
+        hold.phase = Phase::Asking;
+        let serial = hold.serial;
+        self.send_acquire(ways, serial);
+    }
+
+    /// Releases the current attempt, whatever its outcome: behind a copy still under way, or because it is held.
+    pub fn leave(&mut self, ways: &Ways) {
+        let at = self.holds.iter().position(Hold::is_current).expect("there is an attempt to leave");
+        self.holds[at].phase = Phase::Leaving;
+        self.send_release(ways, at);
+    }
+
+    /// Sends the release of a leaving hold again.
+    pub fn leave_again(&mut self, ways: &Ways, at: usize) {
+        self.send_release(ways, at);
+    }
+
+    /// Whether a release of this hold is due: the first went unanswered, or the last one's time has come.
+    pub fn owes_release(&self, at: usize) -> bool {
+        let hold = &self.holds[at];
+        hold.phase == Phase::Leaving
+            && !self.link.releases(hold.serial)
+            && (!hold.released || !hold.acquires_refused_from.client.is_ahead())
+    }
+
+    /// Sends a renewal of the current hold.
+    pub fn renew(&mut self, ways: &Ways) {
+        let lease = ways.timing.lease;
+        let raises = self.may_raise(ways);
+        let hold = self.find(|hold| hold.phase == Phase::Held);
+        let memo = memo(ways, lease, raises);
+        if !ways.rules.only_confirmation_raises {
+            hold.deadline = hold.deadline.max(memo.deadline);
+        }
+        let serial = hold.serial;
+        self.send(serial, Order::Renew { lease }, memo);
+    }
+
+    /// Sends an extend of the current hold to `lease`, which may be shorter than what is left.
+    pub fn extend(&mut self, ways: &Ways, lease: u8) {
+        let raises = self.may_raise(ways);
+        let hold = self.find(|hold| hold.phase == Phase::Held);
+        let mut memo = memo(ways, lease, raises);
+        let shortens = memo.deadline < hold.deadline;
+        let mut overtaken = false;
+        if shortens && ways.rules.shortening_lowers_first {
+            hold.deadline = memo.deadline;
+        }
+        let order = if !shortens && ways.rules.lengthening_only_lengthens {
+            Order::Renew { lease }
+        } else {
+            memo.refused_from = ways.timing.refused_from();
+            memo.shortens = shortens;
+            // What left before it may be confirmed after it left, and was executed before it: no reason to rise.
+            overtaken = shortens && ways.rules.rise_waits_for_the_shortening;
+            Order::Extend { lease, refused_from: written_refusal(ways, ways.rules.extend_carries_not_after) }
+        };
+        let serial = hold.serial;
+        if overtaken {
+            self.link.memos_mut().for_each(|memo| memo.raises = false);
+        }
+        self.send(serial, order, memo);
+    }
+
+    /// Sends an unanswered extend again, which the protocol forbids.
+    pub fn extend_again(&mut self, ways: &Ways) {
+        let hold = self.find(|hold| hold.extend_again.is_some());
+        let lease = hold.extend_again.take().expect("found by it");
+        let serial = hold.serial;
+        let refused_from = written_refusal(ways, true);
+        self.send(serial, Order::Extend { lease, refused_from }, Memo::default());
+    }
+
+    /// Loses the living connection: the outcome of what was under way is unknown from here on.
+    pub fn lose_connection(&mut self, ways: &Ways) {
+        for call in self.link.lose() {
+            let lapse = lapse(ways, &call);
+            for hold in self.holds.iter_mut().filter(|hold| hold.serial == call.request.serial) {
+                match call.request.order {
+                    Order::Acquire { .. } if hold.phase != Phase::Held => {
+                        hold.unclean = true;
+                        hold.acquires_refused_from = hold.acquires_refused_from.max(lapse);
+                        if hold.phase == Phase::Asking {
+                            hold.phase = Phase::Unsure;
+                        }
+                    }
+                    Order::Extend { lease, .. } if hold.phase == Phase::Held => {
+                        if call.memo.shortens {
+                            hold.extends_refused_from = hold.extends_refused_from.max(lapse);
+                        }
+                        hold.extend_again = (!ways.rules.extend_is_sent_once).then_some(lease);
+                    }
+                    Order::Release if hold.phase == Phase::Leaving => hold.repeat = true,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Dies: nobody is left to clear away what it had.
+    pub fn crash(&mut self, rules: &Rules) {
+        self.crashed = Some(self.believes(rules));
+        self.link.lose();
+        self.holds.clear();
+    }
+
+    /// Takes in the oldest reply and says what the caller is told, if anything.
+    pub fn hear(&mut self, ways: &Ways) -> Option<Report> {
+        let reply = self.link.replies.remove(0);
+        let serial = reply.call.request.serial;
+        let phase = match reply.answer {
+            Answer::Granted { .. } | Answer::Busy => Phase::Asking,
+            Answer::TooLate if matches!(reply.call.request.order, Order::Acquire { .. }) => Phase::Asking,
+            Answer::TooLate | Answer::Kept(_) => Phase::Held,
+            Answer::Released(_) => Phase::Leaving,
+        };
+        // An attempt that went on meanwhile has no use for the answer: given up before its grant came, say.
+        let at = self.holds.iter().position(|hold| hold.serial == serial && hold.phase == phase)?;
+        match reply.answer {
+            Answer::Granted { token } => self.hear_granted(ways, at, &reply, token),
+            Answer::Busy => {
+                self.end_try(at);
+                Some(Report::Busy { said: true })
+            }
+            Answer::TooLate if phase == Phase::Asking => self.hear_too_late(ways, at, &reply),
+            Answer::TooLate => None,
+            Answer::Kept(kept) => self.hear_kept(ways, at, &reply, kept),
+            Answer::Released(found) => self.hear_released(ways, at, &reply, found),
+        }
+    }
+
+    /// Lets one tick of the client's clock pass.
+    pub fn client_tick(&mut self) {
+        self.link.client_tick();
+        self.holds.iter_mut().for_each(Hold::client_tick);
+    }
+
+    /// Lets one tick of the server's clock pass.
+    pub fn server_tick(&mut self) {
+        self.link.server_tick();
+        self.holds.iter_mut().for_each(Hold::server_tick);
+    }
+
+    fn hear_granted(&mut self, ways: &Ways, at: usize, reply: &Reply, token: u8) -> Option<Report> {
+        let hold = &mut self.holds[at];
+        hold.deadline = confirmed_deadline(ways, reply);
+        if !hold.is_within_deadline() {
+            // Granted so long ago that it may have ended: the caller never hears of it.
+            self.leave(ways);
+            return None;
+        }
+        hold.phase = Phase::Held;
+        hold.owes_report = true;
+        hold.fate = Fate::Ours;
+        Some(Report::Granted { token })
+    }
+
+    fn hear_too_late(&mut self, ways: &Ways, at: usize, reply: &Reply) -> Option<Report> {
+        if !ways.rules.too_late_is_not_granted {
+            return self.hear_granted(ways, at, reply, 0);
+        }
+        if !ways.rules.too_late_is_not_busy {
+            self.end_try(at);
+            return Some(Report::Busy { said: false });
+        }
+        if self.holds[at].retried {
+            self.end_try(at);
+        } else {
+            self.holds[at].retried = true;
+            let serial = self.holds[at].serial;
+            self.send_acquire(ways, serial);
+        }
+        None
+    }
+
+    fn hear_kept(&mut self, ways: &Ways, at: usize, reply: &Reply, kept: bool) -> Option<Report> {
+        let deadline = confirmed_deadline(ways, reply);
+        let raises = reply.call.memo.raises && (reply.past.extends || !ways.rules.server_time_decides)
+            || !ways.rules.rise_waits_for_the_shortening;
+        let hold = &mut self.holds[at];
+        if !kept {
+            if ways.rules.not_yours_ends_belief {
+                hold.deadline = Timer::PAST;
+            }
+            return Some(Report::NotYours { believes: self.believes(&ways.rules) });
+        }
+        let is_extend = matches!(reply.call.request.order, Order::Extend { .. });
+        if is_extend && !ways.rules.shortening_lowers_first {
+            hold.deadline = deadline;
+        }
+        // A deadline that passed was told to the caller: nothing brings it back.
+        if raises && hold.is_within_deadline() {
+            hold.deadline = hold.deadline.max(deadline);
+        }
+        None
+    }
+
+    fn hear_released(&mut self, ways: &Ways, at: usize, reply: &Reply, found: bool) -> Option<Report> {
+        let rules = &ways.rules;
+        let report = if self.holds[at].owes_report { release_report(rules, &self.holds[at], found) } else { None };
+        let hold = &mut self.holds[at];
+        hold.owes_report = false;
+        hold.released = true;
+        let past = if rules.server_time_decides { reply.past.acquires } else { reply.call.memo.last };
+        if !hold.unclean || past || !rules.unclean_is_released_again {
+            self.holds.remove(at);
+        }
+        report
+    }
+
+    /// A try was answered, and not by a grant. With every copy answered nothing of it can be left; otherwise it may
+    /// be asked again, or released.
+    fn end_try(&mut self, at: usize) {
+        if self.holds[at].unclean {
+            self.holds[at].phase = Phase::Unsure;
+        } else {
+            self.holds.remove(at);
+        }
+    }
+
+    fn send_acquire(&mut self, ways: &Ways, serial: u8) {
+        let lease = ways.timing.lease;
+        let refused_from = written_refusal(ways, ways.rules.acquire_carries_not_after);
+        let memo = Memo { refused_from: ways.timing.refused_from(), ..memo(ways, lease, true) };
+        self.send(serial, Order::Acquire { lease, refused_from }, memo);
+    }
+
+    fn send_release(&mut self, ways: &Ways, at: usize) {
+        let hold = &self.holds[at];
+        let serial = hold.serial;
+        let last = !ways.rules.server_time_decides && !hold.acquires_refused_from.client.is_ahead();
+        self.send(serial, Order::Release, Memo { last, ..Memo::default() });
+        if !ways.rules.forgets_when_answered {
+            self.holds.remove(at);
+        }
+    }
+
+    fn send(&mut self, serial: u8, order: Order, memo: Memo) {
+        self.link.requests.push(Call { request: Request { serial, order }, memo });
+    }
+
+    /// Whether a confirmation of something sent now may raise the deadline: no shortening may run after it.
+    fn may_raise(&self, ways: &Ways) -> bool {
+        let Some(hold) = self.current() else { return false };
+        !ways.rules.rise_waits_for_the_shortening
+            || (!self.link.shortens(hold.serial) && !hold.extends_refused_from.client.is_ahead())
+    }
+
+    fn find(&mut self, wanted: impl Fn(&Hold) -> bool) -> &mut Hold {
+        self.holds.iter_mut().find(|hold| wanted(hold)).expect("the action is offered only with such a hold")
+    }
+}
+
+/// What a release's answer means for a hold the caller knew of; nothing is said where nothing is known.
+fn release_report(rules: &Rules, hold: &Hold, found: bool) -> Option<Report> {
+    let within = hold.is_within_deadline();
+    match (found, hold.repeat) {
+        (true, _) if within || !hold.unclean || !rules.found_after_the_deadline_is_unknown => {
+            Some(Report::Released(hold.fate))
+        }
+        (true, _) => None,
+        (false, false) if rules.nothing_at_first_is_lost => Some(Report::Lost(hold.fate)),
+        (false, false) => Some(Report::Released(hold.fate)),
+        (false, true) if within && rules.nothing_at_a_repeat_is_released => Some(Report::Released(hold.fate)),
+        (false, true) if !within && rules.nothing_after_the_deadline_is_unknown => None,
+        (false, true) => Some(Report::Lost(hold.fate)),
+    }
+}
+
+fn confirmed_deadline(ways: &Ways, reply: &Reply) -> Timer {
+    let memo = &reply.call.memo;
+    if ways.rules.deadline_counts_from_sending { memo.deadline } else { counted_on(ways, memo.lease) }
+}
+
+fn memo(ways: &Ways, lease: u8, raises: bool) -> Memo {
+    let kept = if ways.rules.deadline_counts_from_sending { 0 } else { lease };
+    Memo { deadline: counted_on(ways, lease), lease: kept, raises, ..Memo::default() }
+}
+
+fn counted_on(ways: &Ways, lease: u8) -> Timer {
+    if ways.rules.deadline_keeps_a_margin { ways.timing.counted_on(lease) } else { Timer::after(lease) }
+}
+
+/// The first instant at which a copy sent now is refused, as the client writes it in the server's time.
+fn written_refusal(ways: &Ways, carried: bool) -> Timer {
+    let Timing { window, offset_gap, .. } = ways.timing;
+    match (carried, ways.rules.not_after_uses_the_lower_bound) {
+        (false, _) => Timer::NEVER,
+        (true, true) => Timer::after((window + 1).saturating_sub(offset_gap)),
+        (true, false) => Timer::after(window + 1 + offset_gap),
+    }
+}
+
+/// When a lost copy can do nothing any more, by the clock that decides.
+fn lapse(ways: &Ways, call: &Call) -> Lapse {
+    let client = call.memo.refused_from;
+    if !ways.rules.server_time_decides {
+        return Lapse { client, server: Timer::PAST };
+    }
+    let server = match call.request.order {
+        Order::Acquire { refused_from, .. } | Order::Extend { refused_from, .. } if refused_from != Timer::NEVER => {
+            refused_from
+        }
+        _ => client,
+    };
+    Lapse { client: Timer::PAST, server }
+}

@@ -1,0 +1,369 @@
+//! Everything together: the state, what can happen in it, and what follows.
+
+use stateright::{Model, Property};
+
+use super::client::{Client, Report, Ways};
+use super::hold::{Fate, Phase};
+use super::network::{Past, Reply};
+use super::properties;
+use super::server::{Field, Order, Server};
+use super::{Rules, Timing};
+
+/// One configuration of the model.
+#[derive(Clone, Copy, Debug)]
+pub struct OneLevel {
+    /// What the clients and scripts keep to.
+    pub rules: Rules,
+    /// The lengths of leases and windows.
+    pub timing: Timing,
+    /// How much may go wrong.
+    pub bounds: Bounds,
+}
+
+/// How much may happen in one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bounds {
+    /// How many clients there are.
+    pub clients: u8,
+    /// Whether they renew.
+    pub renewals: bool,
+    /// Unanswered requests per connection; a retry after "too late" may be one more.
+    pub under_way: u8,
+    /// What may go wrong, all told.
+    pub mishaps: Mishaps,
+    /// Attempts one client may be at, those it is clearing away included.
+    pub holds: u8,
+    /// Bytes of a lost connection that can do nothing any more, whenever they arrive, are taken out of the state.
+    pub drop_idle_bytes: bool,
+}
+
+/// How often each thing may still go wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mishaps {
+    /// Connections lost: each loses a request or a reply, or several.
+    pub losses: u8,
+    /// Clients that crash.
+    pub crashes: u8,
+    /// Ticks that some client's clock misses.
+    pub slow_ticks: u8,
+    /// Ticks that some client's clock counts too many.
+    pub fast_ticks: u8,
+    /// Deletions of the key by an administrator.
+    pub deletions: u8,
+    /// Attempts, no mishap in themselves; [`u8::MAX`]: any number.
+    pub attempts: u8,
+}
+
+/// One state. The clients are sorted, so that states which differ only by the clients' numbers are one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The server.
+    pub server: Server,
+    /// The clients.
+    pub clients: Vec<Client>,
+    /// What may still go wrong.
+    pub left: Mishaps,
+    /// The highest token any client believed in.
+    pub highest_token: u8,
+    /// What was said or done wrong.
+    pub flaws: Flaws,
+    /// An administrator deleted the key of a holder.
+    pub meddled: bool,
+}
+
+/// Wrongs that show in an event, not in a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flaws {
+    /// "Lost" was reported of a hold that did not end without us.
+    pub untrue_lost: bool,
+    /// "Released" was reported of a hold that was not ours until we released it.
+    pub untrue_released: bool,
+    /// "Busy" was reported though the server had not said so.
+    pub untrue_busy: bool,
+    /// A grant was believed with a token not above all believed before.
+    pub token_not_above: bool,
+    /// A client went on believing after "not yours".
+    pub deaf: bool,
+}
+
+/// What can happen. The numbers are the client's place in the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A client begins an attempt.
+    Ask(u8),
+    /// A client sends another copy of an acquire it knows nothing about.
+    AskAgain(u8),
+    /// A client releases its current attempt, held or not.
+    Leave(u8),
+    /// A client sends the release of a leaving hold again.
+    LeaveAgain(u8, u8),
+    /// A client renews.
+    Renew(u8),
+    /// A client extends to this lease.
+    Extend(u8, u8),
+    /// A client sends an unanswered extend again.
+    ExtendAgain(u8),
+    /// The server executes the oldest request of a client's living connection.
+    Execute(u8),
+    /// The server executes the oldest request of one of a client's lost connections.
+    ExecuteLate(u8, u8),
+    /// A client reads the oldest reply.
+    Hear(u8),
+    /// A client's connection is lost.
+    Lose(u8),
+    /// A client crashes.
+    Crash(u8),
+    /// An administrator deletes the key.
+    Delete,
+    /// Time passes, for everybody.
+    Tick,
+    /// Time passes, but one client's clock does not show it.
+    SlowTick(u8),
+    /// One client's clock shows a tick that did not pass.
+    FastTick(u8),
+}
+
+impl Model for OneLevel {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            server: Server::default(),
+            clients: vec![Client::default(); usize::from(self.bounds.clients)],
+            left: self.bounds.mishaps,
+            highest_token: 0,
+            flaws: Flaws::default(),
+            meddled: false,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (at, client) in (0..).zip(&state.clients) {
+            if client.crashed.is_none() {
+                self.intentions(state, client, at, actions);
+                self.mishaps_of(state, client, at, actions);
+            }
+            if !client.link.requests.is_empty() {
+                actions.push(Action::Execute(at));
+            }
+            actions.extend((0..client.link.late.len()).map(|late| Action::ExecuteLate(at, small(late))));
+            if !client.link.replies.is_empty() {
+                actions.push(Action::Hear(at));
+            }
+        }
+        if state.left.deletions > 0 && state.server.key.is_some() {
+            actions.push(Action::Delete);
+        }
+        actions.push(Action::Tick);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        self.apply(&mut state, action);
+        self.note_the_end_of_holds(last, &mut state, action);
+        Some(state.into_canonical(self))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}
+
+impl OneLevel {
+    /// What clients are made of in this configuration.
+    pub fn ways(&self) -> Ways {
+        Ways { rules: self.rules, timing: self.timing }
+    }
+
+    /// What a client may want to do.
+    fn intentions(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
+        for hold in (0..client.holds.len()).filter(|&hold| client.owes_release(hold)) {
+            actions.push(Action::LeaveAgain(at, small(hold)));
+        }
+        if client.link.under_way() >= usize::from(self.bounds.under_way) {
+            return;
+        }
+        let Some(hold) = client.current() else {
+            if client.holds.len() < usize::from(self.bounds.holds) && state.left.attempts > 0 {
+                actions.push(Action::Ask(at));
+            }
+            return;
+        };
+        actions.push(Action::Leave(at));
+        if hold.phase == Phase::Unsure {
+            actions.push(Action::AskAgain(at));
+        }
+        if hold.extend_again.is_some() {
+            actions.push(Action::ExtendAgain(at));
+        }
+        if client.believes(&self.rules) {
+            if self.bounds.renewals {
+                actions.push(Action::Renew(at));
+            }
+            if !client.link.extends(hold.serial) {
+                actions.extend(self.timing.extends.iter().map(|&lease| Action::Extend(at, lease)));
+            }
+        }
+    }
+
+    /// What may go wrong with a client.
+    fn mishaps_of(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
+        if state.left.losses > 0 && client.link.under_way() > 0 {
+            actions.push(Action::Lose(at));
+        }
+        if client.holds.is_empty() {
+            return; // nothing to leave behind, and no clock that matters
+        }
+        if state.left.crashes > 0 {
+            actions.push(Action::Crash(at));
+        }
+        if state.left.slow_ticks > 0 {
+            actions.push(Action::SlowTick(at));
+        }
+        if state.left.fast_ticks > 0 {
+            actions.push(Action::FastTick(at));
+        }
+    }
+
+    fn apply(&self, state: &mut State, action: Action) {
+        let ways = self.ways();
+        match action {
+            Action::Ask(at) => {
+                if state.left.attempts != u8::MAX {
+                    state.left.attempts -= 1;
+                }
+                let serial = if self.rules.field_is_new { state.unused_serial(at) } else { 0 };
+                state.client(at).ask(&ways, serial);
+            }
+            Action::AskAgain(at) => state.client(at).ask_again(&ways),
+            Action::Leave(at) => state.client(at).leave(&ways),
+            Action::LeaveAgain(at, hold) => state.client(at).leave_again(&ways, hold.into()),
+            Action::Renew(at) => state.client(at).renew(&ways),
+            Action::Extend(at, lease) => state.client(at).extend(&ways, lease),
+            Action::ExtendAgain(at) => state.client(at).extend_again(&ways),
+            Action::Execute(at) => self.execute(state, at),
+            Action::ExecuteLate(at, late) => {
+                let request = state.client(at).link.arrive_late(late.into());
+                let field = Field { client: at, serial: request.serial };
+                state.server.execute(&self.rules, field, request.order);
+            }
+            Action::Hear(at) => {
+                if let Some(report) = state.client(at).hear(&ways) {
+                    state.note(report);
+                }
+            }
+            Action::Lose(at) => {
+                state.left.losses -= 1;
+                state.client(at).lose_connection(&ways);
+            }
+            Action::Crash(at) => {
+                state.left.crashes -= 1;
+                state.client(at).crash(&self.rules);
+            }
+            Action::Delete => {
+                state.left.deletions -= 1;
+                state.meddled = true;
+                state.server.delete(&self.rules);
+            }
+            Action::Tick => self.tick(state, None),
+            Action::SlowTick(at) => {
+                state.left.slow_ticks -= 1;
+                self.tick(state, Some(at));
+            }
+            Action::FastTick(at) => {
+                state.left.fast_ticks -= 1;
+                state.client(at).client_tick();
+            }
+        }
+    }
+
+    fn execute(&self, state: &mut State, at: u8) {
+        let call = state.client(at).link.requests.remove(0);
+        let serial = call.request.serial;
+        let answer = state.server.execute(&self.rules, Field { client: at, serial }, call.request.order);
+        let client = state.client(at);
+        let past = client.holds.iter().find(|hold| hold.serial == serial).map_or(Past::default(), |hold| Past {
+            acquires: !hold.acquires_refused_from.server.is_ahead(),
+            extends: !hold.extends_refused_from.server.is_ahead(),
+        });
+        client.link.replies.push(Reply { call, answer, past });
+    }
+
+    fn tick(&self, state: &mut State, unseen_by: Option<u8>) {
+        state.server.tick(&self.rules);
+        for (at, client) in (0..).zip(&mut state.clients) {
+            client.server_tick();
+            if unseen_by != Some(at) {
+                client.client_tick();
+            }
+        }
+    }
+
+    /// When the key stops holding a field, whoever believes in it has a new fate, known to nobody but the model.
+    fn note_the_end_of_holds(&self, last: &State, state: &mut State, action: Action) {
+        let Some(gone) = last.server.holder().filter(|&field| state.server.holder() != Some(field)) else { return };
+        let released = match action {
+            Action::Execute(at) => at == gone.client && is_release(last.head(at)),
+            Action::ExecuteLate(at, late) => at == gone.client && is_release(last.late_head(at, late)),
+            _ => false,
+        };
+        for hold in &mut state.client(gone.client).holds {
+            if hold.serial == gone.serial && hold.fate == Fate::Ours {
+                hold.fate = if released { Fate::Released } else { Fate::Ended };
+            }
+        }
+    }
+}
+
+impl State {
+    /// The client that is at this place.
+    fn client(&mut self, at: u8) -> &mut Client {
+        &mut self.clients[usize::from(at)]
+    }
+
+    fn head(&self, at: u8) -> Order {
+        self.clients[usize::from(at)].link.requests[0].request.order
+    }
+
+    fn late_head(&self, at: u8, late: u8) -> Order {
+        self.clients[usize::from(at)].link.late[usize::from(late)][0].order
+    }
+
+    /// A field of this client that is nowhere in use, neither at the server nor in any bytes under way: as good as one
+    /// never used before.
+    fn unused_serial(&self, at: u8) -> u8 {
+        let client = &self.clients[usize::from(at)];
+        let held = self.server.holder().filter(|field| field.client == at).map(|field| field.serial);
+        let late = client.link.late.iter().flatten();
+        let used = |serial| {
+            held == Some(serial)
+                || client.knows(serial)
+                || client.link.unanswered().any(|call| call.request.serial == serial)
+                || late.clone().any(|request| request.serial == serial)
+        };
+        (0..).find(|&serial| !used(serial)).expect("fewer are in use than a byte counts")
+    }
+
+    fn note(&mut self, report: Report) {
+        let flaws = &mut self.flaws;
+        match report {
+            Report::Granted { token } => {
+                flaws.token_not_above |= token <= self.highest_token;
+                self.highest_token = self.highest_token.max(token);
+            }
+            Report::Busy { said } => flaws.untrue_busy |= !said,
+            Report::Released(fate) => flaws.untrue_released |= fate != Fate::Released,
+            Report::Lost(fate) => flaws.untrue_lost |= fate != Fate::Ended,
+            Report::NotYours { believes } => flaws.deaf |= believes,
+        }
+    }
+}
+
+fn is_release(order: Order) -> bool {
+    order == Order::Release
+}
+
+fn small(number: usize) -> u8 {
+    u8::try_from(number).expect("a handful")
+}

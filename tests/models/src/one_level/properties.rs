@@ -1,0 +1,96 @@
+//! What must hold in every state, and what must be reached for that to mean anything.
+
+use stateright::Property;
+
+use super::hold::{Fate, Phase};
+use super::network::Request;
+use super::server::{Field, Order};
+use super::{OneLevel, State};
+
+/// At most one client believes that it holds the lock.
+pub const ONE_BELIEVES: &str = "at most one client believes";
+/// Who believes has its field in the key.
+pub const BELIEVED_IS_HELD: &str = "believed is held";
+/// A field its client forgot is not in the key, and stays out of it.
+pub const NOTHING_LEFT_BEHIND: &str = "nothing is left behind";
+/// Each grant told to a caller has a higher token than all told before.
+pub const TOKENS_RISE: &str = "tokens rise";
+/// "Lost" is said only of a hold that ended without us.
+pub const LOST_IS_TRUE: &str = "a report of lost is true";
+/// "Released" is said only of a hold that was ours until we released it.
+pub const RELEASED_IS_TRUE: &str = "a report of released is true";
+/// "Busy" is said only when the server said so.
+pub const BUSY_IS_TRUE: &str = "a report of busy is true";
+/// "Not yours" ends belief.
+pub const TOLD_IS_KNOWN: &str = "who is told knows";
+
+/// A grant although an earlier copy went unanswered.
+pub const GRANT_AFTER_LOSS: &str = "a grant after a lost copy";
+/// A copy from a lost connection arrives after its `not_after`.
+pub const LATE_REFUSED: &str = "a late copy is refused";
+/// A copy from a lost connection takes the key after all.
+pub const LATE_EXECUTED: &str = "a late copy is executed";
+/// A hold ends by its lease while its client has not released it.
+pub const EXPIRED: &str = "a lease ends under a holder";
+/// A client is granted the lock that a crashed one held.
+pub const TAKEN_OVER: &str = "a take-over after a crash";
+
+/// All properties of the model.
+pub fn all() -> Vec<Property<OneLevel>> {
+    vec![
+        Property::always(ONE_BELIEVES, |model: &OneLevel, state: &State| {
+            state.meddled || believers(model, state).count() <= 1
+        }),
+        Property::always(BELIEVED_IS_HELD, |model: &OneLevel, state: &State| {
+            state.meddled || believers(model, state).all(|field| state.server.holder() == Some(field))
+        }),
+        Property::always(NOTHING_LEFT_BEHIND, nothing_left_behind),
+        Property::always(TOKENS_RISE, |_: &OneLevel, state: &State| state.meddled || !state.flaws.token_not_above),
+        Property::always(LOST_IS_TRUE, |_: &OneLevel, state: &State| state.meddled || !state.flaws.untrue_lost),
+        Property::always(RELEASED_IS_TRUE, |_: &OneLevel, state: &State| state.meddled || !state.flaws.untrue_released),
+        Property::always(BUSY_IS_TRUE, |_: &OneLevel, state: &State| !state.flaws.untrue_busy),
+        Property::always(TOLD_IS_KNOWN, |_: &OneLevel, state: &State| !state.flaws.deaf),
+        Property::sometimes(GRANT_AFTER_LOSS, |_: &OneLevel, state: &State| {
+            holds(state, |phase, unclean| phase == Phase::Held && unclean)
+        }),
+        Property::sometimes(LATE_REFUSED, |_: &OneLevel, state: &State| {
+            late(state).any(|request| is_acquire(request, |ahead| !ahead))
+        }),
+        Property::sometimes(LATE_EXECUTED, |_: &OneLevel, state: &State| {
+            state.server.key.is_none() && late(state).any(|request| is_acquire(request, |ahead| ahead))
+        }),
+        Property::sometimes(EXPIRED, |_: &OneLevel, state: &State| {
+            state.clients.iter().flat_map(|client| &client.holds).any(|hold| hold.fate == Fate::Ended)
+        }),
+        Property::sometimes(TAKEN_OVER, |model: &OneLevel, state: &State| {
+            state.clients.iter().any(|client| client.crashed == Some(true)) && believers(model, state).next().is_some()
+        }),
+    ]
+}
+
+/// The fields of all clients that believe.
+fn believers<'a>(model: &'a OneLevel, state: &'a State) -> impl Iterator<Item = Field> + 'a {
+    (0..).zip(&state.clients).filter_map(|(at, client)| {
+        let serial = client.believes(&model.rules).then(|| client.current().map(|hold| hold.serial))??;
+        Some(Field { client: at, serial })
+    })
+}
+
+fn nothing_left_behind(_: &OneLevel, state: &State) -> bool {
+    let Some(field) = state.server.holder() else { return true };
+    let client = &state.clients[usize::from(field.client)];
+    client.crashed.is_some() || client.knows(field.serial)
+}
+
+fn holds(state: &State, wanted: impl Fn(Phase, bool) -> bool) -> bool {
+    state.clients.iter().flat_map(|client| &client.holds).any(|hold| wanted(hold.phase, hold.unclean))
+}
+
+/// The requests of lost connections that can arrive next.
+fn late(state: &State) -> impl Iterator<Item = &Request> {
+    state.clients.iter().flat_map(|client| &client.link.late).map(|requests| &requests[0])
+}
+
+fn is_acquire(request: &Request, wanted: impl Fn(bool) -> bool) -> bool {
+    matches!(request.order, Order::Acquire { refused_from, .. } if wanted(refused_from.is_ahead()))
+}

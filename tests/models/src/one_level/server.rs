@@ -1,0 +1,173 @@
+//! The server: one key, and the scripts that read and write it, one at a time.
+
+use super::{Rules, Timer};
+
+/// Who a key says it is held by: a client and one of its attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Field {
+    /// The client, by its place in the state.
+    pub client: u8,
+    /// Which of its attempts.
+    pub serial: u8,
+}
+
+/// The lock's key while it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The holder's field.
+    pub holder: Field,
+    /// When the key goes away by itself. Always ahead: a key whose lease ended is no key.
+    pub expiry: Timer,
+    /// How often the field was added; 1 unless the script counts.
+    pub count: u8,
+}
+
+/// What a script is asked to do for one field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Order {
+    /// Take the key if it is free or ours already.
+    Acquire {
+        /// Lease in ticks.
+        lease: u8,
+        /// The first instant, by the server's clock, at which this copy is refused.
+        refused_from: Timer,
+    },
+    /// Lengthen the lease of a key that is ours.
+    Renew {
+        /// Lease in ticks.
+        lease: u8,
+    },
+    /// Set the lease of a key that is ours, to less than it has too.
+    Extend {
+        /// Lease in ticks.
+        lease: u8,
+        /// The first instant, by the server's clock, at which this copy is refused.
+        refused_from: Timer,
+    },
+    /// Delete the key if it is ours.
+    Release,
+}
+
+/// What a script replied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Answer {
+    /// The key is ours.
+    Granted {
+        /// Fencing token: rises with every script that grants.
+        token: u8,
+    },
+    /// The key is somebody else's.
+    Busy,
+    /// The copy came after its `not_after`; nothing was looked at.
+    TooLate,
+    /// A renewal or an extend found the key ours (true) or not.
+    Kept(bool),
+    /// A release found the key ours (true) or not.
+    Released(bool),
+}
+
+/// The one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Server {
+    /// The lock's key, if it exists.
+    pub key: Option<Key>,
+    /// The token last given.
+    pub token: u8,
+}
+
+impl Server {
+    /// Runs one script.
+    pub fn execute(&mut self, rules: &Rules, field: Field, order: Order) -> Answer {
+        match order {
+            Order::Acquire { refused_from, .. } | Order::Extend { refused_from, .. } if !refused_from.is_ahead() => {
+                Answer::TooLate
+            }
+            Order::Acquire { lease, .. } => self.acquire(rules, field, Timer::after(lease)),
+            Order::Renew { lease } => self.renew(rules, field, Timer::after(lease)),
+            Order::Extend { lease, .. } => self.extend(field, Timer::after(lease)),
+            Order::Release => self.release(rules, field),
+        }
+    }
+
+    /// Who the key says it is held by.
+    pub fn holder(&self) -> Option<Field> {
+        self.key.map(|key| key.holder)
+    }
+
+    /// Lets one tick pass; a lease that ends takes the key with it.
+    pub fn tick(&mut self, rules: &Rules) {
+        if let Some(key) = &mut self.key {
+            key.expiry.tick();
+            if !key.expiry.is_ahead() {
+                self.delete(rules);
+            }
+        }
+    }
+
+    /// Removes the key.
+    pub fn delete(&mut self, rules: &Rules) {
+        self.key = None;
+        if !rules.token_outlives_the_key {
+            self.token = 0;
+        }
+    }
+
+    fn acquire(&mut self, rules: &Rules, field: Field, expiry: Timer) -> Answer {
+        match &mut self.key {
+            Some(key) if key.holder != field => return Answer::Busy,
+            Some(key) => {
+                key.expiry = if rules.acquire_never_shortens { key.expiry.max(expiry) } else { expiry };
+                key.count += u8::from(!rules.acquire_sets);
+            }
+            None => self.key = Some(Key { holder: field, expiry, count: 1 }),
+        }
+        self.token += 1;
+        Answer::Granted { token: self.token }
+    }
+
+    fn renew(&mut self, rules: &Rules, field: Field, expiry: Timer) -> Answer {
+        match &mut self.key {
+            Some(key) if key.holder == field => {
+                key.expiry = if rules.renewal_never_shortens { key.expiry.max(expiry) } else { expiry };
+                Answer::Kept(true)
+            }
+            _ if !rules.renewal_compares => {
+                self.key = Some(Key { holder: field, expiry, count: 1 });
+                Answer::Kept(true)
+            }
+            _ => Answer::Kept(false),
+        }
+    }
+
+    fn extend(&mut self, field: Field, expiry: Timer) -> Answer {
+        match &mut self.key {
+            Some(key) if key.holder == field => {
+                key.expiry = expiry;
+                Answer::Kept(true)
+            }
+            _ => Answer::Kept(false),
+        }
+    }
+
+    fn release(&mut self, rules: &Rules, field: Field) -> Answer {
+        match &mut self.key {
+            Some(key) if key.holder == field => {
+                key.count -= 1;
+                if key.count == 0 {
+                    self.delete(rules);
+                }
+                Answer::Released(true)
+            }
+            _ => Answer::Released(false),
+        }
+    }
+}
+
+impl Order {
+    /// Lets one tick of the server's clock pass.
+    pub fn tick(&mut self) {
+        if let Self::Acquire { refused_from, .. } | Self::Extend { refused_from, .. } = self {
+            refused_from.tick();
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The configurations, and how one is explored.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use redgrid_models::one_level::model::Mishaps;
+use redgrid_models::one_level::{Bounds, OneLevel, Rules, Timing};
+use stateright::{Checker, Expectation, HasDiscoveries, Model};
+
+/// Two clients with everything they can do, two requests under way, two lost connections: most mistakes show here.
+pub(crate) const PAIR: OneLevel = OneLevel {
+    rules: Rules::ALL,
+    timing: Timing { lease: 2, extends: &[1, 4], window: 1, margin: 0, offset_gap: 0 },
+    bounds: Bounds {
+        clients: 2,
+        renewals: true,
+        under_way: 2,
+        holds: 3,
+        drop_idle_bytes: true,
+        mishaps: Mishaps { losses: 2, attempts: 3, ..NO_MISHAPS },
+    },
+};
+
+/// Nothing goes wrong.
+pub(crate) const NO_MISHAPS: Mishaps =
+    Mishaps { losses: 0, crashes: 0, slow_ticks: 0, fast_ticks: 0, deletions: 0, attempts: u8::MAX };
+
+/// One client and leases long enough that a shortened one outlives the window: what extends can do wrong.
+pub(crate) const ALONE: OneLevel = timed(
+    bounded(PAIR, 1, 2, Mishaps { losses: 2, ..NO_MISHAPS }),
+    Timing { lease: 4, extends: &[3], window: 1, margin: 0, offset_gap: 0 },
+);
+
+/// A violation is found in seconds; without this a rule that is not needed would be explored to the end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The configuration with other bounds.
+pub(crate) const fn bounded(model: OneLevel, clients: u8, under_way: u8, mishaps: Mishaps) -> OneLevel {
+    OneLevel { bounds: Bounds { clients, under_way, mishaps, ..model.bounds }, ..model }
+}
+
+/// The configuration with other times.
+pub(crate) const fn timed(model: OneLevel, timing: Timing) -> OneLevel {
+    OneLevel { timing, ..model }
+}
+
+/// Explores every state and expects no violation, and every one of `reached`.
+pub(crate) fn holds(name: &str, model: OneLevel, reached: &[&str]) {
+    let began = Instant::now();
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    let seconds = began.elapsed().as_secs_f32();
+    println!("{name}: {} states, depth {}, {seconds:.1} s", checker.unique_state_count(), checker.max_depth());
+    let found = checker.discoveries();
+    for property in model.properties() {
+        if property.expectation == Expectation::Always {
+            assert!(!found.contains_key(property.name), "`{}` is violated: {:?}", property.name, found[property.name]);
+        }
+    }
+    for name in reached {
+        assert!(found.contains_key(name), "`{name}` was never reached");
+    }
+}
+
+/// Expects a violation of `property`.
+pub(crate) fn breaks(name: &str, model: OneLevel, property: &'static str) {
+    let began = Instant::now();
+    let until = HasDiscoveries::AllOf(BTreeSet::from([property]));
+    let checker = model.checker().threads(2).finish_when(until).timeout(PATIENCE).spawn_bfs().join();
+    let seconds = began.elapsed().as_secs_f32();
+    let found = checker.discovery(property);
+    println!("{name}: {} states, {seconds:.1} s", checker.unique_state_count());
+    let path = found.unwrap_or_else(|| panic!("`{property}` holds without the rule"));
+    println!("    `{property}` violated by {:?}", path.into_actions());
+}
