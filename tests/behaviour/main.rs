@@ -1,9 +1,15 @@
 //! What must hold, against real servers. ARCHITECTURE.md maps each promise to its test.
 
+mod black_hole;
 mod cancellation;
+mod commands;
+mod deadlines;
 mod guards;
 mod lock_basics;
+mod lost_replies;
+mod processes;
 mod renewals;
 mod tokens;
+mod wakeups;
 mod weather;
 mod wire;

@@ -31,3 +31,16 @@ pub async fn client_with(url: &str, settings: impl FnOnce(Config) -> Config) -> 
 pub async fn client_unready(url: &str, settings: impl FnOnce(Config) -> Config) -> Client {
     Client::connect(settings(Config::from_url(url).expect("a valid URL"))).await.expect("a valid configuration")
 }
+
+/// The hash by which a lock script goes over the wire: `script!("acquire")`.
+#[macro_export]
+macro_rules! script {
+    ($name:literal) => {
+        $crate::sha(include_str!(concat!("../../crates/redgrid-locks/src/scripts/", $name, ".lua")))
+    };
+}
+
+/// The SHA-1 of a script's text in hex.
+pub fn sha(text: &str) -> String {
+    sha1_smol::Sha1::from(text).digest().to_string()
+}

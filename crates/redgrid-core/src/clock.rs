@@ -13,7 +13,7 @@ use std::time::Duration;
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// A point in time of a [`Clock`]: nanoseconds since the clock was made. Comparable only with its own kind.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
 
-use super::exchange::{Progress, exchange};
+use super::exchange::{Exchange, Persistence, Progress, exchange};
 use super::node::Node;
 use super::topology::SingleServer;
 use super::{FromReply, Request, Server, Topology};
@@ -46,6 +46,18 @@ impl Core {
         drop(hubs);
         self.tasks().extend(tasks);
         hub
+    }
+
+    /// Sends a request until it is answered for good; see [`exchange`].
+    pub(crate) async fn exchange(
+        &self,
+        server: &dyn Server,
+        request: Request,
+        until: Instant,
+        persistence: Persistence,
+        progress: &Progress,
+    ) -> Exchange {
+        exchange(server, &self.settings, &self.clock, request, until, persistence, progress).await
     }
 
     /// The holder field of a number: Redisson's form, `<uuid>:<number>`.
@@ -225,7 +237,7 @@ impl Client {
         let server = core.topology.primary(&key);
         let until = core.clock.now() + core.settings.patience();
         let progress = Progress::default();
-        let work = exchange(&*server, &core.settings, &core.clock, request, until, &progress);
+        let work = core.exchange(&*server, request, until, Persistence::Retries, &progress);
         let answer = tokio::select! {
             biased;
             asked = work => asked.result,
@@ -278,10 +290,13 @@ impl Client {
 
     /// What the client has in hand at the moment, for tests and diagnosis.
     pub fn in_hand(&self) -> InHand {
-        let core = &self.0.core;
-        let hubs = core.hubs.lock().unwrap_or_else(|p| p.into_inner());
+        let hubs: Vec<_> = {
+            let hubs = self.0.core.hubs.lock().unwrap_or_else(|p| p.into_inner());
+            // Not held any longer: the table asks for hubs under its own lock.
+            hubs.values().cloned().collect()
+        };
         // One channel of each hub is the client's own, for notices.
-        let channels = hubs.values().map(|hub| hub.channels().saturating_sub(1)).sum();
+        let channels = hubs.iter().map(|hub| hub.channels().saturating_sub(1)).sum();
         InHand { names: self.0.table.names(), holds: self.0.table.holds(), channels }
     }
 
@@ -384,8 +399,12 @@ async fn run(
         task.abort();
     }
     core.hubs.lock().unwrap_or_else(|p| p.into_inner()).clear();
-    for server in core.topology.primaries() {
-        server.close().await;
+    let nodes = core.topology.primaries();
+    let closed = futures_util::future::join_all(nodes.iter().map(|server| server.close()));
+    // Connections that do not end in time end by themselves soon after; nothing is held on them any more.
+    tokio::select! {
+        _ = closed => {}
+        () = core.clock.sleep_until(by) => {}
     }
     if in_time {
         done.send_replace(true);

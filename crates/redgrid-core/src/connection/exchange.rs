@@ -37,14 +37,23 @@ pub(crate) struct Progress(AtomicU8);
 impl Progress {
     const SENT: u8 = 1;
 
-    pub(crate) fn sent(&self) {
-        self.0.store(Self::SENT, Ordering::Relaxed);
+    fn sent(&self, sent: bool) {
+        self.0.store(if sent { Self::SENT } else { 0 }, Ordering::Relaxed);
     }
 
     /// Whether a copy may have reached a server.
     pub(crate) fn is_sent(&self) -> bool {
         self.0.load(Ordering::Relaxed) == Self::SENT
     }
+}
+
+/// How long a request is sent again after lost replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// As often as the settings say.
+    Retries,
+    /// Until its time is over: what is to be given back is not given up earlier.
+    ToTheEnd,
 }
 
 /// Sends `request` to `server` until it is answered for good or `until` has passed.
@@ -54,6 +63,7 @@ pub(crate) async fn exchange(
     clock: &Clock,
     request: Request,
     until: Instant,
+    persistence: Persistence,
     progress: &Progress,
 ) -> Exchange {
     let mut unanswered: Option<Instant> = None;
@@ -62,18 +72,21 @@ pub(crate) async fn exchange(
         let sent = clock.now();
         let limit = sent + settings.timeout;
         let copy = request.clone().not_after(limit);
-        if server.epoch().borrow().is_some() {
-            progress.sent();
-        }
+        let over = certainly_over(limit, settings.timeout);
+        progress.sent(true);
         let result = server.call(vec![copy]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
         let received = clock.now();
         let again = match &result {
-            Err(ServerError::NotSent { .. }) => true,
+            Err(ServerError::NotSent { .. }) => {
+                progress.sent(unanswered.is_some());
+                true
+            }
             Err(ServerError::Refused { code, .. }) => code.is_passing(),
             Err(ServerError::Unknown { .. }) => {
-                unanswered = unanswered.max(Some(limit));
+                unanswered = unanswered.max(Some(over));
                 unknowns += 1;
-                request.is_idempotent() && unknowns <= settings.retries
+                let more = persistence == Persistence::ToTheEnd || unknowns <= settings.retries;
+                request.is_idempotent() && more
             }
             Ok(_) | Err(ServerError::Decode { .. }) => false,
         };
@@ -85,6 +98,15 @@ pub(crate) async fn exchange(
             return Exchange { result, sent, received, unanswered_until: unanswered };
         }
     }
+}
+
+/// When, by our clock, a copy that is not to be carried out after `limit` certainly will not be: the server's clock may
+/// run slower than ours by twice the drift that is allowed for (500 ppm each), and it counts to the microsecond.
+///
+/// The model (`redgrid-models`) shows what happens without it: the copy is given back and forgotten a moment before it
+/// is carried out.
+pub(crate) fn certainly_over(limit: Instant, window: Duration) -> Instant {
+    limit + window / 1000 + Duration::from_millis(1)
 }
 
 /// Waits a little, and then for a connection, but not beyond `until`.

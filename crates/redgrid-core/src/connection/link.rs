@@ -134,11 +134,17 @@ impl Link {
     pub(super) async fn renew(&self) {
         self.fail("it was given up after an unexpected answer");
         let _ = tokio::time::timeout(self.timeout, self.fred.force_reconnection()).await;
+        self.doubt.notify_one();
     }
 
-    /// Ends the connection and the task that watches it.
+    /// Ends the connection and the tasks that watch it.
     pub(super) fn close(&self) {
         self.closing.send_replace(true);
+    }
+
+    /// Completes when the connection is to end.
+    pub(super) async fn closing(&self) {
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
     async fn keep(self: Arc<Self>) {
@@ -205,10 +211,18 @@ impl Link {
                     () = self.doubt.notified() => {}
                     () = tokio::time::sleep(PING_EVERY) => {}
                 }
-                let answered = tokio::time::timeout(self.timeout, self.send_static("PING", Vec::new())).await;
-                if !matches!(answered, Ok(Ok(_)) | Ok(Err(ServerError::Refused { .. }))) {
-                    self.renew().await;
-                    break;
+                let ping = tokio::time::timeout(self.timeout, self.send_static("PING", Vec::new()));
+                match self.until_closed(ping, closing).await {
+                    None => return true,
+                    // It lives; if it had been given up meanwhile, it is to be greeted again.
+                    Some(Ok(Ok(_) | Err(ServerError::Refused { .. }))) if self.is_up() => {}
+                    Some(Ok(Ok(_) | Err(ServerError::Refused { .. }))) => break,
+                    Some(_) => {
+                        if self.until_closed(self.renew(), closing).await.is_none() {
+                            return true;
+                        }
+                        break;
+                    }
                 }
             }
         }

@@ -17,7 +17,7 @@ mod topology;
 
 pub(crate) use client::Core;
 pub use client::{Client, Command, ConnectError, InHand, NotClosed, NotReady};
-pub(crate) use exchange::{Exchange, Progress, exchange};
+pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over};
 pub use offset::ServerClock;
 pub use reply::{FromReply, Reply};
 pub use request::{Arg, Request};

@@ -81,6 +81,8 @@ async fn read(link: Arc<Link>, sender: mpsc::UnboundedSender<Push>) {
     let mut messages = link.fred().message_rx();
     let mut epoch = link.epoch();
     let mut told = 0;
+    let closing = link.closing();
+    tokio::pin!(closing);
     loop {
         tokio::select! {
             // Messages first: those of the old connection belong before the gap.
@@ -98,6 +100,7 @@ async fn read(link: Arc<Link>, sender: mpsc::UnboundedSender<Push>) {
                 Err(RecvError::Lagged(_)) => { let _ = sender.send(Push::Gap); }
                 Err(RecvError::Closed) => return,
             },
+            () = &mut closing => return,
             changed = epoch.changed() => {
                 if changed.is_err() { return }
                 let connection = epoch.borrow_and_update().as_ref().map(|epoch| epoch.connection);
@@ -106,9 +109,6 @@ async fn read(link: Arc<Link>, sender: mpsc::UnboundedSender<Push>) {
                     let _ = sender.send(Push::Gap);
                 }
             }
-        }
-        if sender.is_closed() {
-            return;
         }
     }
 }

@@ -14,7 +14,7 @@ use super::state::{Granted, Hold, Phase};
 use super::table::{Answer, Busy, Entry, Failure, Place, Seen, Slot, SlotKey, State, Table};
 use super::terms::Wish;
 use crate::clock::Instant;
-use crate::connection::{Exchange, exchange};
+use crate::connection::{Exchange, Persistence};
 use crate::error::ServerError;
 
 /// One attempt: for whom, and where.
@@ -101,7 +101,9 @@ impl Table {
                 None
             }
             Verdict::Failed(failure) => {
-                self.settle_copies(&attempt, &field, &asked, true);
+                let failure = if asked.unanswered_until.is_some() { failure.unknown() } else { failure };
+                let unknown = matches!(failure, Failure::Unknown(_));
+                self.settle_copies(&attempt, &field, &asked, unknown);
                 self.failed(&attempt, failure);
                 None
             }
@@ -114,22 +116,25 @@ impl Table {
         let claim = Claim { target: &attempt.target, field: &field, lease: attempt.wish.first_lease() };
         let request = attempt.kind.acquire(claim);
         let server = &*attempt.place.server;
-        let (settings, clock) = (&self.core.settings, &self.core.clock);
-        let asked = exchange(server, settings, clock, request, attempt.until, &attempt.seen.progress).await;
+        let asked =
+            self.core.exchange(server, request, attempt.until, Persistence::Retries, &attempt.seen.progress).await;
         (id, field, asked)
     }
 
     /// Copies without an answer may still be carried out: give back what they take, once their time is over.
-    fn settle_copies(self: &Arc<Self>, attempt: &Attempt, field: &Bytes, asked: &Exchange, at_once: bool) {
-        if let Some(limit) = asked.unanswered_until {
+    fn settle_copies(self: &Arc<Self>, attempt: &Attempt, field: &Bytes, asked: &Exchange, unknown: bool) {
+        // An answer that is not understood may have been a grant.
+        let limit = asked.unanswered_until.or(unknown.then_some(Instant::PAST));
+        if let Some(limit) = limit {
             self.settle(Settlement {
                 server: Arc::clone(&attempt.place.server),
                 kind: attempt.kind,
                 target: Arc::clone(&attempt.target),
                 field: field.clone(),
                 limit,
-                at_once,
+                at_once: unknown,
                 keep_until: Instant::PAST,
+                lease: attempt.wish.first_lease(),
             });
         }
     }

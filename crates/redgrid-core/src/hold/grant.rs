@@ -14,7 +14,7 @@ use super::table::Table;
 use super::terms::Lease;
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use crate::connection::{Client, Progress, exchange};
+use crate::connection::{Client, Persistence, Progress, certainly_over};
 use crate::error::ServerError;
 use crate::name::Name;
 use crate::token::Token;
@@ -113,20 +113,21 @@ impl Grant {
             return Ok(());
         }
         if shorter {
-            hold.shorten(sent, lease, limit);
+            let over = certainly_over(limit, core.settings.timeout);
+            hold.shorten(sent, lease, over);
             self.table().reschedule(hold);
             let request = hold.kind.extend(hold.claim(lease)).not_after(limit);
             let answer = hold.server.call(vec![request]).await.pop();
             let answer = answer.unwrap_or_else(|| Err(ServerError::unknown("no result")));
             if !matches!(answer, Err(ServerError::Unknown { .. })) {
-                hold.shortening_settled(limit, core.clock.now());
+                hold.shortening_settled(over, core.clock.now());
             }
             return self.extended(answer.and_then(|reply| reply.into_typed()), sent, lease);
         }
         // Lengthening twice is lengthening once: the renewal script, sent until it is answered.
         let request = hold.kind.renew(&[hold.claim(lease)]);
         let until = hold.deadline();
-        let asked = exchange(&*hold.server, &core.settings, &core.clock, request, until, &Progress::default()).await;
+        let asked = core.exchange(&*hold.server, request, until, Persistence::Retries, &Progress::default()).await;
         let status = asked.result.and_then(|reply| reply.into_typed::<Vec<i64>>());
         let status = status.map(|list| (list.first().copied().unwrap_or_default(), 0));
         self.extended(status, asked.sent, lease)
@@ -145,10 +146,15 @@ impl Grant {
                 if let Lease::Fixed(_) = hold.wish.lease {
                     hold.set_lease(lease);
                 }
-                hold.confirmed(sent, lease);
+                let believed = hold.confirmed(sent, lease);
                 self.table().reschedule(hold);
                 match hold.lost() {
                     Some(reason) => Err(ExtendError::Lost { name: name(), reason }),
+                    None if believed < super::terms::deadline(sent, lease) => {
+                        let source =
+                            ServerError::unknown("a shorter lease that was not answered may still take effect");
+                        Err(ExtendError::OutcomeUnknown { name: name(), source })
+                    }
                     None => Ok(()),
                 }
             }

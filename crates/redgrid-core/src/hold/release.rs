@@ -14,7 +14,7 @@ use super::state::{Hold, Phase};
 use super::table::{Busy, Failure, SlotKey, Table};
 use super::terms;
 use crate::clock::Instant;
-use crate::connection::{Progress, Server, exchange};
+use crate::connection::{Persistence, Progress, Server};
 use crate::error::ServerError;
 
 /// Something that may be, or become, ours on the server although nobody here has it.
@@ -29,6 +29,8 @@ pub(super) struct Settlement {
     pub(super) at_once: bool,
     /// The name stays taken until then.
     pub(super) keep_until: Instant,
+    /// The lease that a copy may have got: it ends what can not be given back.
+    pub(super) lease: Duration,
 }
 
 /// Names given back by one script at shutdown.
@@ -120,18 +122,23 @@ impl Table {
             false => hold.kind.linger(hold.claim(keep)),
         };
         let lease_ends = hold.deadline() + terms::margin(hold.lease());
-        let (settings, clock) = (&self.core.settings, &self.core.clock);
-        let asked = exchange(&*hold.server, settings, clock, request, lease_ends, &Progress::default()).await;
-        if let Some(limit) = hold.unanswered_until.filter(|limit| *limit > asked.received) {
+        let asked =
+            self.core.exchange(&*hold.server, request, lease_ends, Persistence::ToTheEnd, &Progress::default()).await;
+        if let Some(limit) = hold.unanswered_until.filter(|limit| *limit > asked.sent) {
             let keep_until = if keep.is_zero() { Instant::PAST } else { hold.granted + hold.wish.at_least };
             self.settle(self.settlement(hold, limit, false, keep_until));
         }
         let in_time = asked.received <= hold.deadline();
         let repeat = asked.is_repeat();
+        let unclear =
+            |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
         match asked.result.and_then(|reply| reply.into_typed::<bool>()) {
+            // A late copy of its acquire may have put it back after the lease, with others in between.
+            Ok(true) if !in_time && hold.unanswered_until.is_some() => unclear("the lease may have ended in between"),
             Ok(true) => Ok(()),
             // An earlier copy of this release may have done it; nobody else can have had it before the deadline.
             Ok(false) if repeat && in_time => Ok(()),
+            Ok(false) if repeat => unclear("the lease ended before the release was answered"),
             Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),
             Err(source @ ServerError::Refused { .. }) => Err(ReleaseError::Refused { name: name(), source }),
             Err(source) => Err(ReleaseError::OutcomeUnknown { name: name(), source }),
@@ -170,6 +177,7 @@ impl Table {
             limit,
             at_once,
             keep_until,
+            lease: hold.wish.first_lease(),
         }
     }
 
@@ -178,26 +186,27 @@ impl Table {
     pub(super) fn settle(self: &Arc<Self>, what: Settlement) {
         let table = Arc::clone(self);
         self.hand_over(Box::pin(async move {
-            if what.at_once {
-                table.release_unclaimed(&what).await;
+            // What left before the limit may have been carried out before a late copy.
+            if what.at_once && table.release_unclaimed(&what).await >= what.limit {
+                return;
             }
-            if what.limit > table.now() {
-                table.core.clock.sleep_until(what.limit).await;
-                table.release_unclaimed(&what).await;
-            }
+            table.core.clock.sleep_until(what.limit).await;
+            table.release_unclaimed(&what).await;
         }));
     }
 
-    async fn release_unclaimed(&self, what: &Settlement) {
+    /// Returns when the answered release left.
+    async fn release_unclaimed(&self, what: &Settlement) -> Instant {
         let keep = what.keep_until.since(self.now());
         let claim = Claim { target: &what.target, field: &what.field, lease: keep };
         let request = if keep.is_zero() { what.kind.release(claim) } else { what.kind.linger(claim) };
-        let until = self.now() + self.core.settings.patience();
-        let (settings, clock) = (&self.core.settings, &self.core.clock);
-        let asked = exchange(&*what.server, settings, clock, request, until, &Progress::default()).await;
+        let until = what.limit.max(self.now()) + what.lease;
+        let asked =
+            self.core.exchange(&*what.server, request, until, Persistence::ToTheEnd, &Progress::default()).await;
         if let Err(error) = asked.result {
             tracing::debug!(name = %what.target.name, %error, "could not give back; the lease ends it");
         }
+        asked.sent
     }
 
     /// Refuses new requests, wakes those who wait, ends all holds and gives them back in bulk. Returns the work that is
@@ -251,13 +260,13 @@ impl Table {
         let claims: Vec<_> = holds.iter().map(|hold| hold.claim(Duration::ZERO)).collect();
         let request = first.kind.release_many(&claims);
         let until = self.now() + self.core.settings.patience();
-        let (settings, clock) = (&self.core.settings, &self.core.clock);
-        let asked = exchange(&*first.server, settings, clock, request, until, &Progress::default()).await;
+        let asked =
+            self.core.exchange(&*first.server, request, until, Persistence::ToTheEnd, &Progress::default()).await;
         if asked.result.is_err() && holds.len() > 1 {
             // One bad name refuses them all: one by one, then.
             for hold in holds {
                 let request = hold.kind.release(hold.claim(Duration::ZERO));
-                exchange(&*hold.server, settings, clock, request, until, &Progress::default()).await;
+                self.core.exchange(&*hold.server, request, until, Persistence::ToTheEnd, &Progress::default()).await;
             }
         }
     }

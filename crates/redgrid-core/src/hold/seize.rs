@@ -1,6 +1,7 @@
 //! Taking a name by force, past every queue.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -8,13 +9,13 @@ use tokio::sync::oneshot;
 use super::attempt::{Verdict, judge};
 use super::error::{AcquireError, LostReason};
 use super::grant::Grant;
-use super::kind::{HoldKind, Target};
+use super::kind::{Claim, HoldKind, Target};
 use super::release::Settlement;
 use super::state::{Granted, Hold, Phase};
 use super::table::{Failure, Place, Slot, SlotKey, Table, told};
 use super::terms::Wish;
 use crate::clock::Instant;
-use crate::connection::{Client, Exchange, Progress, exchange};
+use crate::connection::{Client, Exchange, Persistence, Progress};
 
 impl Table {
     pub(crate) async fn seize(
@@ -50,25 +51,32 @@ impl Table {
         let place = Place { hub: self.core.hub(&server), server };
         let id = self.number();
         let field = self.core.field(id);
-        let claim = super::kind::Claim { target: &target, field: &field, lease: wish.first_lease() };
+        let lease = wish.first_lease();
+        let claim = Claim { target: &target, field: &field, lease };
         let request = kind.seize(claim, &self.core.notice_prefix(), only_if_held);
         let until = self.now() + self.core.settings.patience();
-        let (settings, clock) = (&self.core.settings, &self.core.clock);
-        let asked = exchange(&*place.server, settings, clock, request, until, &Progress::default()).await;
+        let asked =
+            self.core.exchange(&*place.server, request, until, Persistence::Retries, &Progress::default()).await;
         match judge(&place, &asked) {
             Verdict::Granted { token } => {
                 let granted = granted(id, field, token, &asked);
-                let hold =
-                    Hold::new(granted, Arc::clone(&target), kind, Arc::clone(&place.server), clock.clone(), wish);
+                let hold = Hold::new(
+                    granted,
+                    Arc::clone(&target),
+                    kind,
+                    Arc::clone(&place.server),
+                    self.core.clock.clone(),
+                    wish,
+                );
                 Ok(self.install(client, place, Arc::new(hold)))
             }
             Verdict::Busy(_) | Verdict::TooLate => {
-                self.unsettled(&place, kind, &target, &field, &asked);
+                self.unsettled(&place, kind, &target, &field, &asked, lease);
                 Ok(None)
             }
             Verdict::Failed(failure) => {
-                self.unsettled(&place, kind, &target, &field, &asked);
-                Err(failure)
+                self.unsettled(&place, kind, &target, &field, &asked, lease);
+                Err(if asked.unanswered_until.is_some() { failure.unknown() } else { failure })
             }
         }
     }
@@ -102,11 +110,12 @@ impl Table {
         target: &Arc<Target>,
         field: &Bytes,
         asked: &Exchange,
+        lease: Duration,
     ) {
         if let Some(limit) = asked.unanswered_until {
             let (server, target) = (Arc::clone(&place.server), Arc::clone(target));
             let (field, keep_until) = (field.clone(), Instant::PAST);
-            self.settle(Settlement { server, kind, target, field, limit, at_once: true, keep_until });
+            self.settle(Settlement { server, kind, target, field, limit, at_once: true, keep_until, lease });
         }
     }
 }

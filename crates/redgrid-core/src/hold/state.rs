@@ -84,10 +84,25 @@ pub(crate) struct Hold {
     deadline: AtomicU64,
     /// The lease in force, in nanoseconds: that of the last `extend`.
     lease: AtomicU64,
-    /// A shortening may be carried out until then: confirmations of requests sent earlier do not raise the deadline.
     /// Also the lock under which the deadline moves.
-    shortened_until: Mutex<Instant>,
+    shortenings: Mutex<Shortenings>,
     ended: Notify,
+}
+
+/// Extensions to a shorter lease that may be carried out late, and undo what a later request confirmed.
+#[derive(Default)]
+struct Shortenings {
+    /// Until when those without an answer may be carried out.
+    unanswered: Vec<Instant>,
+    /// When the last of the others was answered: what left before it says nothing about what came after.
+    settled: Instant,
+}
+
+impl Shortenings {
+    /// From when on a request that leaves is certainly carried out after them.
+    fn over(&self) -> Instant {
+        self.unanswered.iter().copied().max().unwrap_or(Instant::PAST).max(self.settled)
+    }
 }
 
 /// What a grant was, before it becomes a hold.
@@ -128,7 +143,7 @@ impl Hold {
             phase: AtomicU8::new(Phase::Held as u8),
             deadline: AtomicU64::new(terms::deadline(granted.sent, believed).as_nanos()),
             lease: AtomicU64::new(nanos(wish.lease.duration())),
-            shortened_until: Mutex::new(Instant::PAST),
+            shortenings: Mutex::default(),
             ended: Notify::new(),
             wish,
         }
@@ -201,8 +216,8 @@ impl Hold {
 
     /// A confirmation that left at `sent`: the deadline moves forward, unless a shortening may still come after it.
     pub(crate) fn confirmed(&self, sent: Instant, lease: Duration) -> Instant {
-        let shortened_until = self.shortened_until();
-        if sent >= *shortened_until {
+        let shortenings = self.shortenings();
+        if sent >= shortenings.over() {
             self.deadline.fetch_max(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
         }
         self.deadline()
@@ -210,21 +225,22 @@ impl Hold {
 
     /// Lowers the deadline for a shortening that leaves at `sent` and may be carried out until `limit`.
     pub(crate) fn shorten(&self, sent: Instant, lease: Duration, limit: Instant) {
-        let mut shortened_until = self.shortened_until();
-        *shortened_until = limit.max(*shortened_until);
+        self.shortenings().unanswered.push(limit);
         self.deadline.fetch_min(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
     }
 
-    /// The shortening with this `limit` was answered at `now`: what leaves from here on counts again.
+    /// The shortening with this `limit` was answered at `now`: what leaves from here on counts again, as far as it is
+    /// concerned.
     pub(crate) fn shortening_settled(&self, limit: Instant, now: Instant) {
-        let mut shortened_until = self.shortened_until();
-        if *shortened_until == limit {
-            *shortened_until = now;
+        let mut shortenings = self.shortenings();
+        if let Some(at) = shortenings.unanswered.iter().position(|unanswered| *unanswered == limit) {
+            shortenings.unanswered.swap_remove(at);
         }
+        shortenings.settled = now.max(shortenings.settled);
     }
 
-    fn shortened_until(&self) -> MutexGuard<'_, Instant> {
-        self.shortened_until.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn shortenings(&self) -> MutexGuard<'_, Shortenings> {
+        self.shortenings.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     pub(crate) fn claim(&self, lease: Duration) -> Claim<'_> {

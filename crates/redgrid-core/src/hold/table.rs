@@ -113,6 +113,16 @@ pub(super) enum Failure {
     ShuttingDown,
 }
 
+impl Failure {
+    /// The same failure, where an earlier copy of the request may have been carried out.
+    pub(super) fn unknown(self) -> Failure {
+        match self {
+            Failure::Unavailable(source) | Failure::Refused(source) => Failure::Unknown(source),
+            other => other,
+        }
+    }
+}
+
 /// What a request has seen of its name, for the case that its time runs out.
 #[derive(Default)]
 pub(super) struct Seen {

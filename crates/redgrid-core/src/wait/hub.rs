@@ -49,6 +49,8 @@ struct State {
     to_leave: BTreeSet<Bytes>,
     polls: BTreeSet<(Instant, Bytes)>,
     next_id: u64,
+    /// Counts the gaps: what was subscribed before one is not in force after it.
+    gaps: u64,
 }
 
 struct Channel {
@@ -197,6 +199,7 @@ impl Hub {
     fn nothing_in_force(&self) {
         let now = self.clock.now();
         let mut state = self.state();
+        state.gaps += 1;
         let State { channels, to_join, to_try, .. } = &mut *state;
         for (name, channel) in channels {
             match channel.force {
@@ -224,8 +227,9 @@ impl Hub {
                 self.server.unsubscribe(leaving).await;
             }
             if !joining.is_empty() {
+                let gaps = self.state().gaps;
                 match self.server.subscribe(joining.clone()).await {
-                    Ok(()) => self.in_force(&joining),
+                    Ok(()) => self.in_force(&joining, gaps),
                     Err(error) => self.subscription_failed(&joining, &error).await,
                 }
             }
@@ -248,16 +252,23 @@ impl Hub {
         let mut joining = Vec::new();
         while joining.len() < CHUNK {
             let Some(name) = to_join.pop_first() else { break };
-            joining.push(name);
+            if channels.contains_key(&name) {
+                joining.push(name);
+            }
         }
         if joining.is_empty() {
-            joining.extend(to_try.pop_first());
+            joining.extend(to_try.pop_first().filter(|name| channels.contains_key(name)));
         }
         (leaving, joining)
     }
 
-    fn in_force(&self, chunk: &[Bytes]) {
+    fn in_force(&self, chunk: &[Bytes], gaps: u64) {
         let mut state = self.state();
+        if state.gaps != gaps {
+            // Confirmed by a connection that has gone since.
+            state.to_join.extend(chunk.iter().cloned());
+            return;
+        }
         // More than a second's budget at once would be a storm; the poll reaches the rest.
         let mut direct = self.settings.poll_budget;
         for name in chunk {

@@ -1,0 +1,149 @@
+//! What may be said on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+/// Distributed locks on Redis and Valkey
+#[derive(Debug, Parser)]
+#[command(name = "redgrid", version, propagate_version = true)]
+pub(crate) struct Cli {
+    /// What holds for every command.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command, before or after its name.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// The server, such as redis://user:password@host:6379/0
+    #[arg(long, global = true, env = "REDGRID_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Answer with one line of JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what the locks do, on real work that can be checked
+    Demo {
+        /// Which one.
+        #[command(subcommand)]
+        command: DemoCommand,
+    },
+}
+
+/// The demonstrations.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DemoCommand {
+    /// Sell a stock from several processes under one lock per product, then prove from Redis that the sale was right
+    #[command(after_long_help = SALE_HELP)]
+    FlashSale(SaleOptions),
+    /// Write a file of purchase requests for `flash-sale --requests`; the same seed writes the same bytes
+    Requests(SampleOptions),
+    /// One process of a flash sale: reads requests from stdin and reports to stdout, a line of JSON each.
+    #[command(hide = true)]
+    SaleWorker,
+}
+
+/// Options of `redgrid demo flash-sale`.
+#[derive(Debug, Args)]
+pub(crate) struct SaleOptions {
+    /// Units of each product at the beginning
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) stock: u64,
+    /// Processes that sell
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=32))]
+    pub(crate) processes: u16,
+    /// Tasks in each process that sell at the same time
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) tasks: u16,
+    /// What excludes the others while one order is read, checked and written
+    #[arg(long, value_enum, default_value_t = LockKind::Redgrid)]
+    pub(crate) lock: LockKind,
+    /// Purchase requests as CSV (user_id,product_id,quantity); without it, requests for one product are generated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) requests: Option<PathBuf>,
+    /// Seed of the generated requests
+    #[arg(long, default_value_t = 1, conflicts_with = "requests")]
+    pub(crate) seed: u64,
+}
+
+/// Options of `redgrid demo requests`.
+#[derive(Debug, Args)]
+pub(crate) struct SampleOptions {
+    /// Seed of the generator
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Rows to write, below a line of column names
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) rows: u64,
+}
+
+/// What excludes the others during an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LockKind {
+    /// The library's lock: waiters are woken by the release
+    Redgrid,
+    /// A plain SET NX PX, tried again every 5 ms, for comparison
+    Setnx,
+    /// Nothing: shows the overselling that a lock prevents
+    None,
+}
+
+impl LockKind {
+    /// Its name on the command line and in JSON.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            LockKind::Redgrid => "redgrid",
+            LockKind::Setnx => "setnx",
+            LockKind::None => "none",
+        }
+    }
+}
+
+const SALE_HELP: &str = "\
+Without --url (and REDGRID_URL) a private redis-server or valkey-server is started and ended with the command. On a server of
+yours, all keys begin with `redgrid-demo:<random id>:` and are deleted at the end.
+
+Every order locks its product, reads the stock and the buyers, checks, writes the new stock, the order and the buyer with
+plain commands, and unlocks. Each user may order each product once. Rows of FILE that can not be read are reported with
+their line numbers and left out.
+
+Exit codes:
+  0   the sale is proven right from what Redis holds at the end
+  1   it is not; with `--lock none` this is what the demonstration is there to show
+  2   bad usage, or FILE can not be read
+  69  no server could be reached or started
+  130, 143  ended by SIGINT or SIGTERM";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_stand_before_or_after_the_command() {
+        for line in [
+            "redgrid --json --url redis://h demo flash-sale",
+            "redgrid demo flash-sale --json --url redis://h",
+            "redgrid demo --json flash-sale --url redis://h",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert!(cli.global.json && cli.global.url.as_deref() == Some("redis://h"), "{line}");
+        }
+    }
+}

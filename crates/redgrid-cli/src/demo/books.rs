@@ -1,0 +1,112 @@
+//! What a sale keeps on the server: opened before it, read back after it, deleted in the end.
+
+use std::collections::BTreeMap;
+
+use redgrid::Grid;
+
+use super::keys;
+use super::shop_lock::Trouble;
+
+/// An order as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its number, unique over all products.
+    pub(crate) id: u64,
+    /// Who bought.
+    pub(crate) user: String,
+    /// How many units.
+    pub(crate) quantity: u64,
+}
+
+impl Entry {
+    /// The entry as text: `id:quantity:user`. The user comes last, because a colon may be in there.
+    pub(crate) fn line(&self) -> String {
+        format!("{}:{}:{}", self.id, self.quantity, self.user)
+    }
+
+    /// The entry from its text.
+    pub(crate) fn from_line(line: &str) -> Option<Self> {
+        let mut parts = line.splitn(3, ':');
+        let id = parts.next()?.parse().ok()?;
+        let quantity = parts.next()?.parse().ok()?;
+        Some(Entry { id, quantity, user: parts.next()?.to_owned() })
+    }
+}
+
+/// What the server holds about one product after the sale.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Book {
+    /// Units left; `None` when the key is gone.
+    pub(crate) stock_left: Option<i64>,
+    /// All orders, as they were written.
+    pub(crate) orders: Vec<Entry>,
+    /// Orders that can not be read.
+    pub(crate) unreadable: u64,
+    /// How many users are recorded as buyers.
+    pub(crate) buyers: u64,
+}
+
+/// The books of all products.
+pub(crate) type Books = BTreeMap<String, Book>;
+
+/// Entries read in one command: some 300 KB.
+const PAGE: usize = 10_000;
+
+/// Puts `stock` units of each product on sale.
+pub(crate) async fn open(grid: &Grid, products: &[&str], stock: u64) -> Result<(), Trouble> {
+    for product in products {
+        grid.command("SET").key(keys::stock(product))?.arg(stock.to_string()).idempotent().query::<()>().await?;
+    }
+    Ok(())
+}
+
+/// Reads everything back.
+pub(crate) async fn read_back(grid: &Grid, products: &[&str]) -> Result<Books, Trouble> {
+    let mut books = Books::new();
+    for product in products {
+        let mut book = Book {
+            stock_left: grid.command("GET").key(keys::stock(product))?.idempotent().query().await?,
+            buyers: grid.command("SCARD").key(keys::buyers(product))?.idempotent().query().await?,
+            ..Book::default()
+        };
+        let mut from = 0;
+        loop {
+            let range = grid.command("LRANGE").key(keys::orders(product))?.idempotent();
+            let range = range.arg(from.to_string()).arg((from + PAGE - 1).to_string());
+            let lines: Vec<String> = range.query().await?;
+            from += lines.len();
+            for line in &lines {
+                match Entry::from_line(line) {
+                    Some(entry) => book.orders.push(entry),
+                    None => book.unreadable += 1,
+                }
+            }
+            if lines.len() < PAGE {
+                break;
+            }
+        }
+        books.insert((*product).to_owned(), book);
+    }
+    Ok(books)
+}
+
+/// Deletes everything.
+pub(crate) async fn delete(grid: &Grid, products: &[&str]) -> Result<(), Trouble> {
+    for key in keys::all(products.iter().copied()) {
+        grid.command("UNLINK").key(key)?.idempotent().query::<()>().await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_comes_back_as_it_was_written() {
+        let entry = Entry { id: 7, user: "a:b c".into(), quantity: 3 };
+        assert_eq!(Entry::from_line(&entry.line()), Some(entry));
+        assert_eq!(Entry::from_line("7:3"), None);
+        assert_eq!(Entry::from_line("x:3:ann"), None);
+    }
+}

@@ -1,0 +1,47 @@
+//! `redgrid demo`: real work under the locks, checked afterwards from what the server holds.
+
+mod books;
+mod crew;
+mod keys;
+mod order;
+mod proof;
+mod report;
+mod requests;
+mod rows;
+mod sale;
+mod shop_lock;
+mod wire;
+mod worker;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use crate::cli::{Global, SaleOptions, SampleOptions};
+use crate::failure::Failure;
+
+/// Runs `redgrid demo flash-sale`.
+pub(crate) fn flash_sale(global: &Global, options: SaleOptions) -> Result<ExitCode, Failure> {
+    runtime()?.block_on(sale::run(global, &options))
+}
+
+/// Runs `redgrid demo requests`.
+pub(crate) fn sample(options: &SampleOptions) -> Result<ExitCode, Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match requests::write_sample(&mut out, options.seed, options.rows).and_then(|()| out.flush()) {
+        // The reader has seen enough, as `head` does.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(Failure::broken(format!("the rows could not be written: {error}"))),
+        Ok(()) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Runs one process of a flash sale.
+pub(crate) fn worker() -> Result<ExitCode, Failure> {
+    runtime()?.block_on(worker::run())
+}
+
+/// One thread: the work is waiting for a server, and there are several such processes.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| Failure::broken(format!("the runtime could not be started: {error}")))
+}

@@ -1,0 +1,151 @@
+//! Whether a sale was right: a function of the requests and of what the server holds afterwards.
+
+use std::collections::{HashMap, HashSet};
+
+use super::books::Books;
+use super::report::grouped;
+use super::requests::Request;
+
+/// What the books say about a sale.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Proof {
+    /// Orders in the books.
+    pub(crate) orders: u64,
+    /// Units in these orders.
+    pub(crate) units: u64,
+    /// Units left, over all products.
+    pub(crate) stock_left: i64,
+    /// Units sold beyond the stock, over all products.
+    pub(crate) oversold: u64,
+    /// Orders that carry the number of another.
+    pub(crate) duplicate_ids: u64,
+    /// Orders of users who had ordered the product before.
+    pub(crate) duplicate_users: u64,
+    /// Why it is not proven, one clause each; empty when it is.
+    pub(crate) faults: Vec<String>,
+}
+
+/// Checks the books of a sale that began with `stock` units of each product and answered all `requests`.
+///
+/// None of the conditions depends on the order of service: units sold and units left add up to the stock, nothing is
+/// sold that is not there, no number and no buyer appears twice, every order was asked for, and who got nothing could
+/// not have been given it, by what is left.
+pub(crate) fn check(stock: u64, requests: &[Request], books: &Books) -> Proof {
+    let mut proof = Proof::default();
+    let mut ids = HashSet::new();
+    let (mut missing, mut unaccounted, mut negative, mut unreadable, mut other_buyers) = (0, 0, 0, 0, 0);
+    let mut asked: HashMap<(&str, &str), Asked> = HashMap::new();
+    for request in requests {
+        asked.entry((&request.product, &request.user)).or_default().quantities.push(request.quantity);
+    }
+    for (product, book) in books {
+        let mut units = 0_u64;
+        let mut users = HashSet::new();
+        for order in &book.orders {
+            units = units.saturating_add(order.quantity);
+            proof.duplicate_ids += u64::from(!ids.insert(order.id));
+            proof.duplicate_users += u64::from(!users.insert(&order.user));
+            asked.entry((product, &order.user)).or_default().ordered.push(order.quantity);
+        }
+        let left = book.stock_left.unwrap_or_default();
+        missing += u64::from(book.stock_left.is_none());
+        negative += u64::from(left < 0);
+        unreadable += book.unreadable;
+        other_buyers += u64::from(users.len() as u64 != book.buyers);
+        let accounted = i128::from(units) + i128::from(left);
+        unaccounted += (accounted - i128::from(stock)).unsigned_abs();
+        proof.orders += book.orders.len() as u64;
+        proof.units = proof.units.saturating_add(units);
+        proof.stock_left = proof.stock_left.saturating_add(left);
+        proof.oversold = proof.oversold.saturating_add(units.saturating_sub(stock));
+    }
+    let left = |product: &str| books.get(product).and_then(|book| book.stock_left).unwrap_or_default();
+    let unasked: usize = asked.values().map(Asked::never_asked).sum();
+    let turned_away = asked.iter().filter(|((product, _), one)| one.could_be_served(left(product))).count();
+
+    let mut fault = |count: u128, what: &str| {
+        if count > 0 {
+            proof.faults.push(format!("{} {what}", grouped(count)));
+        }
+    };
+    fault(proof.oversold.into(), "units were sold that were not there");
+    fault(unaccounted, "units of stock and orders do not add up");
+    fault(proof.duplicate_ids.into(), "orders carry the number of another");
+    fault(proof.duplicate_users.into(), "orders are a user's second of one product");
+    fault(negative.into(), "products have a negative stock");
+    fault(missing.into(), "products have lost their stock key");
+    fault(unreadable.into(), "orders can not be read back");
+    fault(other_buyers.into(), "products have other buyers than orders");
+    fault(unasked as u128, "orders were asked for by nobody");
+    fault(turned_away as u128, "buyers got nothing although there was enough for them");
+    proof
+}
+
+/// What one user wanted of one product, and what is in the books.
+#[derive(Default)]
+struct Asked {
+    quantities: Vec<u64>,
+    ordered: Vec<u64>,
+}
+
+impl Asked {
+    fn never_asked(&self) -> usize {
+        self.ordered.iter().filter(|quantity| !self.quantities.contains(quantity)).count()
+    }
+
+    /// Stock only falls: what would fit now would have fitted at any time before.
+    fn could_be_served(&self, left: i64) -> bool {
+        self.ordered.is_empty()
+            && self.quantities.iter().any(|quantity| i64::try_from(*quantity).is_ok_and(|q| q <= left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::books::{Book, Entry};
+    use super::*;
+
+    fn wants(user: &str, quantity: u64) -> Request {
+        Request { user: user.into(), product: "lamp".into(), quantity }
+    }
+
+    fn books(left: i64, buyers: u64, orders: &[(u64, &str, u64)]) -> Books {
+        let entry = |&(id, user, quantity): &(u64, &str, u64)| Entry { id, user: user.into(), quantity };
+        let orders = orders.iter().map(entry).collect();
+        Books::from([("lamp".into(), Book { stock_left: Some(left), orders, unreadable: 0, buyers })])
+    }
+
+    #[test]
+    fn a_right_sale_is_proven() {
+        let requests = [wants("ann", 2), wants("bob", 3), wants("ann", 2), wants("eve", 6)];
+        let proof = check(10, &requests, &books(5, 2, &[(1, "ann", 2), (3, "bob", 3)]));
+        assert!(proof.faults.is_empty(), "{proof:?}");
+        assert_eq!((proof.orders, proof.units, proof.stock_left), (2, 5, 5));
+    }
+
+    #[test]
+    fn each_condition_is_needed() {
+        let requests = [wants("ann", 2), wants("bob", 3)];
+        let right = [(1, "ann", 2), (2, "bob", 3)];
+        let mut gone = books(0, 2, &right);
+        gone.values_mut().for_each(|book| book.stock_left = None);
+        let mut garbled = books(5, 2, &right);
+        garbled.values_mut().for_each(|book| book.unreadable = 1);
+        let cases: [(u64, Books, &str); 10] = [
+            (4, books(0, 2, &right), "1 units were sold that were not there"),
+            (10, books(7, 2, &right), "2 units of stock and orders do not add up"),
+            (10, books(5, 2, &[(1, "ann", 2), (1, "bob", 3)]), "1 orders carry the number of another"),
+            (10, books(3, 2, &[(1, "ann", 2), (2, "bob", 3), (3, "ann", 2)]), "1 orders are a user's second"),
+            (4, books(-1, 2, &right), "1 products have a negative stock"),
+            (5, gone, "1 products have lost their stock key"),
+            (10, garbled, "1 orders can not be read back"),
+            (10, books(5, 3, &right), "1 products have other buyers than orders"),
+            (10, books(4, 2, &[(1, "ann", 3), (2, "bob", 3)]), "1 orders were asked for by nobody"),
+            (10, books(8, 1, &[(1, "ann", 2)]), "1 buyers got nothing although there was enough"),
+        ];
+        for (stock, books, fault) in cases {
+            let proof = check(stock, &requests, &books);
+            assert!(proof.faults.iter().any(|told| told.starts_with(fault)), "{fault}: {:?}", proof.faults);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! A flash sale from beginning to end.
+
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redgrid::{Config, Grid};
+use redgrid_testkit::RedisServer;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use uuid::Uuid;
+
+use super::books;
+use super::crew::{Counter, Crew};
+use super::proof::check;
+use super::report::{Circumstances, Report, grouped};
+use super::requests::crowd;
+use super::rows::{self, BadRow, Rows};
+use super::wire::Job;
+use super::worker::{FAREWELL, connect};
+use crate::cli::{Global, SaleOptions};
+use crate::failure::{Failure, NOT_PROVEN, chain};
+
+/// Bad rows that are named on stderr; the others are only counted there.
+const TOLD_BAD_ROWS: usize = 20;
+
+/// Time between two progress lines: 100 ms, as fast as an eye reads numbers.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// Time between two looks at the server: 1 s, small against the time without contact that ends a sale.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+/// How long deleting the keys may take: 2 s, enough for a server that is there.
+const DELETED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Runs the sale, prints its report, and returns the exit code.
+pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCode, Failure> {
+    let Rows { requests, bad } = match &options.requests {
+        Some(path) => rows::read(path)?,
+        None => Rows { requests: crowd(options.seed, options.stock), bad: Vec::new() },
+    };
+    tell_bad_rows(&bad);
+    let place = Place::find(global).await?;
+    let products: BTreeSet<String> = requests.iter().map(|request| request.product.clone()).collect();
+    let products: Vec<&str> = products.iter().map(String::as_str).collect();
+    let namespace = format!("redgrid-demo:{}", Uuid::new_v4().simple());
+    let grid = connect(&place.url, &namespace).await.map_err(|trouble| place.unreachable(&*trouble))?;
+
+    let counter = Counter::new(requests);
+    let mut crew = Crew::default();
+    let job = Job { url: place.url.clone(), namespace, lock: options.lock, tasks: options.tasks };
+    let sale = Sale { grid: &grid, place: &place, products: &products, options, counter: &counter };
+    let outcome = tokio::select! {
+        outcome = sale.sell(&mut crew, &job, global.json) => outcome,
+        number = stopped() => Err(Failure::signalled(number)),
+    };
+    // The workers first: what they still write has to be deleted too.
+    crew.dismiss().await;
+    let report = match outcome {
+        Ok(took) => sale.report(took, bad).await,
+        Err(failure) => Err(failure),
+    };
+    let report = if place.private.is_some() { report } else { tidy(&grid, &products, &job.namespace, report).await };
+    // Nothing is held here that could be late.
+    let _ = grid.shutdown(FAREWELL).await;
+
+    let report = report?;
+    let text = if global.json { report.json().map_err(|e| Failure::broken(e.to_string()))? } else { report.table() };
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::broken(format!("the report could not be written: {error}")))
+        }
+        _ if report.is_proven() => Ok(ExitCode::SUCCESS),
+        _ => Ok(ExitCode::from(NOT_PROVEN)),
+    }
+}
+
+/// Deletes the keys of the sale, or tells that they are left.
+async fn tidy(
+    grid: &Grid,
+    products: &[&str],
+    namespace: &str,
+    report: Result<Report, Failure>,
+) -> Result<Report, Failure> {
+    match (timeout(DELETED_WITHIN, books::delete(grid, products)).await, report) {
+        (Ok(Ok(())), report) => report,
+        (_, Err(failure)) => Err(failure.and(&format!("delete the keys {namespace}:* by hand"))),
+        (_, Ok(report)) => {
+            eprintln!("redgrid: the keys {namespace}:* could not be deleted, do so by hand");
+            Ok(report)
+        }
+    }
+}
+
+/// What the parts of a sale share.
+struct Sale<'a> {
+    grid: &'a Grid,
+    place: &'a Place,
+    products: &'a [&'a str],
+    options: &'a SaleOptions,
+    counter: &'a Arc<Counter>,
+}
+
+impl Sale<'_> {
+    /// Opens the books, starts the workers, and serves all requests; the time this last part took.
+    async fn sell(&self, crew: &mut Crew, job: &Job, quiet: bool) -> Result<Duration, Failure> {
+        let opened = books::open(self.grid, self.products, self.options.stock).await;
+        opened.map_err(|trouble| self.place.unreachable(&*trouble))?;
+        crew.hire(self.options.processes, job).await?;
+        let start = Instant::now();
+        let show = !quiet && io::stdout().is_terminal();
+        tokio::select! {
+            () = crew.serve(self.counter) => {}
+            () = progress(self.counter, start, show) => {}
+            gone = self.watch() => return Err(gone),
+        }
+        let took = start.elapsed();
+        if show {
+            print!("\r\x1b[K");
+        }
+        Ok(took)
+    }
+
+    /// Ends when the server has gone: then nobody is served, and each of the many requests would take its time to fail.
+    async fn watch(&self) -> Failure {
+        loop {
+            sleep(WATCH_EVERY).await;
+            if let Err(error) = self.grid.command("PING").idempotent().query::<()>().await {
+                return self.place.unreachable(&error);
+            }
+        }
+    }
+
+    async fn report(&self, took: Duration, bad: Vec<BadRow>) -> Result<Report, Failure> {
+        let books = books::read_back(self.grid, self.products).await;
+        let books = books.map_err(|trouble| self.place.unreachable(&*trouble))?;
+        let proof = check(self.options.stock, self.counter.requests(), &books);
+        let server = self.place.describe(self.grid).await;
+        let products = self.products.len();
+        let around = Circumstances { options: self.options, server, products, took, bad };
+        Ok(Report::new(proof, self.counter.so_far(Clone::clone), around))
+    }
+}
+
+/// Where the sale takes place.
+struct Place {
+    url: String,
+    /// Our own server; it ends with this value.
+    private: Option<RedisServer>,
+}
+
+impl Place {
+    async fn find(global: &Global) -> Result<Self, Failure> {
+        if let Some(url) = &global.url {
+            let checked = Config::from_url(url);
+            checked.map_err(|error| Failure::usage(format!("cannot use --url (or REDGRID_URL): {}", chain(&error))))?;
+            return Ok(Place { url: url.clone(), private: None });
+        }
+        match RedisServer::start().await {
+            Ok(server) => Ok(Place { url: server.url(), private: Some(server) }),
+            Err(error) => Err(Failure::unavailable(format!(
+                "cannot start a private server; install redis-server, or name a server with --url: {}",
+                chain(&error)
+            ))),
+        }
+    }
+
+    /// The host and port, without user and password.
+    fn address(&self) -> &str {
+        let place = self.url.split_once("//").map_or(self.url.as_str(), |(_, place)| place);
+        let authority = place.split('/').next().unwrap_or(place);
+        authority.rsplit_once('@').map_or(authority, |(_, address)| address)
+    }
+
+    fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
+        let address = self.address();
+        Failure::unavailable(format!(
+            "cannot work with the server at {address}; start it, or check --url: {}",
+            chain(error)
+        ))
+    }
+
+    /// The server in words: `redis 7.0.15 at 127.0.0.1:6379`.
+    async fn describe(&self, grid: &Grid) -> String {
+        // Not every user may ask; the sale is no worse for it.
+        let info: String = grid.command("INFO").arg("server").query().await.unwrap_or_default();
+        let field =
+            |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+        let version = match (field("valkey_version"), field("redis_version")) {
+            (Some(version), _) => format!("valkey {version}"),
+            (None, Some(version)) => format!("redis {version}"),
+            (None, None) => "a server".into(),
+        };
+        let private = if self.private.is_some() { ", private" } else { "" };
+        format!("{version} at {}{private}", self.address())
+    }
+}
+
+fn tell_bad_rows(bad: &[BadRow]) {
+    for row in bad.iter().take(TOLD_BAD_ROWS) {
+        eprintln!("redgrid: line {} is left out: {}", row.line, row.why);
+    }
+    if bad.len() > TOLD_BAD_ROWS {
+        eprintln!("redgrid: {} more rows are left out", bad.len() - TOLD_BAD_ROWS);
+    }
+}
+
+/// Shows how far the sale is, over and over.
+async fn progress(counter: &Counter, start: Instant, show: bool) {
+    let mut tick = interval(PROGRESS_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tick.tick().await;
+        if show {
+            let (orders, answered) = counter.so_far(|tally| (tally.ordered.len() as u64, tally.requests()));
+            let rate = orders as f64 / start.elapsed().as_secs_f64().max(0.001);
+            let (all, rate) = (grouped(counter.requests().len() as u64), grouped(rate.round() as u64));
+            let (orders, answered) = (grouped(orders), grouped(answered));
+            print!("\r{orders} orders, {answered} of {all} requests answered, {rate} orders/s\x1b[K");
+            // A terminal that is gone is no reason to stop the sale.
+            let _ = io::stdout().flush();
+        }
+    }
+}
+
+/// Waits for a person's or a supervisor's wish to stop; the number of the signal.
+async fn stopped() -> u8 {
+    let wait = async |kind| match signal(kind) {
+        Ok(mut signal) => signal.recv().await.is_some(),
+        // Without a handler, the signal ends the process by itself.
+        Err(_) => std::future::pending().await,
+    };
+    tokio::select! {
+        _ = wait(SignalKind::interrupt()) => 2,
+        _ = wait(SignalKind::terminate()) => 15,
+    }
+}

@@ -1,0 +1,7 @@
+//! The program as a person or a script meets it: the real binary, real servers, its output and its exit codes.
+
+mod files;
+mod flash_sale;
+mod shared_server;
+mod support;
+mod usage;

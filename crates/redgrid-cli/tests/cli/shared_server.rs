@@ -1,0 +1,90 @@
+//! Sales on a server that is there already: it is left as it was found.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use redgrid_testkit::{Observer, RedisServer, wait_until};
+
+use crate::support::{redgrid, run};
+
+/// For what takes some milliseconds, on a machine that has other things to do.
+const SOON: Duration = Duration::from_secs(10);
+
+async fn number(observer: &Observer, command: &str) -> usize {
+    observer.query::<usize>(&[command]).await.expect("an answer")
+}
+
+/// How many connections of a sale the server has.
+async fn connections(observer: &Observer) -> usize {
+    let list: String = observer.query(&["CLIENT", "LIST"]).await.expect("an answer");
+    list.lines().filter(|line| line.contains("redgrid-demo")).count()
+}
+
+#[tokio::test]
+async fn a_sale_deletes_its_keys_and_touches_no_others() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    observer.cmd(&["SET", "stock:console", "7"]).await.expect("an answer");
+    let url = server.url();
+    for arguments in [["--url", &url, "demo", "flash-sale"], ["demo", "flash-sale", "--url", &url]] {
+        let ended = run(&[&arguments[..], &["--stock", "20", "--processes", "2", "--tasks", "2"]].concat());
+        assert_eq!(ended.code(), 0, "{}", ended.stderr());
+        assert!(!ended.stdout().contains("private"));
+    }
+    assert_eq!(observer.keys("*").await.expect("an answer"), ["stock:console"]);
+    assert_eq!(observer.get::<String>("stock:console").await.expect("an answer").as_deref(), Some("7"));
+}
+
+#[tokio::test]
+async fn workers_end_with_the_sale_even_when_it_is_killed() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let mut command = redgrid(&["demo", "flash-sale", "--stock", "1000000", "--url", &server.url()]);
+    let mut sale = command.stdout(Stdio::null()).spawn().expect("the program runs");
+    wait_until(SOON, async || number(&observer, "DBSIZE").await >= 4).await;
+    assert!(connections(&observer).await > 3);
+    sale.kill().expect("it is still running");
+    sale.wait().expect("it is ours");
+    wait_until(SOON, async || connections(&observer).await == 0).await;
+}
+
+#[tokio::test]
+async fn a_sale_that_is_stopped_cleans_up_and_says_that_nothing_is_proven() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let mut command = redgrid(&["demo", "flash-sale", "--stock", "1000000", "--url", &server.url()]);
+    let sale = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
+    wait_until(SOON, async || number(&observer, "DBSIZE").await >= 4).await;
+    let sent = Command::new("kill").args(["-TERM", &sale.id().to_string()]).status().expect("kill runs");
+    assert!(sent.success());
+    let ended = sale.wait_with_output().expect("it is ours");
+    assert_eq!(ended.status.code(), Some(143));
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "redgrid: stopped before the end; nothing is proven\n");
+    assert_eq!(number(&observer, "DBSIZE").await, 0);
+    assert_eq!(connections(&observer).await, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_dies_during_the_sale_ends_it_with_exit_code_69() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let mut command = redgrid(&["demo", "flash-sale", "--stock", "1000000", "--url", &server.url()]);
+    let sale = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
+    wait_until(SOON, async || number(&observer, "DBSIZE").await >= 4).await;
+    server.kill().await.expect("it was running");
+    let ended = sale.wait_with_output().expect("it is ours");
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((ended.status.code(), told.lines().count()), (Some(69), 1), "{told}");
+    assert!(told.contains(&server.addr().to_string()) && told.contains("delete the keys redgrid-demo:"), "{told}");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_the_password_is_told_without_the_password() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let wrong = server.url().replace("redis://", "redis://nobody:hunter2@");
+    let ended = run(&["demo", "flash-sale", "--url", &wrong]);
+    assert_eq!(ended.code(), 69, "{}", ended.stderr());
+    assert!(!ended.stderr().contains("hunter2") && ended.stderr().lines().count() == 1, "{}", ended.stderr());
+    assert_eq!(number(&observer, "DBSIZE").await, 0);
+}

@@ -1,0 +1,50 @@
+//! Running the program.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The program with these arguments, and without the variable that names a server.
+pub(crate) fn redgrid(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redgrid"));
+    command.args(arguments).env_remove("REDGRID_URL");
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn run(arguments: &[&str]) -> Ended {
+    Ended(redgrid(arguments).output().expect("the program runs"))
+}
+
+/// What a run left.
+pub(crate) struct Ended(Output);
+
+impl Ended {
+    /// The exit code.
+    pub(crate) fn code(&self) -> i32 {
+        self.0.status.code().expect("it ended by itself")
+    }
+
+    /// What it wrote to stdout.
+    pub(crate) fn stdout(&self) -> String {
+        String::from_utf8(self.0.stdout.clone()).expect("text")
+    }
+
+    /// What it wrote to stderr.
+    pub(crate) fn stderr(&self) -> String {
+        String::from_utf8(self.0.stderr.clone()).expect("text")
+    }
+
+    /// Its one line of JSON.
+    pub(crate) fn json(&self) -> Value {
+        let text = self.stdout();
+        assert!(text.ends_with('\n') && text.lines().count() == 1, "one line expected: {text:?} {}", self.stderr());
+        serde_json::from_str(&text).expect("JSON")
+    }
+}
+
+/// A file of the examples.
+pub(crate) fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data").join(name)
+}

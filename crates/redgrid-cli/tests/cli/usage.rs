@@ -1,0 +1,65 @@
+//! Bad usage, and servers and files that are not there.
+
+use crate::support::{redgrid, run};
+
+#[test]
+fn an_unknown_server_gives_exit_code_69_and_one_sentence() {
+    // Port 1 of the loopback address: nobody listens there, and the kernel says so at once.
+    let ended = run(&["demo", "flash-sale", "--url", "redis://127.0.0.1:1"]);
+    assert_eq!(ended.code(), 69, "{}", ended.stderr());
+    let told = ended.stderr();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(
+        told.starts_with("redgrid: cannot work with the server at 127.0.0.1:1; start it, or check --url: "),
+        "{told}"
+    );
+    assert_eq!(ended.stdout(), "");
+}
+
+#[test]
+fn the_server_may_be_named_by_the_environment() {
+    let output = redgrid(&["demo", "flash-sale"]).env("REDGRID_URL", "redis://127.0.0.1:1").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(69));
+}
+
+#[test]
+fn bad_usage_gives_exit_code_2_and_says_what_is_wrong() {
+    for (line, word) in [
+        ("demo flash-sale --stock 0", "--stock"),
+        ("demo flash-sale --processes 33", "--processes"),
+        ("demo flash-sale --lock wooden", "wooden"),
+        ("demo flash-sale --requests /no/such/file", "/no/such/file"),
+        ("demo flash-sale --requests /no/such/file --seed 3", "--seed"),
+        ("demo flash-sale --url http://127.0.0.1", "redis"),
+        ("demo sale-worker", "flash-sale"),
+        ("demo nothing", "nothing"),
+        ("", "Usage"),
+    ] {
+        let ended = run(&line.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());
+        assert_eq!(ended.code(), 2, "{line}: {}", ended.stderr());
+        assert!(ended.stderr().contains(word), "{line}: {}", ended.stderr());
+        assert_eq!(ended.stdout(), "", "{line}");
+    }
+}
+
+#[test]
+fn a_file_without_a_usable_row_is_refused() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let path = file.path().to_str().expect("a path of ASCII");
+    let empty = run(&["demo", "flash-sale", "--requests", path]);
+    assert_eq!((empty.code(), empty.stderr().contains("it is empty")), (2, true), "{}", empty.stderr());
+    std::fs::write(path, "what,is\nthis\n").expect("it can be written");
+    let useless = run(&["demo", "flash-sale", "--requests", path]);
+    let told = useless.stderr();
+    assert_eq!((useless.code(), told.contains("none of its 2 rows can be used; line 1: ")), (2, true), "{told}");
+}
+
+#[test]
+fn help_shows_what_works_and_hides_the_worker() {
+    let help = run(&["demo", "--help"]);
+    assert_eq!(help.code(), 0);
+    let text = help.stdout();
+    assert!(text.contains("flash-sale") && text.contains("requests") && !text.contains("sale-worker"), "{text}");
+    let sale = run(&["demo", "flash-sale", "--help"]).stdout();
+    assert!(sale.contains("Exit codes:") && sale.contains("REDGRID_URL"), "{sale}");
+}

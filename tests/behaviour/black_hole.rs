@@ -1,0 +1,123 @@
+//! A network that swallows everything: every call ends by its bound, or when its patience is over.
+
+use std::time::{Duration, Instant};
+
+use redgrid_locks::{Client, Lock};
+use redgrid_testkit::{Direction, Fault, Proxy, RedisServer};
+use redgrid_tests::{client_unready, server};
+
+const TIMEOUT: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_millis(600);
+const BOUND: Duration = Duration::from_millis(250);
+const SLACK: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Nothing was ever answered.
+    BeforeConnecting,
+    /// Requests vanish.
+    Requests,
+    /// Answers vanish.
+    Answers,
+    /// Both, while a lock is held.
+    Both,
+}
+
+struct Rig {
+    _server: RedisServer,
+    proxy: Proxy,
+    client: Client,
+    phase: Phase,
+}
+
+async fn rig(phase: Phase) -> Rig {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    if matches!(phase, Phase::BeforeConnecting) {
+        proxy.set_both(Fault::BlackHole);
+    }
+    let client = client_unready(&server.url_via(proxy.addr()), |config| {
+        config.timeout(TIMEOUT).connect_timeout(TIMEOUT).retries(1).retry_delay(Duration::from_millis(20))
+    })
+    .await;
+    if !matches!(phase, Phase::BeforeConnecting) {
+        client.wait_ready(Duration::from_secs(10)).await.unwrap();
+    }
+    Rig { _server: server, proxy, client, phase }
+}
+
+impl Rig {
+    fn fall(&self) {
+        match self.phase {
+            Phase::BeforeConnecting => {}
+            Phase::Requests => self.proxy.set(Direction::ToServer, Fault::BlackHole),
+            Phase::Answers => self.proxy.set(Direction::ToClient, Fault::BlackHole),
+            Phase::Both => self.proxy.set_both(Fault::BlackHole),
+        }
+    }
+}
+
+/// Runs `call` in a network that has fallen; it has to end within `bound` and the slack. A machine under load may miss
+/// it once by chance: the best of three counts.
+async fn ends<T>(what: &str, phase: Phase, bound: Duration, call: impl AsyncFn(&Client) -> T) {
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let rig = rig(phase).await;
+        rig.fall();
+        let began = Instant::now();
+        let _ = tokio::time::timeout(Duration::from_secs(20), call(&rig.client))
+            .await
+            .unwrap_or_else(|_| panic!("{what}, {phase:?}: does not end"));
+        best = best.min(began.elapsed());
+        if best <= bound + SLACK {
+            return;
+        }
+    }
+    panic!("{what}, {phase:?}: took {best:?}, bound {bound:?}");
+}
+
+async fn every_call_ends(phase: Phase) {
+    ends("acquire with a wait", phase, BOUND, async |c| Lock::new(c, "a").acquire().wait(BOUND).await.map(drop)).await;
+    ends("try with a wait", phase, BOUND, async |c| Lock::new(c, "a").try_acquire().wait(BOUND).await.map(drop)).await;
+    ends("wait until free", phase, BOUND, async |c| Lock::new(c, "a").wait_until_free(Some(BOUND)).await).await;
+    ends("wait ready", phase, BOUND, async |c| c.wait_ready(BOUND).await).await;
+    ends("shutdown", phase, BOUND, async |c| c.shutdown(BOUND).await).await;
+    ends("acquire", phase, PATIENCE, async |c| Lock::new(c, "a").acquire().await.map(drop)).await;
+    ends("try", phase, PATIENCE, async |c| Lock::new(c, "a").try_acquire().await.map(drop)).await;
+    ends("is locked", phase, PATIENCE, async |c| Lock::new(c, "a").is_locked().await).await;
+    ends("force release", phase, PATIENCE, async |c| Lock::new(c, "a").force_release().await).await;
+    ends("steal", phase, PATIENCE, async |c| Lock::new(c, "a").steal().await.map(drop)).await;
+    ends("command", phase, PATIENCE, async |c| c.command("PING").query::<String>().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_ends_when_nothing_was_ever_answered() {
+    every_call_ends(Phase::BeforeConnecting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_ends_when_requests_vanish() {
+    every_call_ends(Phase::Requests).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_ends_when_answers_vanish() {
+    every_call_ends(Phase::Answers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_is_released_or_extended_within_its_lease() {
+    let lease = Duration::from_secs(1);
+    let mut best = Duration::MAX;
+    for extend in [false, true, false, true] {
+        let rig = rig(Phase::Both).await;
+        let began = Instant::now();
+        let guard = Lock::new(&rig.client, "a").acquire().lease(lease).await.unwrap();
+        rig.fall();
+        let failed =
+            if extend { guard.extend(Duration::from_secs(5)).await.is_err() } else { guard.release().await.is_err() };
+        assert!(failed);
+        best = best.min(began.elapsed());
+    }
+    assert!(best <= lease + SLACK, "{best:?}");
+}

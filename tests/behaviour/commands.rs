@@ -1,0 +1,75 @@
+//! What goes over the wire, counted.
+
+use std::sync::{Arc, Mutex};
+
+use redgrid_locks::{Holder, Lock};
+use redgrid_testkit::{Action, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+/// The names of the commands a proxy has seen.
+fn record(proxy: &Proxy) -> Arc<Mutex<Vec<String>>> {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    proxy.on_request(move |command| {
+        log.lock().unwrap().push(String::from_utf8_lossy(&command[0]).to_uppercase());
+        Action::Forward
+    });
+    seen
+}
+
+fn take(seen: &Mutex<Vec<String>>) -> Vec<String> {
+    let mut commands = std::mem::take(&mut *seen.lock().unwrap());
+    commands.retain(|name| name != "PING");
+    commands
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_uncontended_pair_is_two_script_calls_and_nothing_else() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    let notices = format!("redgrid_client:{{{}}}", client.id());
+    wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&notices)).await;
+    Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
+    let seen = record(&proxy);
+    for n in 0..100 {
+        let guard = Lock::new(&client, format!("name:{n}")).acquire().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    let commands = take(&seen);
+    assert_eq!(commands.len(), 200, "{commands:?}");
+    assert!(commands.iter().all(|name| name == "EVALSHA"), "{commands:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_waits_twice_asks_once() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let other = client(&server).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    let held = Lock::new(&other, "a").acquire().await.unwrap();
+    let me = Holder::new();
+    let lock = Lock::new(&client, "a");
+    let ask = |lock: &Lock| tokio::spawn(lock.acquire().by(&me).wait(SOON).into_future());
+    let first = ask(&lock);
+    wait_until(SOON, async || client.in_hand().channels == 1).await;
+    let observer = server.observer().await.unwrap();
+    let listening = async || !observer.pubsub_channels("redisson*").await.unwrap().is_empty();
+    wait_until(SOON, listening).await;
+    let second = ask(&lock);
+    let stranger = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    held.release().await.unwrap();
+    // Both get in with one grant, the stranger does not.
+    let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
+    assert_eq!(first.token(), second.token());
+    assert!(!stranger.is_finished());
+    // Once in, entering again asks nobody.
+    let seen = record(&proxy);
+    let third = lock.acquire().by(&me).await.unwrap();
+    assert_eq!(take(&seen), Vec::<String>::new());
+    drop((first, second));
+    assert!(third.is_held());
+    third.release().await.unwrap();
+    stranger.await.unwrap().unwrap().release().await.unwrap();
+}

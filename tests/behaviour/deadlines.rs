@@ -1,0 +1,117 @@
+//! A holder stops believing before the server may give the lock away.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redgrid_locks::{Lock, LockGuard};
+use redgrid_testkit::{Observer, wait_until};
+use redgrid_tests::{SOON, client_with, server};
+
+const HOLDS: usize = 1000;
+const LEASE: Duration = Duration::from_secs(3);
+
+fn now_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
+}
+
+/// When the server lets each key expire, in milliseconds since 1970 by the clock of this machine.
+async fn expiries(observer: &Observer) -> Vec<u64> {
+    let script = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) local out = {} \
+                  for i = 0, ARGV[1] - 1 do out[#out + 1] = now + redis.call('PTTL', 'name:' .. i) end return out";
+    observer.query(&["EVAL", script, "0", &HOLDS.to_string()]).await.unwrap()
+}
+
+/// Takes a thousand locks, lets `fault` cut the server off, and records for each the last instant at which it was
+/// believed.
+async fn believed_no_longer_than_the_server(renewed: bool, cut: bool) {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.watchdog_lease(LEASE)).await;
+    let mut guards: Vec<LockGuard> = Vec::new();
+    for n in 0..HOLDS {
+        let lock = Lock::new(&client, format!("name:{n}"));
+        let ask = if renewed { lock.acquire() } else { lock.acquire().lease(LEASE) };
+        guards.push(ask.await.unwrap());
+    }
+    if renewed {
+        // Just after a round of renewals, so that none is on its way when the server stops.
+        let first = expiries(&observer).await;
+        wait_until(SOON, async || {
+            let now = expiries(&observer).await;
+            now.iter().zip(&first).all(|(now, first)| now > first)
+        })
+        .await;
+    }
+    let expiries = expiries(&observer).await;
+    if cut {
+        server.kill().await.unwrap()
+    } else {
+        server.pause().await.unwrap()
+    }
+    let mut last_believed = vec![0; HOLDS];
+    let mut told = vec![None; HOLDS];
+    let watching: Vec<_> = guards
+        .iter()
+        .map(|guard| {
+            let watch = guard.watch();
+            tokio::spawn(async move {
+                watch.lost().await;
+                now_millis()
+            })
+        })
+        .collect();
+    let mut believing = true;
+    while believing {
+        believing = false;
+        for (n, guard) in guards.iter().enumerate() {
+            // The clock is read first: what is recorded is not later than the look.
+            let now = now_millis();
+            if guard.is_held() {
+                last_believed[n] = now;
+                believing = true;
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+    for (n, task) in watching.into_iter().enumerate() {
+        told[n] = Some(tokio::time::timeout(SOON, task).await.unwrap().unwrap());
+    }
+    for n in 0..HOLDS {
+        assert!(last_believed[n] < expiries[n], "{n}: believed at {}, gone at {}", last_believed[n], expiries[n]);
+        assert!(told[n].unwrap() < expiries[n], "{n}: told at {:?}, gone at {}", told[n], expiries[n]);
+    }
+    if !cut {
+        server.resume().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_renewed_lock_is_believed_after_a_stopped_server_could_have_let_it_go() {
+    believed_no_longer_than_the_server(true, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_fixed_lease_is_believed_after_a_stopped_server_could_have_let_it_go() {
+    believed_no_longer_than_the_server(false, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_lock_is_believed_after_a_cut_off_server_could_have_let_it_go() {
+    believed_no_longer_than_the_server(true, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_under_a_lost_lock_is_dropped() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(600))).await;
+    let lock = Lock::new(&client, "a");
+    assert_eq!(lock.with(|token| async move { token.get() > 0 }).await.unwrap(), true);
+    let work = lock.with(|_| std::future::pending::<()>());
+    let fault = async {
+        wait_until(SOON, async || observer.exists("a").await.unwrap()).await;
+        observer.cmd(&["DEL", "a"]).await.unwrap();
+    };
+    let (outcome, ()) = tokio::join!(tokio::time::timeout(SOON, work), fault);
+    assert!(matches!(outcome.unwrap(), Err(redgrid_locks::WithError::Lost(_))));
+    wait_until(SOON, async || client.in_hand().names == 0).await;
+}

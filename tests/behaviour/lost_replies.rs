@@ -1,0 +1,267 @@
+//! Replies that are lost, and requests that arrive late.
+
+use std::time::Duration;
+
+use redgrid_locks::{AcquireError, Client, ExtendError, Lock};
+use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with, script, server};
+
+struct Rig {
+    server: RedisServer,
+    proxy: Proxy,
+    observer: Observer,
+    client: Client,
+}
+
+/// A client behind a proxy whose answers may take `timeout`, with every script known to the server.
+async fn rig(timeout: Duration) -> Rig {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    let warm = Lock::new(&client, "warm");
+    let guard = warm.acquire().lease(Duration::from_secs(10)).await.unwrap();
+    guard.extend(Duration::from_secs(20)).await.unwrap();
+    guard.extend(Duration::from_secs(5)).await.unwrap();
+    guard.release().await.unwrap();
+    drop(warm.steal().await.unwrap());
+    warm.acquire().at_least(Duration::from_millis(200)).await.unwrap().release().await.unwrap();
+    wait_until(SOON, async || !observer.exists("warm").await.unwrap()).await;
+    Rig { server, proxy, observer, client }
+}
+
+const QUICK: Duration = Duration::from_millis(600);
+
+impl Rig {
+    fn swallow(&self, sha: &str) {
+        self.proxy.next(1, sha, Action::SwallowReply);
+    }
+
+    fn swallowed(&self) -> u64 {
+        self.proxy.counts().swallowed
+    }
+
+    /// After every late copy's time there is no key, nothing in hand, and the lock can be had.
+    async fn all_clear(&self, timeout: Duration) {
+        wait_until(timeout + Duration::from_secs(1), async || {
+            self.client.in_hand().names == 0 && !self.observer.exists("a").await.unwrap()
+        })
+        .await;
+        let other = client(&self.server).await;
+        Lock::new(&other, "a").try_acquire().await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_grant_is_found_again_and_one_release_frees_it() {
+    let rig = rig(QUICK).await;
+    rig.swallow(&script!("acquire"));
+    let guard = Lock::new(&rig.client, "a").acquire().wait(SOON).await.unwrap();
+    assert_eq!(rig.swallowed(), 1);
+    let fields: Vec<(String, i64)> = rig.observer.query(&["HGETALL", "a"]).await.unwrap();
+    assert_eq!((fields.len(), fields[0].1), (1, 1), "held exactly once");
+    guard.release().await.unwrap();
+    assert!(!rig.observer.exists("a").await.unwrap());
+    rig.all_clear(QUICK).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_to_a_release_is_still_a_release() {
+    let rig = rig(QUICK).await;
+    let guard = Lock::new(&rig.client, "a").acquire().await.unwrap();
+    rig.swallow(&script!("release"));
+    guard.release().await.unwrap();
+    assert_eq!(rig.swallowed(), 1);
+    rig.all_clear(QUICK).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_to_a_renewal_costs_nothing() {
+    let rig = rig(QUICK).await;
+    let guard = Lock::new(&rig.client, "a").acquire().watchdog(Duration::from_secs(3)).await.unwrap();
+    rig.swallow(&script!("renew"));
+    wait_until(SOON, async || rig.swallowed() == 1).await;
+    let until = tokio::time::Instant::now() + Duration::from_secs(4);
+    tokio::time::sleep_until(until).await;
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+    rig.all_clear(QUICK).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_to_a_theft_leaves_one_thief() {
+    let rig = rig(QUICK).await;
+    let victim = client(&rig.server).await;
+    let held = Lock::new(&victim, "a").acquire().await.unwrap();
+    rig.swallow(&script!("seize"));
+    let thief = Lock::new(&rig.client, "a").steal().await.unwrap();
+    assert_eq!(rig.swallowed(), 1);
+    assert!(thief.token() > held.token() && thief.is_held());
+    let fields: Vec<(String, i64)> = rig.observer.query(&["HGETALL", "a"]).await.unwrap();
+    assert_eq!(fields.len(), 1);
+    thief.release().await.unwrap();
+    assert!(held.release().await.is_err());
+    rig.all_clear(QUICK).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_answers_to_the_end_of_a_job_and_to_a_shutdown_do_no_harm() {
+    let rig = rig(QUICK).await;
+    let keep = Duration::from_secs(3);
+    let turn = Lock::new(&rig.client, "a").acquire().at_least(keep).await.unwrap();
+    rig.swallow(&script!("linger"));
+    turn.release().await.unwrap();
+    assert_eq!(rig.swallowed(), 1);
+    let left = rig.observer.time_to_live("a").await.unwrap().unwrap();
+    assert!(left <= keep + Duration::from_millis(50), "{left:?}");
+    wait_until(SOON, async || !rig.observer.exists("a").await.unwrap()).await;
+
+    let held = Lock::new(&rig.client, "a").acquire().await.unwrap();
+    // Known to the server only from its first use.
+    let other = client(&rig.server).await;
+    let warm = Lock::new(&other, "warm").acquire().await.unwrap();
+    other.shutdown(SOON).await.unwrap();
+    drop(warm);
+    rig.swallow(&script!("release_many"));
+    rig.client.shutdown(SOON).await.unwrap();
+    assert_eq!(rig.swallowed(), 2);
+    drop(held);
+    assert!(rig.observer.keys("*").await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_to_an_extension_is_told_or_repaired() {
+    let rig = rig(QUICK).await;
+    let guard = Lock::new(&rig.client, "a").acquire().lease(Duration::from_secs(10)).await.unwrap();
+    // Lengthening twice is once.
+    rig.swallow(&script!("renew"));
+    guard.extend(Duration::from_secs(30)).await.unwrap();
+    assert!(guard.remaining() > Duration::from_secs(25));
+    // Shortening is never sent twice; the earlier end is believed.
+    rig.swallow(&script!("extend"));
+    let unknown = guard.extend(Duration::from_secs(8)).await;
+    assert!(matches!(unknown, Err(ExtendError::OutcomeUnknown { .. })), "{unknown:?}");
+    assert_eq!(rig.swallowed(), 2);
+    assert!(guard.remaining() <= Duration::from_secs(8) && guard.is_held());
+    guard.release().await.unwrap();
+    rig.all_clear(QUICK).await;
+}
+
+/// Holds the first copy of an acquire back, lets the second be granted and released, and then lets the first arrive.
+async fn a_late_copy(arrives_in_time: bool) {
+    let timeout = Duration::from_secs(2);
+    let rig = rig(timeout).await;
+    rig.proxy.next(1, script!("acquire"), Action::Hold);
+    let asking = tokio::spawn({
+        let lock = Lock::new(&rig.client, "a");
+        async move { lock.acquire().wait(SOON).await }
+    });
+    wait_until(SOON, async || rig.proxy.counts().held == 1).await;
+    let limit = tokio::time::Instant::now() + timeout;
+    rig.proxy.cut_all();
+    asking.await.unwrap().unwrap().release().await.unwrap();
+    assert!(!rig.observer.exists("a").await.unwrap());
+    if !arrives_in_time {
+        tokio::time::sleep_until(limit).await;
+    }
+    assert_eq!(rig.proxy.release_held().await, 1);
+    // In time it is carried out: the copy takes what nobody asks for any more. Late it refuses itself.
+    assert_eq!(rig.observer.exists("a").await.unwrap(), arrives_in_time);
+    rig.all_clear(timeout).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_copy_of_an_acquire_that_arrives_in_time_leaves_nothing() {
+    a_late_copy(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_copy_of_an_acquire_that_arrives_too_late_is_not_carried_out() {
+    a_late_copy(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_copy_whose_caller_gave_up_leaves_nothing() {
+    let timeout = Duration::from_secs(2);
+    let rig = rig(timeout).await;
+    rig.proxy.next(1, script!("acquire"), Action::Hold);
+    let lock = Lock::new(&rig.client, "a");
+    let gave_up = lock.acquire().wait(Duration::from_millis(300)).await;
+    assert!(matches!(gave_up, Err(AcquireError::OutcomeUnknown { .. })), "{gave_up:?}");
+    rig.proxy.cut_all();
+    assert_eq!(rig.proxy.release_held().await, 1);
+    rig.all_clear(timeout).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_shortening_never_frees_a_lock_that_is_believed() {
+    let timeout = Duration::from_secs(2);
+    let rig = rig(timeout).await;
+    let guard = Lock::new(&rig.client, "a").acquire().lease(Duration::from_secs(10)).await.unwrap();
+    rig.proxy.next(1, script!("extend"), Action::Hold);
+    let shorter = Duration::from_millis(1500);
+    let (unknown, ()) = tokio::join!(guard.extend(shorter), async {
+        wait_until(SOON, async || rig.proxy.counts().held == 1).await;
+        assert!(guard.remaining() < shorter, "believed to be short from the moment it is asked");
+        rig.proxy.cut_all();
+    });
+    assert!(matches!(unknown, Err(ExtendError::OutcomeUnknown { .. })), "{unknown:?}");
+    // Lengthened again, while the shortening may still come: not believed.
+    rig.client.wait_ready(SOON).await.unwrap();
+    let longer = guard.extend(Duration::from_secs(30)).await;
+    assert!(matches!(longer, Err(ExtendError::OutcomeUnknown { .. })), "{longer:?}");
+    assert_eq!(rig.proxy.release_held().await, 1);
+    let left = rig.observer.time_to_live("a").await.unwrap().unwrap();
+    assert!(left <= shorter, "the late copy did shorten: {left:?}");
+    while rig.observer.exists("a").await.unwrap() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!guard.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_delayed_past_its_release_changes_nothing() {
+    let rig = rig(Duration::from_secs(2)).await;
+    let guard = Lock::new(&rig.client, "a").acquire().watchdog(Duration::from_millis(900)).await.unwrap();
+    rig.proxy.next(1, script!("renew"), Action::Hold);
+    wait_until(SOON, async || rig.proxy.counts().held == 1).await;
+    rig.proxy.cut_all();
+    guard.release().await.unwrap();
+    let next = client(&rig.server).await;
+    let taken = Lock::new(&next, "a").acquire().lease(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(rig.proxy.release_held().await, 1);
+    let left = rig.observer.time_to_live("a").await.unwrap().unwrap();
+    assert!(left > Duration::from_secs(4), "{left:?}");
+    let fields: Vec<(String, i64)> = rig.observer.query(&["HGETALL", "a"]).await.unwrap();
+    assert_eq!(fields.len(), 1);
+    taken.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_renewal_is_started_after_the_release_was_called() {
+    let rig = rig(QUICK).await;
+    let renew = script!("renew");
+    let (seen, renewals) = tokio::sync::watch::channel(0);
+    for n in 0..50 {
+        let lock = Lock::new(&rig.client, format!("name:{n}"));
+        let guard = lock.acquire().watchdog(Duration::from_millis(150)).await.unwrap();
+        let seen = seen.clone();
+        let renew = renew.clone();
+        // Near the first renewal, sometimes after it.
+        tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(45 + n % 10)).await;
+        rig.proxy.on_request(move |command| {
+            if command.iter().any(|part| *part == renew) {
+                seen.send_modify(|seen| *seen += 1);
+            }
+            Action::Forward
+        });
+        let release = guard.release();
+        let before = *renewals.borrow();
+        release.await.unwrap();
+        // One may have been on its way when the release was called; none is started after it.
+        assert!(*renewals.borrow() - before <= 1);
+        let now = *renewals.borrow();
+        tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(60)).await;
+        assert_eq!(*renewals.borrow(), now);
+    }
+}

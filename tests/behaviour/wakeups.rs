@@ -1,0 +1,143 @@
+//! Waiters wake, whatever happens to the messages.
+
+use std::time::{Duration, Instant};
+
+use redgrid_locks::Lock;
+use redgrid_testkit::{Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+/// The poll of a waiter whose subscription is in force, and a little for the way.
+const POLL: Duration = Duration::from_millis(1500);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_enters_soon_after_a_release_although_its_subscriber_dies_every_second() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (holder, waiter) = (client(&server).await, client(&server).await);
+    let killer = tokio::spawn({
+        let observer = server.observer().await.unwrap();
+        async move {
+            let mut every = tokio::time::interval(Duration::from_secs(1));
+            loop {
+                every.tick().await;
+                observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
+            }
+        }
+    });
+    let mut waits = Vec::new();
+    let until = Instant::now() + Duration::from_secs(12);
+    let mut n = 0_u64;
+    while Instant::now() < until {
+        n += 1;
+        let held = Lock::new(&holder, "a").acquire().await.unwrap();
+        let entering = tokio::spawn({
+            let lock = Lock::new(&waiter, "a");
+            async move {
+                let guard = lock.acquire().wait(SOON).await.unwrap();
+                let entered = Instant::now();
+                guard.release().await.unwrap();
+                entered
+            }
+        });
+        wait_until(SOON, async || waiter.in_hand().channels == 1).await;
+        // Spread over the second, so that releases meet every moment of a reconnect.
+        tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(n * 7 % 40)).await;
+        let released = Instant::now();
+        held.release().await.unwrap();
+        waits.push(entering.await.unwrap().saturating_duration_since(released));
+    }
+    killer.abort();
+    waits.sort();
+    let p99 = waits[waits.len() * 99 / 100];
+    assert!(waits.len() > 100, "{}", waits.len());
+    assert!(p99 < Duration::from_millis(250), "p99 {p99:?} of {}", waits.len());
+    drop(observer);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_enters_within_the_poll_although_every_message_is_lost() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    proxy.drop_publishes(true);
+    let holder = client(&server).await;
+    let waiter = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    for _ in 0..3 {
+        let held = Lock::new(&holder, "a").acquire().await.unwrap();
+        let entering = tokio::spawn({
+            let lock = Lock::new(&waiter, "a");
+            async move { lock.acquire().await }
+        });
+        wait_until(SOON, async || waiter.in_hand().channels == 1).await;
+        let released = Instant::now();
+        held.release().await.unwrap();
+        entering.await.unwrap().unwrap().release().await.unwrap();
+        assert!(released.elapsed() < POLL, "{:?}", released.elapsed());
+    }
+    assert!(proxy.counts().publishes_dropped > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_may_not_subscribe_polls_and_gets_no_error() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let rules = ["ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all"];
+    observer.cmd(&rules).await.unwrap();
+    let (holder, waiter) =
+        (client(&server).await, client_with(&server.url_for("mute", "secret"), |config| config).await);
+    for name in ["a", "b", "c"] {
+        let held = Lock::new(&holder, name).acquire().await.unwrap();
+        let entering = tokio::spawn({
+            let lock = Lock::new(&waiter, name);
+            async move { lock.acquire().await }
+        });
+        wait_until(SOON, async || waiter.in_hand().channels == 1).await;
+        let released = Instant::now();
+        held.release().await.unwrap();
+        let guard = entering.await.unwrap().unwrap();
+        assert!(released.elapsed() < Duration::from_millis(600), "polled every 100 ms: {:?}", released.elapsed());
+        // It may not publish either; the release still frees the lock.
+        guard.release().await.unwrap();
+        assert!(!observer.exists(name).await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denied_channel_does_not_disturb_the_others() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let rules = ["ACL", "SETUSER", "half", "on", ">secret", "~*", "resetchannels", "&redgrid_client:*", "+@all"];
+    observer.cmd(&rules).await.unwrap();
+    observer.cmd(&["ACL", "SETUSER", "half", "&redisson_lock__channel:{open*"]).await.unwrap();
+    let holder = client(&server).await;
+    let waiter = client_with(&server.url_for("half", "secret"), |config| config).await;
+    let mut held = Vec::new();
+    let mut entering = Vec::new();
+    for n in 0..20 {
+        let name = format!("{}:{n}", if n % 4 == 0 { "denied" } else { "open" });
+        held.push(Lock::new(&holder, &name).acquire().await.unwrap());
+        let lock = Lock::new(&waiter, &name);
+        entering.push(tokio::spawn(async move { lock.acquire().wait(SOON).await }));
+    }
+    // Those that may be subscribed are, in spite of the others.
+    wait_until(SOON, async || observer.pubsub_channels("redisson*open*").await.unwrap().len() == 15).await;
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+    for task in entering {
+        task.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_enters_when_the_lease_it_was_told_runs_out() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let waiter = client(&server).await;
+    observer.cmd(&["HSET", "a", "6f1c7a52-3c2e-4a8f-9a63-5c1f0ad7b9aa:1", "1"]).await.unwrap();
+    observer.cmd(&["PEXPIRE", "a", "400"]).await.unwrap();
+    let began = Instant::now();
+    let guard = Lock::new(&waiter, "a").acquire().await.unwrap();
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_millis(700), "at the expiry, not at the next poll: {waited:?}");
+    guard.release().await.unwrap();
+}

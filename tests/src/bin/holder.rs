@@ -1,0 +1,33 @@
+//! A process that holds a lock, for tests that stop or kill it.
+//!
+//! `holder URL NAME LEASE_MS AT_LEAST_MS`: prints `held TOKEN`, then answers each line on its standard input by
+//! `held` or `lost`, after one poll of `lost()` and one look at `is_held()`. It ends with its standard input.
+
+use std::io::{BufRead, Write};
+use std::time::Duration;
+
+use redgrid_locks::{Client, Lock};
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [url, name, lease, at_least] = &args[..] else { return Err("holder URL NAME LEASE_MS AT_LEAST_MS".into()) };
+    let millis = |text: &str| text.parse().map(Duration::from_millis);
+    let client = Client::connect(url).await?;
+    let guard = Lock::new(&client, name).acquire().watchdog(millis(lease)?).at_least(millis(at_least)?).await?;
+    say(&format!("held {}", guard.token()))?;
+    for line in std::io::stdin().lock().lines() {
+        line?;
+        // One poll of a fresh future, as a `select!` that has just been resumed would do.
+        let mut lost = Box::pin(guard.lost());
+        let told = futures_util::poll!(&mut lost).is_ready();
+        say(if told && !guard.is_held() { "lost" } else { "held" })?;
+    }
+    Ok(())
+}
+
+fn say(word: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{word}")?;
+    out.flush()
+}
