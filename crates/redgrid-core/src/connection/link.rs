@@ -181,15 +181,20 @@ impl Link {
     /// Follows the life of fred's router task; true when we are to close, false when the router has ended.
     async fn watch<T>(&self, router: &mut JoinHandle<T>, closing: &mut watch::Receiver<bool>) -> bool {
         loop {
-            // Subscribed before the handshake: whatever happens after it is seen.
+            // Subscribed once the connection is there and before the handshake: what happens after it is seen, and the
+            // news of this very connection is not taken for that of another.
+            let connected = self.fred.is_connected();
             let (mut errors, mut fresh) = (self.fred.error_rx(), self.fred.reconnect_rx());
-            match self.until_closed(self.handshake(), closing).await {
+            let greeting = async { if connected { self.handshake().await } else { Err(self.down()) } };
+            match self.until_closed(greeting, closing).await {
                 None => return true,
                 Some(Ok(epoch)) => {
                     self.epoch.send_replace(Some(epoch));
                 }
                 Some(Err(error)) => {
-                    self.fail(&error.to_string());
+                    if connected {
+                        self.fail(&error.to_string());
+                    }
                     if router.is_finished() {
                         return false;
                     }
@@ -229,9 +234,6 @@ impl Link {
     }
 
     async fn handshake(&self) -> Result<Epoch, ServerError> {
-        if !self.fred.is_connected() {
-            return Err(self.down());
-        }
         let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
         tolerate_refusal(named)?;
         let mut run_id = String::new();

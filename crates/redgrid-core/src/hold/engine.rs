@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::error::LostReason;
-use super::state::Hold;
+use super::state::{Hold, Phase};
 use super::table::{SlotKey, State, Table};
 use super::terms;
 use crate::clock::Instant;
@@ -100,8 +100,10 @@ impl Table {
 
     /// Renews (fixed leases: verifies) holds of one node and kind by one script; a batch that is refused as a whole, in
     /// halves.
-    fn renew(self: Arc<Self>, holds: Vec<Arc<Hold>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn renew(self: Arc<Self>, mut holds: Vec<Arc<Hold>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
+            // Released since they were due: nothing is started for them any more.
+            holds.retain(|hold| hold.phase() == Phase::Held);
             let Some(first) = holds.first() else { return };
             let (server, kind) = (Arc::clone(&first.server), first.kind);
             let lease = |hold: &Hold| if hold.is_renewed() { hold.lease() } else { Duration::ZERO };

@@ -106,23 +106,20 @@ impl Grant {
         }
         let core = &self.table().core;
         let sent = core.clock.now();
-        let limit = sent + core.settings.timeout;
         let shorter = super::terms::deadline(sent, lease) < hold.deadline();
         if shorter && hold.is_renewed() {
             // The next renewal would lengthen it again: a renewed hold is not shortened, it is released.
             return Ok(());
         }
         if shorter {
-            let over = certainly_over(limit, core.settings.timeout);
-            hold.shorten(sent, lease, over);
+            let underway = Shortening::begin(hold, sent, lease, core.settings.timeout);
             self.table().reschedule(hold);
-            let request = hold.kind.extend(hold.claim(lease)).not_after(limit);
-            let answer = hold.server.call(vec![request]).await.pop();
-            let answer = answer.unwrap_or_else(|| Err(ServerError::unknown("no result")));
-            if !matches!(answer, Err(ServerError::Unknown { .. })) {
-                hold.shortening_settled(over, core.clock.now());
-            }
-            return self.extended(answer.and_then(|reply| reply.into_typed()), sent, lease);
+            let request = hold.kind.extend(hold.claim(lease));
+            let until = hold.deadline();
+            let asked = core.exchange(&*hold.server, request, until, Persistence::Retries, &Progress::default()).await;
+            underway.end(asked.unanswered_until);
+            // Believed from when it was begun, which is not later than when it left.
+            return self.extended(asked.result.and_then(|reply| reply.into_typed()), sent, lease);
         }
         // Lengthening twice is lengthening once: the renewal script, sent until it is answered.
         let request = hold.kind.renew(&[hold.claim(lease)]);
@@ -213,6 +210,34 @@ impl Grant {
     pub fn forget(mut self) {
         self.armed = false;
         self.table().stop_renewing(&self.hold);
+    }
+}
+
+/// An extension to a shorter lease under way. Dropped early, it counts as unanswered.
+struct Shortening<'a> {
+    hold: &'a Hold,
+    timeout: Duration,
+    ended: bool,
+}
+
+impl<'a> Shortening<'a> {
+    fn begin(hold: &'a Hold, sent: Instant, lease: Duration, timeout: Duration) -> Self {
+        hold.begin_shortening(sent, lease);
+        Shortening { hold, timeout, ended: false }
+    }
+
+    fn end(mut self, unanswered_until: Option<Instant>) {
+        self.ended = true;
+        self.hold.end_shortening(unanswered_until);
+    }
+}
+
+impl Drop for Shortening<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let limit = self.hold.clock.now() + self.timeout;
+            self.hold.end_shortening(Some(certainly_over(limit, self.timeout)));
+        }
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Hold {
 /// Extensions to a shorter lease that may be carried out late, and undo what a later request confirmed.
 #[derive(Default)]
 struct Shortenings {
-    /// Until when those without an answer may be carried out.
+    /// Until when those without an answer may be carried out; never over for those that have just begun.
     unanswered: Vec<Instant>,
     /// When the last of the others was answered: what left before it says nothing about what came after.
     settled: Instant,
@@ -223,20 +223,25 @@ impl Hold {
         self.deadline()
     }
 
-    /// Lowers the deadline for a shortening that leaves at `sent` and may be carried out until `limit`.
-    pub(crate) fn shorten(&self, sent: Instant, lease: Duration, limit: Instant) {
-        self.shortenings().unanswered.push(limit);
+    /// Lowers the deadline for a shortening that is about to leave, at `sent` or later.
+    pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
+        self.shortenings().unanswered.push(Instant::NEVER);
         self.deadline.fetch_min(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
     }
 
-    /// The shortening with this `limit` was answered at `now`: what leaves from here on counts again, as far as it is
-    /// concerned.
-    pub(crate) fn shortening_settled(&self, limit: Instant, now: Instant) {
+    /// The shortening was answered by now, or may be carried out until `unanswered_until`. What leaves from then on counts
+    /// again.
+    pub(crate) fn end_shortening(&self, unanswered_until: Option<Instant>) {
+        let now = self.clock.now();
         let mut shortenings = self.shortenings();
-        if let Some(at) = shortenings.unanswered.iter().position(|unanswered| *unanswered == limit) {
-            shortenings.unanswered.swap_remove(at);
+        let begun = shortenings.unanswered.iter().position(|until| *until == Instant::NEVER);
+        if let Some(begun) = begun {
+            shortenings.unanswered.swap_remove(begun);
         }
-        shortenings.settled = now.max(shortenings.settled);
+        match unanswered_until {
+            Some(until) => shortenings.unanswered.push(until),
+            None => shortenings.settled = now.max(shortenings.settled),
+        }
     }
 
     fn shortenings(&self) -> MutexGuard<'_, Shortenings> {
