@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redgrid_locks::{Lock, LockGuard};
-use redgrid_testkit::{Observer, wait_until};
+use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client_with, server};
 
 const HOLDS: usize = 1000;
@@ -22,8 +22,7 @@ async fn expiries(observer: &Observer) -> Vec<u64> {
 
 /// Takes a thousand locks, lets `fault` cut the server off, and records for each the last instant at which it was
 /// believed.
-async fn believed_no_longer_than_the_server(renewed: bool, cut: bool) {
-    let server = server().await;
+async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, cut: bool) {
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(LEASE)).await;
     let mut guards: Vec<LockGuard> = Vec::new();
@@ -86,17 +85,25 @@ async fn believed_no_longer_than_the_server(renewed: bool, cut: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_renewed_lock_is_believed_after_a_stopped_server_could_have_let_it_go() {
-    believed_no_longer_than_the_server(true, false).await;
+    believed_no_longer_than_the_server(server().await, true, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_fixed_lease_is_believed_after_a_stopped_server_could_have_let_it_go() {
-    believed_no_longer_than_the_server(false, false).await;
+    believed_no_longer_than_the_server(server().await, false, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_lock_is_believed_after_a_cut_off_server_could_have_let_it_go() {
-    believed_no_longer_than_the_server(true, true).await;
+    believed_no_longer_than_the_server(server().await, true, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_lease_is_believed_too_long_on_the_newest_server_either() {
+    let test = "no_lease_is_believed_too_long_on_the_newest_server_either";
+    let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
+    let server = RedisServer::builder().binary(newest).start().await.unwrap();
+    believed_no_longer_than_the_server(server, true, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

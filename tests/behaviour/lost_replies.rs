@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redgrid_locks::{AcquireError, Client, ExtendError, Lock};
-use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
+use redgrid_testkit::{Action, Observer, Proxy, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client, client_with, script, server};
 
 struct Rig {
@@ -15,7 +15,10 @@ struct Rig {
 
 /// A client behind a proxy whose answers may take `timeout`, with every script known to the server.
 async fn rig(timeout: Duration) -> Rig {
-    let server = server().await;
+    rig_on(server().await, timeout).await
+}
+
+async fn rig_on(server: RedisServer, timeout: Duration) -> Rig {
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
@@ -148,9 +151,9 @@ async fn a_lost_answer_to_an_extension_is_told_or_repaired() {
 }
 
 /// Holds the first copy of an acquire back, lets the second be granted and released, and then lets the first arrive.
-async fn a_late_copy(arrives_in_time: bool) {
+async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
     let timeout = Duration::from_secs(2);
-    let rig = rig(timeout).await;
+    let rig = rig_on(server, timeout).await;
     rig.proxy.next(1, script!("acquire"), Action::Hold);
     let asking = tokio::spawn({
         let lock = Lock::new(&rig.client, "a");
@@ -172,12 +175,21 @@ async fn a_late_copy(arrives_in_time: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_copy_of_an_acquire_that_arrives_in_time_leaves_nothing() {
-    a_late_copy(true).await;
+    a_late_copy(server().await, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_copy_of_an_acquire_that_arrives_too_late_is_not_carried_out() {
-    a_late_copy(false).await;
+    a_late_copy(server().await, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_copies_leave_nothing_on_the_newest_server_either() {
+    let test = "late_copies_leave_nothing_on_the_newest_server_either";
+    let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
+    let start = || async { RedisServer::builder().binary(newest.clone()).start().await.unwrap() };
+    a_late_copy(start().await, true).await;
+    a_late_copy(start().await, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use redgrid_testkit::{Observer, RedisServer, wait_until};
+use serde_json::{Value, json};
 
 use crate::support::{redgrid, run};
 
@@ -46,6 +47,29 @@ async fn workers_end_with_the_sale_even_when_it_is_killed() {
     sale.kill().expect("it is still running");
     sale.wait().expect("it is ours");
     wait_until(SOON, async || connections(&observer).await == 0).await;
+}
+
+#[tokio::test]
+async fn when_a_worker_is_killed_the_others_sell_on_and_its_requests_are_missed() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let mut command = redgrid(&["demo", "flash-sale", "--stock", "1500", "--json", "--url", &server.url()]);
+    let sale = command.stdout(Stdio::piped()).spawn().expect("the program runs");
+    wait_until(SOON, async || number(&observer, "DBSIZE").await >= 4).await;
+    let children = Command::new("pgrep").args(["-P", &sale.id().to_string()]).output().expect("pgrep runs");
+    let children = String::from_utf8(children.stdout).expect("numbers");
+    let killed = Command::new("kill").args(["-KILL", children.lines().next().expect("a worker")]).status();
+    assert!(killed.expect("kill runs").success());
+    let ended = sale.wait_with_output().expect("it is ours");
+    let report: Value = serde_json::from_slice(&ended.stdout).expect("JSON");
+    assert_eq!(ended.status.code(), Some(1), "{report}");
+    assert!(
+        report["unserved"].as_u64() > Some(0) && report["faults"].to_string().contains("worker 1 ended"),
+        "{report}"
+    );
+    // The order that was cut off may be half written: one unit too many or too few, and no more than that.
+    assert!(report["units"].as_i64().is_some_and(|units| (1499..=1501).contains(&units)), "{report}");
+    assert_eq!((&report["duplicate_ids"], &report["lost"]), (&json!(0), &json!(0)), "{report}");
 }
 
 #[tokio::test]
