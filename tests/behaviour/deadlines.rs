@@ -112,7 +112,7 @@ async fn work_under_a_lost_lock_is_dropped() {
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(600))).await;
     let lock = Lock::new(&client, "a");
-    assert_eq!(lock.with(|token| async move { token.get() > 0 }).await.unwrap(), true);
+    assert!(lock.with(|token| async move { token.get() > 0 }).await.unwrap());
     let work = lock.with(|_| std::future::pending::<()>());
     let fault = async {
         wait_until(SOON, async || observer.exists("a").await.unwrap()).await;

@@ -256,7 +256,7 @@ impl Link {
         if lost {
             tracing::debug!(client = %self.client_name, why, "connection lost");
         }
-        why.clone_into(&mut self.trouble.lock().unwrap_or_else(|p| p.into_inner()));
+        readable(why).clone_into(&mut self.trouble.lock().unwrap_or_else(|p| p.into_inner()));
     }
 
     async fn until_closed<F: Future>(&self, work: F, closing: &mut watch::Receiver<bool>) -> Option<F::Output> {
@@ -325,6 +325,12 @@ fn classify(error: &FredError) -> ServerError {
     }
 }
 
+/// The words of a system error that fred shows in debug form: `Os { code: 111, …, message: "Connection refused" }`.
+fn readable(why: &str) -> &str {
+    let message = why.split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
+    message.map_or(why, |(message, _)| message)
+}
+
 fn tolerate_refusal(answer: Result<Reply, ServerError>) -> Result<Option<Reply>, ServerError> {
     match answer {
         Ok(reply) => Ok(Some(reply)),
@@ -354,6 +360,41 @@ fn into_reply(frame: Resp3Frame) -> Reply {
         Resp3Frame::Set { data, .. } => Reply::Array(data.into_iter().map(into_reply).collect()),
         Resp3Frame::Map { data, .. } => {
             Reply::Map(data.into_iter().map(|(k, v)| (into_reply(k), into_reply(v))).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_error_is_told_in_words() {
+        let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
+        assert_eq!(readable(debug), "Connection refused");
+        assert_eq!(readable("WRONGPASS invalid username"), "WRONGPASS invalid username");
+    }
+
+    #[test]
+    fn only_what_certainly_did_not_leave_counts_as_not_sent() {
+        let class = |kind, details: &'static str| classify(&FredError::new(kind, details));
+        let not_sent = [
+            (ErrorKind::Canceled, "Connection closed unexpectedly."),
+            (ErrorKind::Backpressure, "Max in-flight commands reached."),
+            (ErrorKind::Unknown, "Client is not initialized."),
+        ];
+        for (kind, details) in not_sent {
+            assert!(matches!(class(kind, details), ServerError::NotSent { .. }), "{details}");
+        }
+        let unknown = [
+            (ErrorKind::Canceled, "Canceled."),
+            (ErrorKind::IO, "Connection closed."),
+            (ErrorKind::Timeout, "Request timed out."),
+            (ErrorKind::Unknown, "Too many failed write attempts."),
+            (ErrorKind::Cluster, "CLUSTERDOWN The cluster is down"),
+        ];
+        for (kind, details) in unknown {
+            assert!(class(kind, details).is_unknown(), "{details}");
         }
     }
 }

@@ -18,7 +18,7 @@ enum Step {
     Done,
     /// We hold the name, or something of ours is in flight: wait for a change.
     Local(Arc<Notify>),
-    Try(Attempt, Arc<Notify>),
+    Try(Box<Attempt>, Arc<Notify>),
 }
 
 impl Table {
@@ -30,7 +30,7 @@ impl Table {
                 Step::Local(changed) => changed.notified().await,
                 Step::Try(attempt, changed) => {
                     let (hub, channel) = self.channel_of(&attempt);
-                    if let Some(left) = self.try_for(attempt).await {
+                    if let Some(left) = self.try_for(*attempt).await {
                         let watch = watch.get_or_insert_with(|| hub.watch(channel, Some(key.1.clone())));
                         self.until_worth_a_try(&key, watch, left, &changed).await;
                     }
@@ -56,7 +56,7 @@ impl Table {
         match self.attempt_of(key, slot) {
             Some(attempt) => {
                 slot.busy = Busy::Attempt;
-                Step::Try(attempt, changed)
+                Step::Try(Box::new(attempt), changed)
             }
             None => Step::Local(changed),
         }

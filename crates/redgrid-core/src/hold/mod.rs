@@ -1,6 +1,6 @@
 //! Holding: what a process holds, who waits for it, and who gives it back.
 //!
-//! The [`Table`] owns every hold, every queue and every attempt in flight; a future of the caller only waits on it. So a
+//! The table owns every hold, every queue and every attempt in flight; a future of the caller only waits on it. So a
 //! future that is dropped leaves a place in a queue, never a request without an owner.
 //!
 //! | file | what happens there |

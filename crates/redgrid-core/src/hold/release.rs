@@ -83,11 +83,12 @@ impl Table {
         let flight = Flight::new(work);
         let key = SlotKey(hold.kind.name(), hold.target.key.clone());
         let mut state = self.state();
-        if let Some(slot) = state.slots.get_mut(&key) {
-            if slot.queue.is_empty() && !slot.driven {
-                slot.flight = Some(flight.clone());
-                return flight;
-            }
+        if let Some(slot) = state.slots.get_mut(&key)
+            && slot.queue.is_empty()
+            && !slot.driven
+        {
+            slot.flight = Some(flight.clone());
+            return flight;
         }
         drop(state);
         // Somebody waits for it meanwhile: it must not depend on its caller's being polled.

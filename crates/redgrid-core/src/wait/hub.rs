@@ -69,7 +69,8 @@ enum Sink {
 enum Force {
     /// Not subscribed on the present connection.
     Wanted,
-    InForce,
+    /// Subscribed, and confirmed by the server.
+    Confirmed,
     Denied(Instant),
 }
 
@@ -137,7 +138,7 @@ impl Hub {
         let fresh = || Channel { watchers: HashMap::new(), force: Force::Wanted, poll: None };
         let channel = state.channels.entry(name.clone()).or_insert_with(fresh);
         match &sink {
-            Sink::Signal(signal) => signal.in_force.store(channel.force == Force::InForce, Ordering::Release),
+            Sink::Signal(signal) => signal.in_force.store(channel.force == Force::Confirmed, Ordering::Release),
             Sink::Stream(_) => {}
         }
         channel.watchers.insert(id, sink);
@@ -203,7 +204,7 @@ impl Hub {
         let State { channels, to_join, to_try, .. } = &mut *state;
         for (name, channel) in channels {
             match channel.force {
-                Force::InForce => {
+                Force::Confirmed => {
                     channel.set(Force::Wanted);
                     to_join.insert(name.clone());
                 }
@@ -245,7 +246,7 @@ impl Hub {
             let Some(name) = to_leave.pop_first() else { break };
             to_join.remove(&name);
             to_try.remove(&name);
-            if channels.remove(&name).is_some_and(|channel| channel.force == Force::InForce) {
+            if channels.remove(&name).is_some_and(|channel| channel.force == Force::Confirmed) {
                 leaving.push(name);
             }
         }
@@ -275,7 +276,7 @@ impl Hub {
             let State { channels, polls, .. } = &mut *state;
             // Left by its last watcher meanwhile: `to_leave` has it.
             let Some(channel) = channels.get_mut(name) else { continue };
-            channel.set(Force::InForce);
+            channel.set(Force::Confirmed);
             // The first subscription is followed by a look of the waiter's own; a renewed one is a gap.
             if direct > 0 {
                 direct -= 1;
@@ -326,7 +327,7 @@ impl Hub {
             }
             polls.pop_first();
             let Some(channel) = channels.get_mut(&name) else { continue };
-            let every = if channel.force == Force::InForce { self.settings.poll_interval } else { UNSUBSCRIBED_POLL };
+            let every = if channel.force == Force::Confirmed { self.settings.poll_interval } else { UNSUBSCRIBED_POLL };
             let Some((key, due)) = &mut channel.poll else { continue };
             *due = now + every;
             names.push((name.clone(), key.clone()));
@@ -385,7 +386,7 @@ impl Channel {
         self.force = force;
         for sink in self.watchers.values() {
             if let Sink::Signal(signal) = sink {
-                signal.in_force.store(force == Force::InForce, Ordering::Release);
+                signal.in_force.store(force == Force::Confirmed, Ordering::Release);
             }
         }
     }
