@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use redgrid_locks::{Holder, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{SOON, client, client_with, script, server};
 
 /// The names of the commands a proxy has seen.
 fn record(proxy: &Proxy) -> Arc<Mutex<Vec<String>>> {
@@ -57,6 +57,14 @@ async fn a_holder_that_waits_twice_asks_once() {
     let observer = server.observer().await.unwrap();
     let listening = async || !observer.pubsub_channels("redisson*").await.unwrap().is_empty();
     wait_until(SOON, listening).await;
+    let acquire = script!("acquire");
+    let (asked, asks) = tokio::sync::watch::channel(0);
+    proxy.on_request(move |command| {
+        if command.iter().any(|part| *part == acquire) {
+            asked.send_modify(|asks| *asks += 1);
+        }
+        Action::Forward
+    });
     let second = ask(&lock);
     let stranger = tokio::spawn(lock.acquire().wait(SOON).into_future());
     held.release().await.unwrap();
@@ -64,6 +72,8 @@ async fn a_holder_that_waits_twice_asks_once() {
     let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
     assert_eq!(first.token(), second.token());
     assert!(!stranger.is_finished());
+    // The one that the release woke; or a second one, if the confirmation of the subscription came in between.
+    assert!(*asks.borrow() <= 2, "{} attempts for two entries", *asks.borrow());
     // Once in, entering again asks nobody.
     let seen = record(&proxy);
     let third = lock.acquire().by(&me).await.unwrap();

@@ -92,6 +92,24 @@ async fn a_lost_answer_to_a_renewal_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn lost_answers_to_those_who_only_look_are_asked_for_again() {
+    let rig = rig(QUICK).await;
+    let elsewhere = client(&rig.server).await;
+    let held = Lock::new(&elsewhere, "a").acquire().await.unwrap();
+    let lock = Lock::new(&rig.client, "a");
+    assert!(lock.is_locked().await.unwrap());
+    rig.swallow(&script!("inspect"));
+    assert!(lock.is_locked().await.unwrap());
+    // The poll of a waiter: the connection is lost with its answer, and the waiter still gets in.
+    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    rig.swallow(&redgrid_tests::sha(include_str!("../../crates/redgrid-core/src/wait/peek.lua")));
+    wait_until(SOON, async || rig.swallowed() == 2).await;
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    rig.all_clear(QUICK).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_to_a_theft_leaves_one_thief() {
     let rig = rig(QUICK).await;
     let victim = client(&rig.server).await;

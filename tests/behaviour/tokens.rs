@@ -1,5 +1,7 @@
 //! Fencing tokens rise, whatever happens in between.
 
+use std::time::{Duration, Instant};
+
 use redgrid_locks::{Holder, Lock};
 use redgrid_testkit::{RedisServer, ServerBinary};
 use redgrid_tests::{SOON, client, server};
@@ -59,18 +61,24 @@ async fn a_forced_release_tells_the_holder_at_once_and_frees_the_lock() {
     let observer = server.observer().await.unwrap();
     let channel = format!("redgrid_client:{{{}}}", holder.id());
     redgrid_testkit::wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
-    let mut worst = std::time::Duration::ZERO;
+    let mut told = Vec::new();
     for _ in 0..50 {
         let guard = Lock::new(&holder, "a").acquire().wait(SOON).await.unwrap();
         let watch = guard.watch();
-        let asked = std::time::Instant::now();
+        let asked = Instant::now();
         assert!(Lock::new(&admin, "a").force_release().await.unwrap());
         watch.lost().await;
-        worst = worst.max(asked.elapsed());
+        told.push(asked.elapsed());
         assert!(!guard.is_held());
     }
-    // One renewal interval is 10 s: this can only be the notice. The bound of design is a round trip and 50 ms; the
-    // machine of a test may be busy.
-    assert!(worst < std::time::Duration::from_secs(1), "{worst:?}");
+    // A round trip and 50 ms; the middle one of fifty, as the machine of a test may be busy now and then.
+    let began = Instant::now();
+    observer.ping().await.unwrap();
+    let round_trip = began.elapsed();
+    told.sort();
+    let middle = told[told.len() / 2];
+    assert!(middle < round_trip + Duration::from_millis(50), "{middle:?} with a round trip of {round_trip:?}");
+    // One renewal interval is 10 s: none of them waited for a renewal.
+    assert!(told[told.len() - 1] < Duration::from_secs(3), "{told:?}");
     assert!(!Lock::new(&admin, "a").force_release().await.unwrap(), "it was free");
 }
