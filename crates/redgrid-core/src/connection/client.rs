@@ -1,84 +1,23 @@
 //! The client that users hold: it owns the connections, the holds and the tasks behind them.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::exchange::{Exchange, Persistence, Progress, exchange};
+use super::core::{Closing, Core, FAREWELL, hear, run};
+use super::exchange::{Persistence, Progress};
 use super::node::Node;
 use super::topology::SingleServer;
-use super::{FromReply, Request, Server, Topology};
-use crate::clock::{Clock, Instant};
+use super::{Command, FromReply, Request, Topology};
+use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Servers, Settings};
 use crate::error::ServerError;
 use crate::hold::{AcquireError, HoldKind, Table, Target, Ticket, Wish};
 use crate::name::Name;
-use crate::wait::Hub;
-
-/// How long the last handle's background work may take when it was not shut down: 5 s.
-const FAREWELL: Duration = Duration::from_secs(5);
-
-/// What all objects of one client share.
-pub(crate) struct Core {
-    pub(crate) id: String,
-    pub(crate) clock: Clock,
-    pub(crate) settings: Settings,
-    pub(crate) topology: Arc<dyn Topology>,
-    hubs: Mutex<HashMap<super::NodeId, Arc<Hub>>>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
-}
-
-impl Core {
-    /// The wake-up hub of a node.
-    pub(crate) fn hub(&self, server: &Arc<dyn Server>) -> Arc<Hub> {
-        let mut hubs = self.hubs.lock().unwrap_or_else(|p| p.into_inner());
-        if let Some(hub) = hubs.get(server.id()) {
-            return Arc::clone(hub);
-        }
-        let (hub, tasks) = Hub::start(Arc::clone(server), self.clock.clone(), self.settings.clone());
-        hubs.insert(server.id().clone(), Arc::clone(&hub));
-        drop(hubs);
-        self.tasks().extend(tasks);
-        hub
-    }
-
-    /// Sends a request until it is answered for good; see [`exchange`].
-    pub(crate) async fn exchange(
-        &self,
-        server: &dyn Server,
-        request: Request,
-        until: Instant,
-        persistence: Persistence,
-        progress: &Progress,
-    ) -> Exchange {
-        exchange(server, &self.settings, &self.clock, request, until, persistence, progress).await
-    }
-
-    /// The holder field of a number: Redisson's form, `<uuid>:<number>`.
-    pub(crate) fn field(&self, number: u64) -> Bytes {
-        format!("{}:{number}", self.id).into()
-    }
-
-    /// Where this client is told that a hold of its was taken by force: the prefix of all such channels, the id, and `}`.
-    fn notices(&self) -> Bytes {
-        format!("{}{}}}", self.notice_prefix(), self.id).into()
-    }
-
-    /// The channel of a client's notices, up to its id.
-    pub(crate) fn notice_prefix(&self) -> String {
-        self.settings.namespace.notice_prefix()
-    }
-
-    fn tasks(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.tasks.lock().unwrap_or_else(|p| p.into_inner())
-    }
-}
 
 /// A connection to Redis or Valkey, and all that is held and awaited through it. Cheap to clone; clones are the same
 /// client. When the last clone and the last guard have gone, what is left to give back is given back in the background.
@@ -90,12 +29,6 @@ struct Inner {
     table: Arc<Table>,
     closing: watch::Sender<Closing>,
     closed: watch::Receiver<bool>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Closing {
-    No,
-    By(Instant),
 }
 
 impl Client {
@@ -355,115 +288,6 @@ pub struct InHand {
     pub holds: usize,
     /// Channels that waiters watch.
     pub channels: usize,
-}
-
-/// Drives the work that has no caller (any more), and ends everything when told.
-async fn run(
-    core: Arc<Core>,
-    table: Arc<Table>,
-    mut work: mpsc::UnboundedReceiver<crate::hold::Work>,
-    mut closing: watch::Receiver<Closing>,
-    done: watch::Sender<bool>,
-) {
-    let mut tasks = JoinSet::new();
-    let by = loop {
-        tokio::select! {
-            Some(next) = work.recv() => { tasks.spawn(next); }
-            Some(_) = tasks.join_next() => {}
-            told = closing.wait_for(|closing| *closing != Closing::No) => {
-                match told.as_deref() {
-                    Ok(Closing::By(by)) => break *by,
-                    _ => break core.clock.now() + FAREWELL,
-                }
-            }
-        }
-    };
-    for left in table.close() {
-        tasks.spawn(left);
-    }
-    let drained = async {
-        loop {
-            tokio::select! {
-                biased;
-                Some(next) = work.recv() => { tasks.spawn(next); }
-                joined = tasks.join_next() => if joined.is_none() { return },
-            }
-        }
-    };
-    let in_time = tokio::select! {
-        () = drained => true,
-        () = core.clock.sleep_until(by) => false,
-    };
-    tasks.abort_all();
-    for task in core.tasks().drain(..) {
-        task.abort();
-    }
-    core.hubs.lock().unwrap_or_else(|p| p.into_inner()).clear();
-    let nodes = core.topology.primaries();
-    let closed = futures_util::future::join_all(nodes.iter().map(|server| server.close()));
-    // Connections that do not end in time end by themselves soon after; nothing is held on them any more.
-    tokio::select! {
-        _ = closed => {}
-        () = core.clock.sleep_until(by) => {}
-    }
-    if in_time {
-        done.send_replace(true);
-    }
-}
-
-async fn hear(mut notices: crate::wait::Listener, table: Arc<Table>) {
-    while let Some(notice) = notices.next().await {
-        match notice {
-            Some(field) => table.forced(&field),
-            // A notice may have been missed: look after everything.
-            None => table.verify_all(),
-        }
-    }
-}
-
-/// A command being put together. Nothing is sent before [`Command::query`].
-#[must_use = "nothing is asked of the server until `query` is awaited"]
-pub struct Command {
-    client: Client,
-    request: Request,
-}
-
-impl Command {
-    /// Adds a key, behind the client's namespace. Keys come before arguments.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidName`](crate::InvalidName) when it breaks the rules of names.
-    pub fn key(mut self, name: impl AsRef<str>) -> Result<Self, crate::name::InvalidName> {
-        let key = self.client.key(&Name::new(name)?);
-        self.request = self.request.key(key);
-        Ok(self)
-    }
-
-    /// Adds an argument.
-    pub fn arg(mut self, arg: impl Into<Bytes>) -> Self {
-        self.request = self.request.arg(arg);
-        self
-    }
-
-    /// Says that it may be sent again after a lost reply.
-    pub fn idempotent(mut self) -> Self {
-        self.request = self.request.idempotent();
-        self
-    }
-
-    /// Sends it and reads the reply.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] says whether it may have been carried out.
-    ///
-    /// # Cancel safety
-    ///
-    /// A command that has left is carried out although nobody waits for its reply.
-    pub async fn query<T: FromReply>(self) -> Result<T, ServerError> {
-        self.client.run(self.request).await
-    }
 }
 
 /// A client that could not be started.

@@ -1,10 +1,12 @@
 //! Connections: one server behind the [`Server`] seam, which server is asked behind [`Topology`], and the [`Client`]
 //! that users hold.
 //!
-//! Only this module knows the Redis client below us (fred), and only `node` and `subscriber` in it. fred carries one
+//! Only this module knows the Redis client below us (fred), and only `link`, `node` and `subscriber` in it. fred carries one
 //! pipelined connection to one node; retries, redirection and subscriptions are ours.
 
 mod client;
+mod command;
+mod core;
 mod exchange;
 mod link;
 mod node;
@@ -15,8 +17,9 @@ mod seam;
 mod subscriber;
 mod topology;
 
-pub(crate) use client::Core;
-pub use client::{Client, Command, ConnectError, InHand, NotClosed, NotReady};
+pub(crate) use self::core::Core;
+pub use client::{Client, ConnectError, InHand, NotClosed, NotReady};
+pub use command::Command;
 pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over};
 pub use offset::ServerClock;
 pub use reply::{FromReply, Reply};

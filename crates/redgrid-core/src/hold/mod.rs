@@ -10,6 +10,7 @@
 //! | `holder` | who holds: explicit, never a task or thread |
 //! | `state` | one hold: its deadline, its phase, its watchers |
 //! | `table` | names, queues, entering and leaving |
+//! | `ticket` | a request under way, as its caller sees it |
 //! | `flight` | an exchange that its caller polls in place, until somebody else needs it |
 //! | `attempt` | asking the server, and what its answer means |
 //! | `drive` | the loop of a name that more than one waits for |
@@ -33,6 +34,7 @@ mod seize;
 mod state;
 mod table;
 mod terms;
+mod ticket;
 
 pub use error::{AcquireError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::Work;
@@ -40,5 +42,5 @@ pub use grant::{Grant, HoldWatch};
 pub use holder::{Holder, HolderId};
 pub use kind::{Claim, HoldKind, Target};
 pub(crate) use table::Table;
-pub use table::Ticket;
 pub use terms::{Lease, Wish};
+pub use ticket::Ticket;

@@ -12,8 +12,9 @@ use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
 use super::release::Settlement;
 use super::state::{Granted, Hold, Phase};
-use super::table::{Failure, Place, Slot, SlotKey, Table, told};
+use super::table::{Failure, Place, Slot, SlotKey, Table};
 use super::terms::Wish;
+use super::ticket::told;
 use crate::clock::Instant;
 use crate::connection::{Client, Exchange, Persistence, Progress};
 

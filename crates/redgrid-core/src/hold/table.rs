@@ -1,11 +1,8 @@
 //! Names, their queues, entering and leaving.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -18,14 +15,11 @@ use super::kind::{HoldKind, Target};
 use super::schedule::Schedule;
 use super::state::{Hold, Phase};
 use super::terms::Wish;
+use super::ticket::Ticket;
 use crate::clock::Instant;
 use crate::connection::{Client, Core, Progress, Server};
 use crate::error::ServerError;
-use crate::name::Name;
 use crate::wait::Hub;
-
-/// How much later than an attempt its caller gives up: 20 ms.
-const GRACE: Duration = Duration::from_millis(20);
 
 /// All that one client holds and waits for.
 pub(crate) struct Table {
@@ -135,7 +129,7 @@ impl Seen {
         self.busy.store(1, Ordering::Relaxed);
     }
 
-    fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed) == 1
     }
 }
@@ -294,7 +288,7 @@ impl Table {
     }
 
     /// Takes a request out of its queue.
-    fn leave(&self, key: &SlotKey, id: u64) {
+    pub(super) fn leave(&self, key: &SlotKey, id: u64) {
         let mut state = self.state();
         let Some(slot) = state.slots.get_mut(key) else { return };
         let before = slot.queue.len();
@@ -306,7 +300,7 @@ impl Table {
     }
 
     /// When there was contact about this name: an answer, or a hold of ours that is being renewed.
-    fn contact(&self, key: &SlotKey) -> Option<Instant> {
+    pub(super) fn contact(&self, key: &SlotKey) -> Option<Instant> {
         let state = self.state();
         let slot = state.slots.get(key)?;
         Some(if slot.held().is_some() { self.now() } else { slot.contact })
@@ -329,118 +323,4 @@ fn entered_again(slot: &mut Slot, wish: &Wish, target: &Target) -> Option<Result
     let scope: Option<HolderId> = Holder::current().map(|holder| holder.id());
     let by_scope = slot.held().is_some_and(|hold| hold.holder.is_some() && hold.holder == scope);
     (by_scope && wish.wait.is_none() && !wish.once).then(|| Err(AcquireError::WouldDeadlock { name: name() }))
-}
-
-/// A failure with the name that was asked for.
-pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
-    match failure {
-        Failure::Unavailable(source) => AcquireError::Unavailable { name, source },
-        Failure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
-        Failure::Refused(source) => AcquireError::Refused { name, source },
-        Failure::ShuttingDown => AcquireError::ShuttingDown { name },
-    }
-}
-
-/// A request under way. Dropping it leaves the queue; what was granted meanwhile is given back.
-pub struct Ticket {
-    table: Arc<Table>,
-    client: Client,
-    target: Arc<Target>,
-    key: SlotKey,
-    id: u64,
-    entered: Instant,
-    until: Instant,
-    once: bool,
-    receiver: oneshot::Receiver<Answer>,
-    seen: Arc<Seen>,
-    flight: Option<Flight>,
-    ready: Option<Answer>,
-    done: bool,
-}
-
-impl Ticket {
-    /// Waits for the outcome: a grant, or `None` where the request was for one look and the name is taken.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it gives up the place in the queue; what the server had granted goes back in the background.
-    pub async fn outcome(mut self) -> Result<Option<Grant>, AcquireError> {
-        // A little more than an attempt has, so that its own words come first.
-        let patience = self.table.core.settings.patience() + GRACE;
-        let mut contact = self.entered;
-        loop {
-            let clock = self.table.core.clock.clone();
-            let wake = self.until.min(contact + patience);
-            tokio::select! {
-                biased;
-                answer = poll_fn(|cx| self.poll_answer(cx)) => {
-                    self.done = true;
-                    return answer.map_err(|failure| self.error(failure));
-                }
-                () = clock.sleep_until(wake) => {
-                    if let Ok(answer) = self.receiver.try_recv() {
-                        self.done = true;
-                        return answer.map_err(|failure| self.error(failure));
-                    }
-                    let now = clock.now();
-                    contact = self.table.contact(&self.key).unwrap_or(contact).max(contact);
-                    if now >= self.until || now >= contact + patience {
-                        return Err(self.out_of_time(now));
-                    }
-                }
-            }
-        }
-    }
-
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
-        if let Some(answer) = self.ready.take() {
-            return Poll::Ready(answer);
-        }
-        if let Some(flight) = &self.flight {
-            flight.poll(cx);
-        }
-        std::pin::Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(Failure::ShuttingDown)))
-    }
-
-    fn out_of_time(&self, now: Instant) -> AcquireError {
-        let name = self.target.name.clone();
-        if self.seen.is_busy() && now >= self.until {
-            AcquireError::TimedOut { name, waited: now.since(self.entered) }
-        } else if self.seen.progress.is_sent() {
-            let source = ServerError::unknown("the time ran out before an answer came");
-            AcquireError::OutcomeUnknown { name, source }
-        } else {
-            AcquireError::Unavailable { name, source: ServerError::not_sent("there was no contact in time") }
-        }
-    }
-
-    fn error(&self, failure: Failure) -> AcquireError {
-        told(failure, self.target.name.clone())
-    }
-
-    /// Whether it was for one look only.
-    pub fn is_once(&self) -> bool {
-        self.once
-    }
-
-    /// The client it was made with.
-    pub fn client(&self) -> &Client {
-        &self.client
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if self.done {
-            return;
-        }
-        self.table.leave(&self.key, self.id);
-        if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {
-            self.table.hand_over(work);
-        }
-    }
 }

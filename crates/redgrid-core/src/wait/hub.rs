@@ -1,7 +1,7 @@
 //! The wake-up hub of one node: which channels are wanted, by whom, and which of them are in force.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
+use super::channel::{Channel, Force, Listener, Registration, Signal, Sink, Watch};
 use super::poll;
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
@@ -51,44 +52,6 @@ struct State {
     next_id: u64,
     /// Counts the gaps: what was subscribed before one is not in force after it.
     gaps: u64,
-}
-
-struct Channel {
-    watchers: HashMap<u64, Sink>,
-    force: Force,
-    /// The key to look at when polling, and when to look next.
-    poll: Option<(Bytes, Instant)>,
-}
-
-enum Sink {
-    Signal(Arc<Signal>),
-    Stream(mpsc::UnboundedSender<Option<Bytes>>),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Force {
-    /// Not subscribed on the present connection.
-    Wanted,
-    /// Subscribed, and confirmed by the server.
-    Confirmed,
-    Denied(Instant),
-}
-
-#[derive(Default)]
-struct Signal {
-    messages: AtomicU64,
-    recheck: AtomicBool,
-    in_force: AtomicBool,
-    notify: Notify,
-}
-
-/// What woke a waiter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wake {
-    /// Messages since the last wake.
-    pub messages: u64,
-    /// Messages may have been missed, or the poll saw the key gone: look.
-    pub recheck: bool,
 }
 
 impl Hub {
@@ -164,7 +127,7 @@ impl Hub {
         id
     }
 
-    fn remove(&self, name: &Bytes, id: u64) {
+    pub(super) fn remove(&self, name: &Bytes, id: u64) {
         let mut state = self.state();
         let Some(channel) = state.channels.get_mut(name) else { return };
         channel.watchers.remove(&id);
@@ -350,112 +313,5 @@ impl Hub {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl Channel {
-    fn tell(&self, payload: &Bytes) {
-        for sink in self.watchers.values() {
-            match sink {
-                Sink::Signal(signal) => {
-                    signal.messages.fetch_add(1, Ordering::Release);
-                    signal.notify.notify_one();
-                }
-                Sink::Stream(sender) => {
-                    let _ = sender.send(Some(payload.clone()));
-                }
-            }
-        }
-    }
-
-    fn recheck(&self) {
-        for sink in self.watchers.values() {
-            match sink {
-                Sink::Signal(signal) => {
-                    signal.recheck.store(true, Ordering::Release);
-                    signal.notify.notify_one();
-                }
-                Sink::Stream(sender) => {
-                    let _ = sender.send(None);
-                }
-            }
-        }
-    }
-
-    fn set(&mut self, force: Force) {
-        self.force = force;
-        for sink in self.watchers.values() {
-            if let Sink::Signal(signal) = sink {
-                signal.in_force.store(force == Force::Confirmed, Ordering::Release);
-            }
-        }
-    }
-}
-
-struct Registration {
-    hub: Arc<Hub>,
-    channel: Bytes,
-    id: u64,
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.hub.remove(&self.channel, self.id);
-    }
-}
-
-/// A watched channel. Dropping it ends the subscription when nobody else watches.
-pub struct Watch {
-    registration: Registration,
-    signal: Arc<Signal>,
-}
-
-impl Watch {
-    /// Completes at the next message or reason to look; what came before is kept until asked for.
-    ///
-    /// # Cancel safety
-    ///
-    /// Nothing is lost: a wake that was not returned is returned by the next call.
-    pub async fn wake(&mut self) -> Wake {
-        loop {
-            if let Some(wake) = self.take() {
-                return wake;
-            }
-            self.signal.notify.notified().await;
-        }
-    }
-
-    /// What has come since the last call, if anything.
-    pub fn take(&mut self) -> Option<Wake> {
-        let messages = self.signal.messages.swap(0, Ordering::AcqRel);
-        let recheck = self.signal.recheck.swap(false, Ordering::AcqRel);
-        (messages > 0 || recheck).then_some(Wake { messages, recheck })
-    }
-
-    /// Whether the server has confirmed the subscription on the present connection.
-    pub fn in_force(&self) -> bool {
-        self.signal.in_force.load(Ordering::Acquire)
-    }
-
-    /// The channel.
-    pub fn channel(&self) -> &Bytes {
-        &self.registration.channel
-    }
-}
-
-/// The messages of a channel.
-pub(crate) struct Listener {
-    _registration: Registration,
-    receiver: mpsc::UnboundedReceiver<Option<Bytes>>,
-}
-
-impl Listener {
-    /// The next message; `None` in it tells a gap. `None` when the hub has ended.
-    ///
-    /// # Cancel safety
-    ///
-    /// Nothing is lost.
-    pub(crate) async fn next(&mut self) -> Option<Option<Bytes>> {
-        self.receiver.recv().await
     }
 }

@@ -3,8 +3,10 @@
 //! A message is only a hint. Whoever waits re-checks on a message, after every gap of the subscription, when the poll
 //! finds the key gone, and when the lease it was told runs out.
 
+mod channel;
 mod hub;
 mod poll;
 
-pub(crate) use hub::{Hub, Listener};
-pub use hub::{Wake, Watch};
+pub(crate) use channel::Listener;
+pub use channel::{Wake, Watch};
+pub(crate) use hub::Hub;

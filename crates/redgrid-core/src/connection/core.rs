@@ -1,0 +1,145 @@
+//! What all objects of one client share, and the task that drives what has no caller (any more).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::exchange::{Exchange, Persistence, Progress, exchange};
+use super::{NodeId, Request, Server, Topology};
+use crate::clock::{Clock, Instant};
+use crate::config::Settings;
+use crate::hold::{Table, Work};
+use crate::wait::{Hub, Listener};
+
+/// How long the last handle's background work may take when it was not shut down: 5 s.
+pub(super) const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What all objects of one client share.
+pub(crate) struct Core {
+    pub(crate) id: String,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Settings,
+    pub(crate) topology: Arc<dyn Topology>,
+    pub(super) hubs: Mutex<HashMap<NodeId, Arc<Hub>>>,
+    pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Core {
+    /// The wake-up hub of a node.
+    pub(crate) fn hub(&self, server: &Arc<dyn Server>) -> Arc<Hub> {
+        let mut hubs = self.hubs.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some(hub) = hubs.get(server.id()) {
+            return Arc::clone(hub);
+        }
+        let (hub, tasks) = Hub::start(Arc::clone(server), self.clock.clone(), self.settings.clone());
+        hubs.insert(server.id().clone(), Arc::clone(&hub));
+        drop(hubs);
+        self.tasks().extend(tasks);
+        hub
+    }
+
+    /// Sends a request until it is answered for good; see [`exchange`].
+    pub(crate) async fn exchange(
+        &self,
+        server: &dyn Server,
+        request: Request,
+        until: Instant,
+        persistence: Persistence,
+        progress: &Progress,
+    ) -> Exchange {
+        exchange(server, &self.settings, &self.clock, request, until, persistence, progress).await
+    }
+
+    /// The holder field of a number: Redisson's form, `<uuid>:<number>`.
+    pub(crate) fn field(&self, number: u64) -> Bytes {
+        format!("{}:{number}", self.id).into()
+    }
+
+    /// Where this client is told that a hold of its was taken by force: the prefix of all such channels, the id, and `}`.
+    pub(super) fn notices(&self) -> Bytes {
+        format!("{}{}}}", self.notice_prefix(), self.id).into()
+    }
+
+    /// The channel of a client's notices, up to its id.
+    pub(crate) fn notice_prefix(&self) -> String {
+        self.settings.namespace.notice_prefix()
+    }
+
+    pub(super) fn tasks(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.tasks.lock().unwrap_or_else(|p| p.into_inner())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closing {
+    No,
+    By(Instant),
+}
+
+/// Drives the work that has no caller (any more), and ends everything when told.
+pub(super) async fn run(
+    core: Arc<Core>,
+    table: Arc<Table>,
+    mut work: mpsc::UnboundedReceiver<Work>,
+    mut closing: watch::Receiver<Closing>,
+    done: watch::Sender<bool>,
+) {
+    let mut tasks = JoinSet::new();
+    let by = loop {
+        tokio::select! {
+            Some(next) = work.recv() => { tasks.spawn(next); }
+            Some(_) = tasks.join_next() => {}
+            told = closing.wait_for(|closing| *closing != Closing::No) => {
+                match told.as_deref() {
+                    Ok(Closing::By(by)) => break *by,
+                    _ => break core.clock.now() + FAREWELL,
+                }
+            }
+        }
+    };
+    for left in table.close() {
+        tasks.spawn(left);
+    }
+    let drained = async {
+        loop {
+            tokio::select! {
+                biased;
+                Some(next) = work.recv() => { tasks.spawn(next); }
+                joined = tasks.join_next() => if joined.is_none() { return },
+            }
+        }
+    };
+    let in_time = tokio::select! {
+        () = drained => true,
+        () = core.clock.sleep_until(by) => false,
+    };
+    tasks.abort_all();
+    for task in core.tasks().drain(..) {
+        task.abort();
+    }
+    core.hubs.lock().unwrap_or_else(|p| p.into_inner()).clear();
+    let nodes = core.topology.primaries();
+    let closed = futures_util::future::join_all(nodes.iter().map(|server| server.close()));
+    // Connections that do not end in time end by themselves soon after; nothing is held on them any more.
+    tokio::select! {
+        _ = closed => {}
+        () = core.clock.sleep_until(by) => {}
+    }
+    if in_time {
+        done.send_replace(true);
+    }
+}
+
+pub(super) async fn hear(mut notices: Listener, table: Arc<Table>) {
+    while let Some(notice) = notices.next().await {
+        match notice {
+            Some(field) => table.forced(&field),
+            // A notice may have been missed: look after everything.
+            None => table.verify_all(),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A request under way, as its caller sees it.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::error::AcquireError;
+use super::flight::Flight;
+use super::grant::Grant;
+use super::kind::Target;
+use super::table::{Answer, Failure, Seen, SlotKey, Table};
+use crate::clock::Instant;
+use crate::connection::Client;
+use crate::error::ServerError;
+use crate::name::Name;
+
+/// How much later than an attempt its caller gives up: 20 ms.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// A failure with the name that was asked for.
+pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
+    match failure {
+        Failure::Unavailable(source) => AcquireError::Unavailable { name, source },
+        Failure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
+        Failure::Refused(source) => AcquireError::Refused { name, source },
+        Failure::ShuttingDown => AcquireError::ShuttingDown { name },
+    }
+}
+
+/// A request under way. Dropping it leaves the queue; what was granted meanwhile is given back.
+pub struct Ticket {
+    pub(super) table: Arc<Table>,
+    pub(super) client: Client,
+    pub(super) target: Arc<Target>,
+    pub(super) key: SlotKey,
+    pub(super) id: u64,
+    pub(super) entered: Instant,
+    pub(super) until: Instant,
+    pub(super) once: bool,
+    pub(super) receiver: oneshot::Receiver<Answer>,
+    pub(super) seen: Arc<Seen>,
+    pub(super) flight: Option<Flight>,
+    pub(super) ready: Option<Answer>,
+    pub(super) done: bool,
+}
+
+impl Ticket {
+    /// Waits for the outcome: a grant, or `None` where the request was for one look and the name is taken.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it gives up the place in the queue; what the server had granted goes back in the background.
+    pub async fn outcome(mut self) -> Result<Option<Grant>, AcquireError> {
+        // A little more than an attempt has, so that its own words come first.
+        let patience = self.table.core.settings.patience() + GRACE;
+        let mut contact = self.entered;
+        loop {
+            let clock = self.table.core.clock.clone();
+            let wake = self.until.min(contact + patience);
+            tokio::select! {
+                biased;
+                answer = poll_fn(|cx| self.poll_answer(cx)) => {
+                    self.done = true;
+                    return answer.map_err(|failure| self.error(failure));
+                }
+                () = clock.sleep_until(wake) => {
+                    if let Ok(answer) = self.receiver.try_recv() {
+                        self.done = true;
+                        return answer.map_err(|failure| self.error(failure));
+                    }
+                    let now = clock.now();
+                    contact = self.table.contact(&self.key).unwrap_or(contact).max(contact);
+                    if now >= self.until || now >= contact + patience {
+                        return Err(self.out_of_time(now));
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
+        if let Some(answer) = self.ready.take() {
+            return Poll::Ready(answer);
+        }
+        if let Some(flight) = &self.flight {
+            flight.poll(cx);
+        }
+        Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(Failure::ShuttingDown)))
+    }
+
+    fn out_of_time(&self, now: Instant) -> AcquireError {
+        let name = self.target.name.clone();
+        if self.seen.is_busy() && now >= self.until {
+            AcquireError::TimedOut { name, waited: now.since(self.entered) }
+        } else if self.seen.progress.is_sent() {
+            let source = ServerError::unknown("the time ran out before an answer came");
+            AcquireError::OutcomeUnknown { name, source }
+        } else {
+            AcquireError::Unavailable { name, source: ServerError::not_sent("there was no contact in time") }
+        }
+    }
+
+    fn error(&self, failure: Failure) -> AcquireError {
+        told(failure, self.target.name.clone())
+    }
+
+    /// Whether it was for one look only.
+    pub fn is_once(&self) -> bool {
+        self.once
+    }
+
+    /// The client it was made with.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        self.table.leave(&self.key, self.id);
+        if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {
+            self.table.hand_over(work);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! One channel, those who watch it, and what they see of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc};
+
+use super::hub::Hub;
+use crate::clock::Instant;
+
+pub(super) struct Channel {
+    pub(super) watchers: HashMap<u64, Sink>,
+    pub(super) force: Force,
+    /// The key to look at when polling, and when to look next.
+    pub(super) poll: Option<(Bytes, Instant)>,
+}
+
+pub(super) enum Sink {
+    Signal(Arc<Signal>),
+    Stream(mpsc::UnboundedSender<Option<Bytes>>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Force {
+    /// Not subscribed on the present connection.
+    Wanted,
+    /// Subscribed, and confirmed by the server.
+    Confirmed,
+    Denied(Instant),
+}
+
+#[derive(Default)]
+pub(super) struct Signal {
+    messages: AtomicU64,
+    recheck: AtomicBool,
+    pub(super) in_force: AtomicBool,
+    notify: Notify,
+}
+
+/// What woke a waiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wake {
+    /// Messages since the last wake.
+    pub messages: u64,
+    /// Messages may have been missed, or the poll saw the key gone: look.
+    pub recheck: bool,
+}
+
+impl Channel {
+    pub(super) fn tell(&self, payload: &Bytes) {
+        for sink in self.watchers.values() {
+            match sink {
+                Sink::Signal(signal) => {
+                    signal.messages.fetch_add(1, Ordering::Release);
+                    signal.notify.notify_one();
+                }
+                Sink::Stream(sender) => {
+                    let _ = sender.send(Some(payload.clone()));
+                }
+            }
+        }
+    }
+
+    pub(super) fn recheck(&self) {
+        for sink in self.watchers.values() {
+            match sink {
+                Sink::Signal(signal) => {
+                    signal.recheck.store(true, Ordering::Release);
+                    signal.notify.notify_one();
+                }
+                Sink::Stream(sender) => {
+                    let _ = sender.send(None);
+                }
+            }
+        }
+    }
+
+    pub(super) fn set(&mut self, force: Force) {
+        self.force = force;
+        for sink in self.watchers.values() {
+            if let Sink::Signal(signal) = sink {
+                signal.in_force.store(force == Force::Confirmed, Ordering::Release);
+            }
+        }
+    }
+}
+
+pub(super) struct Registration {
+    pub(super) hub: Arc<Hub>,
+    pub(super) channel: Bytes,
+    pub(super) id: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.hub.remove(&self.channel, self.id);
+    }
+}
+
+/// A watched channel. Dropping it ends the subscription when nobody else watches.
+pub struct Watch {
+    pub(super) registration: Registration,
+    pub(super) signal: Arc<Signal>,
+}
+
+impl Watch {
+    /// Completes at the next message or reason to look; what came before is kept until asked for.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost: a wake that was not returned is returned by the next call.
+    pub async fn wake(&mut self) -> Wake {
+        loop {
+            if let Some(wake) = self.take() {
+                return wake;
+            }
+            self.signal.notify.notified().await;
+        }
+    }
+
+    /// What has come since the last call, if anything.
+    pub fn take(&mut self) -> Option<Wake> {
+        let messages = self.signal.messages.swap(0, Ordering::AcqRel);
+        let recheck = self.signal.recheck.swap(false, Ordering::AcqRel);
+        (messages > 0 || recheck).then_some(Wake { messages, recheck })
+    }
+
+    /// Whether the server has confirmed the subscription on the present connection.
+    pub fn in_force(&self) -> bool {
+        self.signal.in_force.load(Ordering::Acquire)
+    }
+
+    /// The channel.
+    pub fn channel(&self) -> &Bytes {
+        &self.registration.channel
+    }
+}
+
+/// The messages of a channel.
+pub(crate) struct Listener {
+    pub(super) _registration: Registration,
+    pub(super) receiver: mpsc::UnboundedReceiver<Option<Bytes>>,
+}
+
+impl Listener {
+    /// The next message; `None` in it tells a gap. `None` when the hub has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    pub(crate) async fn next(&mut self) -> Option<Option<Bytes>> {
+        self.receiver.recv().await
+    }
+}
