@@ -1,0 +1,96 @@
+//! What is refused before anything is asked, and what a caller is told that asks for too much.
+
+use std::time::Duration;
+
+use redgrid_locks::{AcquireError, ExtendError, Holder, Lock};
+use redgrid_tests::{SOON, client, server};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_name_is_told_with_its_rule_by_the_first_call() {
+    let server = server().await;
+    let client = client(&server).await;
+    for (name, rule) in [("", "at least one character"), ("a{b", "needs its `}`"), ("{}x", "at least one character")] {
+        let error = Lock::new(&client, name).acquire().await.unwrap_err();
+        assert!(matches!(error, AcquireError::InvalidName(_)) && error.to_string().contains(rule), "{name}: {error}");
+        assert!(Lock::new(&client, name).try_acquire().await.is_err());
+        let looked = Lock::new(&client, name).is_locked().await.unwrap_err();
+        assert!(looked.to_string().contains(rule), "{looked}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_option_is_told_with_what_is_allowed() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "a");
+    let tiny = Duration::from_millis(99);
+    let huge = Duration::from_secs(31 * 24 * 3600);
+    let refused = [
+        ("lease", lock.acquire().lease(tiny).await),
+        ("lease", lock.acquire().lease(huge).await),
+        ("watchdog", lock.acquire().watchdog(tiny).await),
+        ("at_least", lock.acquire().at_least(huge).await),
+        ("max_hold", lock.acquire().max_hold(tiny).await),
+    ];
+    for (named, outcome) in refused {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, AcquireError::InvalidArgument { option, .. } if option == named), "{named}: {error:?}");
+    }
+    assert!(!observer.exists("a").await.unwrap());
+    let guard = lock.acquire().await.unwrap();
+    let error = guard.extend(tiny).await.unwrap_err();
+    assert!(matches!(error, ExtendError::InvalidArgument { got, .. } if got == tiny), "{error:?}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scope_enters_again_and_is_told_when_it_would_wait_for_itself() {
+    let server = server().await;
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "a");
+    Holder::scope(async {
+        let outer = lock.acquire().await.unwrap();
+        let inner = lock.acquire().await.unwrap();
+        assert_eq!(outer.token(), inner.token());
+        // As somebody else, without a bound, from inside: it could never end.
+        let other = Holder::new();
+        let stuck = lock.acquire().by(&other).await;
+        assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");
+        // With a bound it is an ordinary wait.
+        let waited = lock.acquire().by(&other).wait(Duration::from_millis(50)).await;
+        assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
+        assert!(lock.try_acquire().by(&other).await.unwrap().is_none());
+    })
+    .await;
+    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_lost_its_lock_can_not_enter_again() {
+    let server = server().await;
+    let (client, thief) = (client(&server).await, redgrid_tests::client(&server).await);
+    let lock = Lock::new(&client, "a");
+    let me = Holder::new();
+    let outer = lock.acquire().by(&me).await.unwrap();
+    let stolen = Lock::new(&thief, "a").steal().await.unwrap();
+    tokio::time::timeout(SOON, outer.lost()).await.unwrap();
+    let again = lock.acquire().by(&me).await;
+    assert!(matches!(again, Err(AcquireError::Lost { .. })), "{again:?}");
+    assert!(outer.reenter().is_err());
+    drop(outer);
+    // With the last guard the loss is over: it may ask anew.
+    assert!(lock.try_acquire().by(&me).await.unwrap().is_none());
+    stolen.release().await.unwrap();
+    lock.acquire().by(&me).wait(SOON).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_of_zero_is_one_look() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let free = Lock::new(&one, "a").acquire().wait(Duration::ZERO).await.unwrap();
+    let taken = Lock::new(&two, "a").acquire().wait(Duration::ZERO).await;
+    assert!(matches!(taken, Err(AcquireError::TimedOut { .. })), "{taken:?}");
+    free.release().await.unwrap();
+}
