@@ -1,5 +1,6 @@
 //! What must hold, against real servers. ARCHITECTURE.md maps each promise to its test.
 
+mod acl;
 mod arguments;
 mod black_hole;
 mod cancellation;

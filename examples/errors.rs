@@ -1,0 +1,65 @@
+//! Every error of an acquire says what is true on the server now. This program provokes the common ones.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example errors`
+
+use std::error::Error;
+use std::time::Duration;
+
+use redgrid::{AcquireError, Config, Grid, LockGuard};
+
+/// What to do about each outcome; here it is only said.
+fn advice(outcome: &Result<LockGuard, AcquireError>) -> &'static str {
+    match outcome {
+        Ok(_) => "held: work, then release",
+        Err(AcquireError::TimedOut { .. }) => "others held it all the time; nothing is held; try later or give up",
+        Err(AcquireError::Unavailable { .. }) => "no server was asked in time; nothing is held; try later",
+        Err(AcquireError::Refused { .. }) => "the server said no; nothing is held; somebody has to change something",
+        Err(AcquireError::OutcomeUnknown { .. }) => "asked, no answer; it is being given back; do not work; try later",
+        Err(AcquireError::Lost { .. }) => "this holder lost it; end the outer work first",
+        Err(AcquireError::WouldDeadlock { .. }) => "the caller holds it itself; pass its holder",
+        Err(AcquireError::ShuttingDown { .. }) => "this client is closing; nothing is held; end",
+        Err(AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. }) => "a mistake in the program",
+        Err(_) => "a newer variant",
+    }
+}
+
+fn show(what: &str, outcome: Result<LockGuard, AcquireError>) {
+    let said = advice(&outcome);
+    match outcome {
+        Ok(_) => println!("{what}: acquired\n    → {said}"),
+        Err(error) => {
+            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            println!("{what}: {error}{cause}\n    → {said}");
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(url).await?;
+    let lock = grid.lock("redgrid-example:errors");
+    show("free", lock.acquire().await);
+
+    let held = lock.acquire().await?;
+    show("held by another", lock.acquire().wait(Duration::from_millis(200)).await);
+    held.release().await?;
+
+    // Something else lives under the name: a lock's name is a key.
+    let taken = "redgrid-example:errors:string";
+    grid.command("SET").key(taken)?.arg("not a lock").arg("PX").arg("10000").query::<()>().await?;
+    show("wrong type", grid.lock(taken).acquire().await);
+    grid.command("DEL").key(taken)?.query::<()>().await?;
+
+    show("bad name", grid.lock("half{a tag").acquire().await);
+    show("bad lease", lock.acquire().lease(Duration::from_millis(5)).await);
+
+    // Nobody listens there; the patience is timeout × (retries + 1) = 600 ms.
+    let nowhere = Config::single("127.0.0.1:1")?.timeout(Duration::from_millis(300)).retries(1);
+    let lonely = Grid::connect(nowhere).await?;
+    show("no server", lonely.lock("any").acquire().await);
+
+    grid.shutdown(Duration::from_secs(5)).await?;
+    show("after shutdown", lock.acquire().await);
+    Ok(())
+}

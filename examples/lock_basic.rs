@@ -1,0 +1,38 @@
+//! Acquire, work, release; and being told "busy" instead of waiting.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example lock_basic`
+
+use std::error::Error;
+use std::time::Duration;
+
+use redgrid::Grid;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(url).await?;
+    // Optional: calls wait for the connection by themselves. This one says early what stands in the way.
+    grid.wait_ready(Duration::from_secs(5)).await?;
+
+    let lock = grid.lock("redgrid-example:orders:42");
+    let guard = lock.acquire().await?;
+    println!("acquired, token {}, believed for another {:?}", guard.token(), guard.remaining());
+
+    // A second request excludes the first one, also in the same task. Busy is an answer, not an error.
+    match lock.try_acquire().await? {
+        Some(_) => println!("acquired twice: this must not happen"),
+        None => println!("busy, as it should be"),
+    }
+
+    if let Some(state) = lock.inspect().await? {
+        println!("the server says: held by {:?}, {:?} left", state.holders, state.remaining);
+    }
+
+    // Release waits for the server's answer and tells if the lock had been lost. Dropping the guard would give it back in
+    // the background.
+    guard.release().await?;
+    println!("released; locked now: {}", lock.is_locked().await?);
+
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! How long to wait, and how long to hold: a bounded wait, a fixed lease, and what ends the lock of a process that died.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example lock_wait_and_lease`
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use redgrid::{AcquireError, Grid};
+
+const NAME: &str = "redgrid-example:wait-and-lease";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    // Two clients stand for two processes.
+    let (one, two) = (Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?);
+
+    // A fixed lease is renewed by nobody. `forget` leaves the lock to its lease, as a crash would.
+    let guard = one.lock(NAME).acquire().lease(Duration::from_millis(1500)).await?;
+    println!("one: holds it with a lease of 1.5 s, and dies");
+    guard.forget();
+
+    let begun = Instant::now();
+    match two.lock(NAME).acquire().wait(Duration::from_millis(300)).await {
+        Err(AcquireError::TimedOut { waited, .. }) => println!("two: gave up after {waited:?}"),
+        Err(error) => return Err(error.into()),
+        Ok(_) => println!("two: got it too early: this must not happen"),
+    }
+
+    // The waiter was told when the lease ends and looks then; a release would have woken it by a message.
+    let guard = two.lock(NAME).acquire().wait(Duration::from_secs(5)).lease(Duration::from_secs(10)).await?;
+    println!("two: got it {:?} after one had died", begun.elapsed());
+
+    // Work that takes longer than thought: lengthen the lease by hand.
+    guard.extend(Duration::from_secs(20)).await?;
+    println!("two: believes in it for another {:?}", guard.remaining());
+    guard.release().await?;
+
+    // `try_acquire` with a wait answers `None` when the wait is over.
+    let held = one.lock(NAME).acquire().await?;
+    let none = two.lock(NAME).try_acquire().wait(Duration::from_millis(100)).await?;
+    println!("two: tried for 100 ms: {}", if none.is_none() { "busy" } else { "acquired: this must not happen" });
+    held.release().await?;
+
+    one.shutdown(Duration::from_secs(5)).await?;
+    two.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

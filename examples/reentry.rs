@@ -1,0 +1,64 @@
+//! Entering again: said, never guessed from a task or thread.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example reentry`
+
+use std::error::Error;
+use std::time::Duration;
+
+use redgrid::{AcquireError, Grid, Holder, Lock, Token};
+
+/// Takes the lock, and calls another function that takes the same lock.
+async fn transfer(lock: &Lock) -> Result<(), AcquireError> {
+    let outer = lock.acquire().await?;
+    let inner = audit(lock).await?;
+    println!("scope: outer {} and inner {inner} are one hold: {}", outer.token(), outer.token() == inner);
+    Ok(())
+}
+
+async fn audit(lock: &Lock) -> Result<Token, AcquireError> {
+    let guard = lock.acquire().await?;
+    Ok(guard.token())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(url).await?;
+    let lock = grid.lock("redgrid-example:reentry");
+
+    // 1. A holder as a value. Clones of it are the same holder, in this task or another.
+    let me = Holder::new();
+    let outer = lock.acquire().by(&me).await?;
+    let inner = lock.acquire().by(&me).await?; // no request to the server
+    println!("by holder: two guards of one hold, token {}", inner.token());
+    inner.release().await?;
+    println!("by holder: still held after the inner release: {}", outer.is_held());
+
+    // 2. From a guard that is at hand.
+    let again = outer.reenter()?;
+    outer.release().await?;
+    println!("reenter: still held by the last guard: {}", again.is_held());
+    again.release().await?;
+    println!("reenter: locked after the last release: {}", lock.is_locked().await?);
+
+    // 3. A whole call tree, without handing anything through. It does not reach spawned tasks.
+    Holder::scope(transfer(&lock)).await?;
+
+    // Without any of these, every request stands for itself: the second finds the first one's lock taken.
+    let first = lock.acquire().await?;
+    println!("no holder: the second gets in: {}", lock.try_acquire().await?.is_some());
+    first.release().await?;
+
+    // Waiting for oneself is told instead of waited for.
+    let told = Holder::scope(async {
+        let _mine = lock.acquire().await?;
+        lock.acquire().by(&Holder::new()).await.map(drop)
+    });
+    match told.await {
+        Err(AcquireError::WouldDeadlock { name }) => println!("deadlock: refused to wait for `{name}`"),
+        other => println!("deadlock: {other:?}: this must not happen"),
+    }
+
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

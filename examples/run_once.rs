@@ -1,0 +1,61 @@
+//! A job that must run once per interval, however many replicas wake up for it.
+//!
+//! `at_least` keeps the name taken for that long although the guard is released at once, and although the process dies.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example run_once`
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use redgrid::{AcquireError, Grid};
+
+const NAME: &str = "redgrid-example:job:report";
+/// A little less than the interval of the schedule, so that a replica whose clock is a little early finds it taken, and
+/// the next interval finds it free.
+const AT_LEAST: Duration = Duration::from_secs(2);
+
+/// What each replica does when its schedule says so.
+async fn on_schedule(grid: &Grid, runs: &AtomicU32) -> Result<bool, AcquireError> {
+    let Some(turn) = grid.lock(NAME).try_acquire().at_least(AT_LEAST).await? else {
+        return Ok(false);
+    };
+    runs.fetch_add(1, Ordering::SeqCst);
+    drop(turn); // a short job: the name stays taken all the same
+    Ok(true)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let mut replicas = Vec::new();
+    for _ in 0..5 {
+        replicas.push(Grid::connect(url.as_str()).await?);
+    }
+
+    let runs = Arc::new(AtomicU32::new(0));
+    for interval in 1..=2 {
+        // All wake up a little apart: 0, 100, … 400 ms.
+        let mut waking = Vec::new();
+        for (n, grid) in replicas.iter().cloned().enumerate() {
+            let runs = Arc::clone(&runs);
+            waking.push(tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(100) * u32::try_from(n).unwrap_or(0)).await;
+                on_schedule(&grid, &runs).await
+            }));
+        }
+        let mut ran = 0;
+        for replica in waking {
+            ran += u32::from(replica.await??);
+        }
+        println!("interval {interval}: {ran} of {} replicas ran the job", replicas.len());
+        tokio::time::sleep(AT_LEAST).await;
+    }
+    println!("runs in all: {}", runs.load(Ordering::SeqCst));
+
+    for grid in &replicas {
+        grid.shutdown(Duration::from_secs(5)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! The published least-privilege line is enough.
+
+use std::time::Duration;
+
+use redgrid_locks::Lock;
+use redgrid_testkit::{RedisServer, ServerBinary, wait_until};
+use redgrid_tests::{SOON, client_with, server};
+
+/// The rules of the line on the page, after the user's name.
+fn published() -> Vec<String> {
+    let page = include_str!("../../docs/acl.md");
+    let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
+    line.split(' ').skip(3).map(|rule| rule.replace("SECRET", "secret")).collect()
+}
+
+async fn a_whole_life(server: RedisServer) {
+    let observer = server.observer().await.unwrap();
+    let mut command = vec!["ACL".to_owned(), "SETUSER".to_owned(), "app".to_owned()];
+    command.extend(published());
+    observer.cmd(&command).await.unwrap();
+    let url = server.url_for("app", "secret");
+    let lease = Duration::from_millis(600);
+    let one = client_with(&url, |config| config.watchdog_lease(lease)).await;
+    let two = client_with(&url, |config| config).await;
+    let lock = Lock::new(&one, "orders:42");
+    let held = lock.acquire().await.unwrap();
+    // Renewed twice and more.
+    let renewed = tokio::time::Instant::now() + 2 * lease;
+    tokio::time::sleep_until(renewed).await;
+    assert!(held.is_held());
+    held.extend(Duration::from_secs(5)).await.unwrap();
+    // Waited for by subscription, and woken by the message.
+    let waiter = tokio::spawn(Lock::new(&two, "orders:42").acquire().wait(SOON).into_future());
+    let channel = "redisson_lock__channel:{orders:42}".to_owned();
+    wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
+    held.release().await.unwrap();
+    let held = waiter.await.unwrap().unwrap();
+    assert!(lock.is_locked().await.unwrap());
+    // Fixed leases, both ways; at_least; force.
+    let fixed = Lock::new(&one, "fixed").acquire().lease(Duration::from_secs(5)).await.unwrap();
+    fixed.extend(Duration::from_secs(2)).await.unwrap();
+    fixed.release().await.unwrap();
+    Lock::new(&one, "job").acquire().at_least(Duration::from_millis(200)).await.unwrap().release().await.unwrap();
+    let thief = lock.steal().await.unwrap();
+    tokio::time::timeout(SOON, held.lost()).await.unwrap();
+    assert!(Lock::new(&two, "orders:42").force_release().await.unwrap());
+    tokio::time::timeout(SOON, thief.lost()).await.unwrap();
+    one.shutdown(SOON).await.unwrap();
+    two.shutdown(SOON).await.unwrap();
+    // Nothing was refused that is needed: what the server counted is the handshake at most.
+    let log: Vec<redgrid_testkit::redis::Value> = observer.query(&["ACL", "LOG"]).await.unwrap();
+    assert!(log.is_empty(), "{log:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_lives_its_whole_life_under_the_published_line() {
+    a_whole_life(server().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_published_line_is_enough_on_the_newest_server_too() {
+    let test = "the_published_line_is_enough_on_the_newest_server_too";
+    let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
+    a_whole_life(RedisServer::builder().binary(newest).start().await.unwrap()).await;
+}
