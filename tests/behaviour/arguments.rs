@@ -94,3 +94,17 @@ async fn a_wait_of_zero_is_one_look() {
     assert!(matches!(taken, Err(AcquireError::TimedOut { .. })), "{taken:?}");
     free.release().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_whose_guards_have_gone_may_ask_anew_although_somebody_still_watches() {
+    let server = server().await;
+    let (client, thief) = (client(&server).await, redgrid_tests::client(&server).await);
+    let me = Holder::new();
+    let guard = Lock::new(&client, "a").acquire().by(&me).await.unwrap();
+    let watch = guard.watch();
+    let stolen = Lock::new(&thief, "a").steal().await.unwrap();
+    tokio::time::timeout(SOON, watch.lost()).await.unwrap();
+    drop(guard);
+    stolen.release().await.unwrap();
+    Lock::new(&client, "a").acquire().by(&me).wait(SOON).await.unwrap().release().await.unwrap();
+}

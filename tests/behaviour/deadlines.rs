@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redgrid_locks::{Lock, LockGuard};
-use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
+use redgrid_testkit::{Direction, Fault, Observer, Proxy, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client_with, server};
 
 const HOLDS: usize = 1000;
@@ -121,4 +121,44 @@ async fn work_under_a_lost_lock_is_dropped() {
     let (outcome, ()) = tokio::join!(tokio::time::timeout(SOON, work), fault);
     assert!(matches!(outcome.unwrap(), Err(redgrid_locks::WithError::Lost(_))));
     wait_until(SOON, async || client.in_hand().names == 0).await;
+}
+
+/// A client whose answers take `delay` from now on.
+async fn slow_answers(server: &RedisServer, delay: Duration) -> (Proxy, redgrid_locks::Client) {
+    let proxy = Proxy::to(server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    proxy.set(Direction::ToClient, Fault::Delay(delay));
+    (proxy, client)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_counted_from_before_the_request_left() {
+    let server = server().await;
+    let delay = Duration::from_millis(300);
+    let (_proxy, client) = slow_answers(&server, delay).await;
+    let lease = Duration::from_secs(2);
+    let guard = Lock::new(&client, "a").acquire().lease(lease).await.unwrap();
+    assert!(guard.remaining() < lease - delay, "{:?}", guard.remaining());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_was_over_before_it_was_known_is_no_guard() {
+    let server = server().await;
+    let (_proxy, client) = slow_answers(&server, Duration::from_millis(300)).await;
+    let got = Lock::new(&client, "a").acquire().lease(Duration::from_millis(200)).await;
+    assert!(matches!(got, Err(redgrid_locks::AcquireError::OutcomeUnknown { .. })), "{got:?}");
+    wait_until(SOON, async || client.in_hand().names == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_was_seen_lost_is_never_held_again() {
+    let server = server().await;
+    let (proxy, client) = slow_answers(&server, Duration::ZERO).await;
+    let guard = Lock::new(&client, "a").acquire().lease(Duration::from_millis(400)).await.unwrap();
+    // An extension in time for the server, whose answer comes when the lease is over for us.
+    proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(600)));
+    let (extended, reason) = tokio::join!(guard.extend(Duration::from_secs(10)), guard.lost());
+    assert!(extended.is_err(), "{extended:?}");
+    assert_eq!(reason, redgrid_locks::LostReason::Expired);
+    assert!(!guard.is_held() && guard.remaining().is_zero());
 }

@@ -295,3 +295,24 @@ async fn no_renewal_is_started_after_the_release_was_called() {
         assert_eq!(*renewals.borrow(), now);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_release_that_is_sent_again_late_takes_nothing_from_a_later_holder() {
+    let rig = rig(Duration::from_secs(2)).await;
+    let (wedged, next) = (client(&rig.server).await, client(&rig.server).await);
+    let held = Lock::new(&wedged, "a").acquire().await.unwrap();
+    rig.proxy.next(1, script!("seize"), Action::CutAfterForward);
+    rig.proxy.refuse_connections().await.unwrap();
+    let forcing = tokio::spawn({
+        let lock = Lock::new(&rig.client, "a");
+        async move { lock.force_release().await }
+    });
+    tokio::time::timeout(SOON, held.lost()).await.unwrap();
+    // The field of the one who forced has a lifetime; the next one gets in when it is over.
+    let innocent = Lock::new(&next, "a").acquire().wait(SOON).await.unwrap();
+    rig.proxy.accept_connections().await.unwrap();
+    let told = forcing.await.unwrap();
+    assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+    assert!(innocent.is_held());
+    innocent.release().await.unwrap();
+}

@@ -114,3 +114,18 @@ async fn the_longest_hold_ends_renewal() {
     let held = began.elapsed();
     assert!(held > Duration::from_millis(1500) && held < Duration::from_millis(2600), "{held:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_command_connection_has_all_holds_looked_after() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config).await;
+    let renewed = Lock::new(&client, "renewed").acquire().await.unwrap();
+    let fixed = Lock::new(&client, "fixed").acquire().lease(Duration::from_secs(60)).await.unwrap();
+    observer.cmd(&["DEL", "renewed", "fixed"]).await.unwrap();
+    // Only the command connection: the subscriber hears nothing of it.
+    assert!(server.kill_connections_named("redgrid").await.unwrap() > 0);
+    let told = async { (renewed.lost().await, fixed.lost().await) };
+    let told = tokio::time::timeout(Duration::from_secs(5), told).await.expect("long before a renewal is due");
+    assert_eq!(told, (LostReason::Gone, LostReason::Gone));
+}

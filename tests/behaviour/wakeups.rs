@@ -141,3 +141,89 @@ async fn a_waiter_enters_when_the_lease_it_was_told_runs_out() {
     assert!(waited < Duration::from_millis(700), "at the expiry, not at the next poll: {waited:?}");
     guard.release().await.unwrap();
 }
+
+/// So long that a test fails where only the poll would help.
+const NO_POLL: Duration = Duration::from_secs(15);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_lost_its_subscriber_long_ago_is_subscribed_again() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let holder = client(&server).await;
+    let waiter = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let entering = tokio::spawn(Lock::new(&waiter, "a").acquire().wait(SOON).into_future());
+    let subscribed = async || !observer.pubsub_channels("redisson*").await.unwrap().is_empty();
+    wait_until(SOON, subscribed).await;
+    observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
+    wait_until(SOON, async || !subscribed().await).await;
+    wait_until(SOON, subscribed).await;
+    let released = Instant::now();
+    held.release().await.unwrap();
+    entering.await.unwrap().unwrap().release().await.unwrap();
+    assert!(released.elapsed() < Duration::from_secs(2), "{:?}", released.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_subscriber_does_not_come_back_polls_often() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let proxy = Proxy::to(&server).await.unwrap();
+    let holder = client(&server).await;
+    let waiter = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(NO_POLL)).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let entering = tokio::spawn(Lock::new(&waiter, "a").acquire().wait(SOON).into_future());
+    let subscribed = async || !observer.pubsub_channels("redisson*").await.unwrap().is_empty();
+    wait_until(SOON, subscribed).await;
+    proxy.refuse_connections().await.unwrap();
+    observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
+    wait_until(SOON, async || !subscribed().await).await;
+    let released = Instant::now();
+    held.release().await.unwrap();
+    entering.await.unwrap().unwrap().release().await.unwrap();
+    assert!(released.elapsed() < Duration::from_secs(2), "{:?}", released.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_release_between_the_look_and_the_watch_is_not_missed() {
+    let server = server().await;
+    let holder = client(&server).await;
+    let waiter = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
+    // Another watcher keeps the channel in force, so that no confirmation makes the waiter look again.
+    let watching = waiter.watch("redisson_lock__channel:{a}".into(), "a".into());
+    wait_until(SOON, async || watching.in_force()).await;
+    for _ in 0..400 {
+        let held = Lock::new(&holder, "a").acquire().wait(SOON).await.unwrap();
+        let lock = Lock::new(&waiter, "a");
+        let entering = tokio::spawn(async move {
+            let guard = lock.acquire().wait(SOON).await.unwrap();
+            let entered = Instant::now();
+            guard.release().await.unwrap();
+            entered
+        });
+        let moment = Instant::now() + Duration::from_micros(fastrand::u64(..500));
+        while Instant::now() < moment {
+            tokio::task::yield_now().await;
+        }
+        held.release().await.unwrap();
+        let released = Instant::now();
+        let waited = entering.await.unwrap().saturating_duration_since(released);
+        assert!(waited < Duration::from_secs(2), "{waited:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_wakes_those_who_wait_elsewhere() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let holder = client(&server).await;
+    let waiter = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let entering = tokio::spawn(Lock::new(&waiter, "a").acquire().wait(SOON).into_future());
+    wait_until(SOON, async || !observer.pubsub_channels("redisson*").await.unwrap().is_empty()).await;
+    let closed = Instant::now();
+    holder.shutdown(SOON).await.unwrap();
+    entering.await.unwrap().unwrap().release().await.unwrap();
+    assert!(closed.elapsed() < Duration::from_secs(2), "{:?}", closed.elapsed());
+    drop(held);
+}

@@ -54,6 +54,9 @@ pub(crate) enum Persistence {
     Retries,
     /// Until its time is over: what is to be given back is not given up earlier.
     ToTheEnd,
+    /// As often as the settings say, but no copy is carried out later than this after the first: later, the first one's
+    /// effect may have ended, and a copy would act a second time.
+    Within(Duration),
 }
 
 /// Sends `request` to `server` until it is answered for good or `until` has passed.
@@ -68,9 +71,13 @@ pub(crate) async fn exchange(
 ) -> Exchange {
     let mut unanswered: Option<Instant> = None;
     let mut unknowns = 0;
+    let mut first = None;
     loop {
         let sent = clock.now();
-        let limit = sent + settings.timeout;
+        let mut limit = sent + settings.timeout;
+        if let (Persistence::Within(window), Some(first)) = (persistence, first) {
+            limit = limit.min(first + window);
+        }
         let copy = request.clone().not_after(limit);
         let over = certainly_over(limit, settings.timeout);
         progress.sent(true);
@@ -85,7 +92,12 @@ pub(crate) async fn exchange(
             Err(ServerError::Unknown { .. }) => {
                 unanswered = unanswered.max(Some(over));
                 unknowns += 1;
-                let more = persistence == Persistence::ToTheEnd || unknowns <= settings.retries;
+                let first = *first.get_or_insert(sent);
+                let more = match persistence {
+                    Persistence::ToTheEnd => true,
+                    Persistence::Retries => unknowns <= settings.retries,
+                    Persistence::Within(window) => unknowns <= settings.retries && received < first + window,
+                };
                 request.is_idempotent() && more
             }
             Ok(_) | Err(ServerError::Decode { .. }) => false,

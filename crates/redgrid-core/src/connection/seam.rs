@@ -44,7 +44,7 @@ pub enum Push {
         /// What was published.
         payload: Bytes,
     },
-    /// The connection is new: nothing is subscribed on it, and messages may have been missed.
+    /// The connection was lost, or is new: nothing is subscribed on it, and messages may have been missed.
     Gap,
 }
 

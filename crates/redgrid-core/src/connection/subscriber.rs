@@ -1,9 +1,11 @@
-//! The connection that carries subscriptions: SUBSCRIBE, UNSUBSCRIBE and PING, nothing else.
+//! The connection that carries subscriptions: SUBSCRIBE, UNSUBSCRIBE and the question what is subscribed, nothing else.
 //!
-//! fred answers a SUBSCRIBE before the server has it, and an error reply to it (a denied channel) is handed to the next
-//! command on the connection. So every SUBSCRIBE is followed by a PING on the same connection: a PONG proves that it is
-//! in force; any other answer shifts all later ones, and the connection is made anew.
+//! fred answers a SUBSCRIBE before the server has it, and an error reply to it (a denied channel) has no owner there: it is
+//! dropped, or handed to the next command. So every SUBSCRIBE is followed by CLIENT INFO on the same connection: its count
+//! of subscriptions proves what is in force. Any answer that is not one shifts all later ones, and the connection is
+//! made anew. (Where the user may not ask, a PONG has to do; a denied channel may then go unnoticed until the poll.)
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -19,16 +21,33 @@ use crate::error::ServerError;
 
 pub(super) struct Subscriber {
     link: Arc<Link>,
-    /// One exchange at a time: a SUBSCRIBE and its PING are not to be torn apart.
-    turn: tokio::sync::Mutex<()>,
+    /// One exchange at a time: a SUBSCRIBE and the question behind it are not to be torn apart.
+    turn: tokio::sync::Mutex<Subscribed>,
     pushes: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
+}
+
+/// What is subscribed on which connection.
+#[derive(Default)]
+struct Subscribed {
+    connection: u64,
+    channels: HashSet<String>,
+}
+
+impl Subscribed {
+    /// A new connection begins with nothing.
+    fn on(&mut self, connection: u64) {
+        if self.connection != connection {
+            self.connection = connection;
+            self.channels.clear();
+        }
+    }
 }
 
 impl Subscriber {
     pub(super) fn open(link: Arc<Link>) -> (Self, JoinHandle<()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let reading = tokio::spawn(read(Arc::clone(&link), sender));
-        (Subscriber { link, turn: tokio::sync::Mutex::new(()), pushes: Mutex::new(Some(receiver)) }, reading)
+        (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes: Mutex::new(Some(receiver)) }, reading)
     }
 
     pub(super) async fn subscribe(&self, channels: Vec<Bytes>) -> Result<(), ServerError> {
@@ -36,32 +55,64 @@ impl Subscriber {
             return Ok(());
         }
         let channels = as_text(channels)?;
-        let _turn = self.turn.lock().await;
-        if !self.link.is_up() {
-            return Err(self.link.down());
-        }
-        let sent = self.link.fred().subscribe(channels).await;
-        if let Err(error) = sent {
-            return Err(ServerError::unknown(error.details().to_owned()));
-        }
-        match self.link.send_static("PING", Vec::new()).await {
-            Ok(Reply::Bytes(pong)) if &pong[..] == b"PONG" => Ok(()),
-            Ok(other) => {
-                self.link.renew().await;
-                Err(ServerError::unknown(format!("a PING was answered by {other:?}")))
-            }
+        let mut subscribed = self.turn.lock().await;
+        let Some(connection) = self.connection() else { return Err(self.link.down()) };
+        subscribed.on(connection);
+        subscribed.channels.extend(channels.iter().cloned());
+        let expected = subscribed.channels.len();
+        // Both are on their way before either is waited for: first polls keep their order.
+        let (sent, answer) = tokio::join!(self.link.fred().subscribe(channels.clone()), self.count());
+        let answer = sent.map_err(|error| ServerError::unknown(error.details().to_owned())).and(answer);
+        let counted = match answer {
+            Ok(counted) => counted,
             Err(error) => {
                 self.link.renew().await;
-                Err(error)
+                return Err(error);
             }
+        };
+        if self.connection() != Some(connection) {
+            return Err(ServerError::unknown("the connection was replaced"));
         }
+        if counted.is_some_and(|counted| counted < expected) {
+            // SUBSCRIBE is all or nothing: one denied channel denies them all.
+            channels.iter().for_each(|channel| {
+                subscribed.channels.remove(channel);
+            });
+            return Err(ServerError::refused("NOPERM one of the channels is denied"));
+        }
+        Ok(())
+    }
+
+    /// How many channels are subscribed on the connection; `None` where the user may not ask.
+    async fn count(&self) -> Result<Option<usize>, ServerError> {
+        match self.link.send_static("CLIENT", vec!["INFO".into()]).await {
+            Ok(reply) => {
+                let info = reply.into_typed::<String>()?;
+                let count = info.split(' ').find_map(|part| part.strip_prefix("sub=")?.parse().ok());
+                count.map(Some).ok_or_else(|| ServerError::unknown("CLIENT INFO was answered by something else"))
+            }
+            Err(ServerError::Refused { message, .. }) if message.contains("client|info") => {
+                match self.link.send_static("PING", Vec::new()).await? {
+                    Reply::Bytes(pong) if &pong[..] == b"PONG" => Ok(None),
+                    other => Err(ServerError::unknown(format!("a PING was answered by {other:?}"))),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn connection(&self) -> Option<u64> {
+        self.link.epoch().borrow().as_ref().map(|epoch| epoch.connection)
     }
 
     pub(super) async fn unsubscribe(&self, channels: Vec<Bytes>) {
         let Ok(channels) = as_text(channels) else { return };
-        let _turn = self.turn.lock().await;
+        let mut subscribed = self.turn.lock().await;
         // An UNSUBSCRIBE without channels would end them all.
         if !channels.is_empty() && self.link.is_up() {
+            channels.iter().for_each(|channel| {
+                subscribed.channels.remove(channel);
+            });
             let _ = self.link.fred().unsubscribe(channels).await;
         }
     }
@@ -76,7 +127,7 @@ impl Subscriber {
     }
 }
 
-/// Hands messages on, and tells a gap for each new connection and whenever some were missed.
+/// Hands messages on, and tells a gap when the connection is lost, when it is new, and whenever some were missed.
 async fn read(link: Arc<Link>, sender: mpsc::UnboundedSender<Push>) {
     let mut messages = link.fred().message_rx();
     let mut epoch = link.epoch();
@@ -103,8 +154,9 @@ async fn read(link: Arc<Link>, sender: mpsc::UnboundedSender<Push>) {
             () = &mut closing => return,
             changed = epoch.changed() => {
                 if changed.is_err() { return }
-                let connection = epoch.borrow_and_update().as_ref().map(|epoch| epoch.connection);
-                if let Some(connection) = connection.filter(|connection| *connection != told) {
+                let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);
+                // Lost, or new: in both cases nothing is in force.
+                if connection != told {
                     told = connection;
                     let _ = sender.send(Push::Gap);
                 }

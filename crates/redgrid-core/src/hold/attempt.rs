@@ -12,7 +12,7 @@ use super::kind::{Claim, HoldKind, Target};
 use super::release::Settlement;
 use super::state::{Granted, Hold, Phase};
 use super::table::{Answer, Busy, Entry, Failure, Place, Seen, Slot, SlotKey, State, Table};
-use super::terms::Wish;
+use super::terms::{self, Wish};
 use crate::clock::Instant;
 use crate::connection::{Exchange, Persistence};
 use crate::error::ServerError;
@@ -77,6 +77,13 @@ impl Table {
             verdict = judge(&attempt.place, &asked);
         }
         match verdict {
+            Verdict::Granted { .. } if self.now() >= terms::deadline(asked.sent, attempt.wish.lease.duration()) => {
+                // Over before it was known: a guard that holds nothing would be no answer.
+                self.settle_copies(&attempt, &field, &asked, true);
+                let why = ServerError::unknown("the answer came when the lease had ended");
+                self.failed(&attempt, Failure::Unknown(why));
+                None
+            }
             Verdict::Granted { token } => {
                 let granted = Granted {
                     id,

@@ -17,6 +17,7 @@ use super::terms::Wish;
 use super::ticket::told;
 use crate::clock::Instant;
 use crate::connection::{Client, Exchange, Persistence, Progress};
+use crate::error::ServerError;
 
 impl Table {
     pub(crate) async fn seize(
@@ -57,7 +58,7 @@ impl Table {
         let request = kind.seize(claim, &self.core.notice_prefix(), only_if_held);
         let until = self.now() + self.core.settings.patience();
         let asked =
-            self.core.exchange(&*place.server, request, until, Persistence::Retries, &Progress::default()).await;
+            self.core.exchange(&*place.server, request, until, Persistence::Within(lease), &Progress::default()).await;
         match judge(&place, &asked) {
             Verdict::Granted { token } => {
                 let granted = granted(id, field, token, &asked);
@@ -71,9 +72,14 @@ impl Table {
                 );
                 Ok(self.install(client, place, Arc::new(hold)))
             }
-            Verdict::Busy(_) | Verdict::TooLate => {
+            Verdict::Busy(_) | Verdict::TooLate if asked.unanswered_until.is_some() => {
                 self.unsettled(&place, kind, &target, &field, &asked, lease);
-                Ok(None)
+                let why = "an earlier copy was not answered, and it is too late for another";
+                Err(Failure::Unknown(ServerError::unknown(why)))
+            }
+            Verdict::Busy(_) => Ok(None),
+            Verdict::TooLate => {
+                Err(Failure::Unavailable(ServerError::not_sent("the server found the request too late")))
             }
             Verdict::Failed(failure) => {
                 self.unsettled(&place, kind, &target, &field, &asked, lease);

@@ -217,7 +217,9 @@ impl Hold {
     /// A confirmation that left at `sent`: the deadline moves forward, unless a shortening may still come after it.
     pub(crate) fn confirmed(&self, sent: Instant, lease: Duration) -> Instant {
         let shortenings = self.shortenings();
-        if sent >= shortenings.over() {
+        // Once it is over it stays over: somebody may have been told.
+        let in_time = self.clock.now() < self.deadline();
+        if in_time && sent >= shortenings.over() {
             self.deadline.fetch_max(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
         }
         self.deadline()

@@ -314,7 +314,10 @@ fn entered_again(slot: &mut Slot, wish: &Wish, target: &Target) -> Option<Result
         if let Some(hold) = slot.held().filter(|hold| hold.holder == Some(holder)) {
             return Some(Ok(Arc::clone(hold)));
         }
-        let lost_by = |hold: &Arc<Hold>| hold.holder == Some(holder) && hold.phase() != Phase::Released;
+        // With its last guard a loss is over: the holder may ask anew.
+        let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
+        let lost_by =
+            |hold: &Arc<Hold>| hold.holder == Some(holder) && hold.phase() != Phase::Released && guarded(hold);
         let current = slot.hold.iter().any(lost_by);
         if current || slot.lost.iter().filter_map(Weak::upgrade).any(|hold| lost_by(&hold)) {
             return Some(Err(AcquireError::Lost { name: name() }));

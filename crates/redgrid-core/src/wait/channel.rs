@@ -34,7 +34,7 @@ pub(super) enum Force {
 #[derive(Default)]
 pub(super) struct Signal {
     messages: AtomicU64,
-    recheck: AtomicBool,
+    pub(super) recheck: AtomicBool,
     pub(super) in_force: AtomicBool,
     notify: Notify,
 }

@@ -100,9 +100,10 @@ impl Hub {
         let id = state.next_id;
         let fresh = || Channel { watchers: HashMap::new(), force: Force::Wanted, poll: None };
         let channel = state.channels.entry(name.clone()).or_insert_with(fresh);
-        match &sink {
-            Sink::Signal(signal) => signal.in_force.store(channel.force == Force::Confirmed, Ordering::Release),
-            Sink::Stream(_) => {}
+        if let (Sink::Signal(signal), Force::Confirmed) = (&sink, channel.force) {
+            signal.in_force.store(true, Ordering::Release);
+            // What was published between the caller's look and this moment is not seen: look once more.
+            signal.recheck.store(true, Ordering::Release);
         }
         channel.watchers.insert(id, sink);
         let was_denied = matches!(channel.force, Force::Denied(since) if now.since(since) > QUARANTINE);
@@ -155,6 +156,7 @@ impl Hub {
                     self.nothing_in_force();
                     self.renewed.notify_one();
                     self.wanted.notify_one();
+                    self.polls.notify_one();
                 }
             }
         }
@@ -164,12 +166,18 @@ impl Hub {
         let now = self.clock.now();
         let mut state = self.state();
         state.gaps += 1;
-        let State { channels, to_join, to_try, .. } = &mut *state;
+        let State { channels, to_join, to_try, polls, .. } = &mut *state;
         for (name, channel) in channels {
             match channel.force {
                 Force::Confirmed => {
                     channel.set(Force::Wanted);
                     to_join.insert(name.clone());
+                    // Nobody will tell meanwhile: look soon, and often.
+                    if let Some((_, due)) = &mut channel.poll {
+                        polls.remove(&(*due, name.clone()));
+                        *due = (now + UNSUBSCRIBED_POLL).min(*due);
+                        polls.insert((*due, name.clone()));
+                    }
                 }
                 Force::Denied(since) if now.since(since) > QUARANTINE => {
                     to_try.insert(name.clone());
@@ -182,7 +190,7 @@ impl Hub {
     /// Keeps what is subscribed equal to what is wanted.
     async fn maintain(self: Arc<Self>) {
         loop {
-            let (leaving, joining) = self.differences();
+            let (leaving, joining, suspect) = self.differences();
             if leaving.is_empty() && joining.is_empty() {
                 self.wanted.notified().await;
                 continue;
@@ -194,14 +202,15 @@ impl Hub {
                 let gaps = self.state().gaps;
                 match self.server.subscribe(joining.clone()).await {
                     Ok(()) => self.in_force(&joining, gaps),
-                    Err(error) => self.subscription_failed(&joining, &error).await,
+                    Err(error) => self.subscription_failed(&joining, suspect, &error).await,
                 }
             }
         }
     }
 
-    /// The next channels to unsubscribe, and the next to subscribe by one command.
-    fn differences(&self) -> (Vec<Bytes>, Vec<Bytes>) {
+    /// The next channels to unsubscribe, the next to subscribe by one command, and whether that is one that was part of a
+    /// denied chunk.
+    fn differences(&self) -> (Vec<Bytes>, Vec<Bytes>, bool) {
         let mut state = self.state();
         let State { channels, to_join, to_try, to_leave, .. } = &mut *state;
         let mut leaving = Vec::new();
@@ -220,10 +229,11 @@ impl Hub {
                 joining.push(name);
             }
         }
-        if joining.is_empty() {
+        let suspect = joining.is_empty();
+        if suspect {
             joining.extend(to_try.pop_first().filter(|name| channels.contains_key(name)));
         }
-        (leaving, joining)
+        (leaving, joining, suspect)
     }
 
     fn in_force(&self, chunk: &[Bytes], gaps: u64) {
@@ -252,7 +262,7 @@ impl Hub {
         }
     }
 
-    async fn subscription_failed(&self, chunk: &[Bytes], error: &ServerError) {
+    async fn subscription_failed(&self, chunk: &[Bytes], suspect: bool, error: &ServerError) {
         let denied = matches!(error.code(), Some(Code::NoPermission));
         let now = self.clock.now();
         {
@@ -263,6 +273,10 @@ impl Hub {
                 match (denied, chunk.len()) {
                     (true, 1) => channel.set(Force::Denied(now)),
                     (true, _) => {
+                        to_try.insert(name.clone());
+                    }
+                    // It stays alone: in a chunk it could have the others denied again.
+                    (false, _) if suspect => {
                         to_try.insert(name.clone());
                     }
                     (false, _) => {
