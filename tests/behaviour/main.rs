@@ -10,6 +10,7 @@ mod guards;
 mod lock_basics;
 mod lost_replies;
 mod processes;
+mod regressions;
 mod renewals;
 mod tokens;
 mod wakeups;

@@ -113,7 +113,7 @@ impl Default for Settings {
 impl Settings {
     /// How long a call may be without contact to the server: `timeout × (retries + 1)`.
     pub(crate) fn patience(&self) -> Duration {
-        self.timeout * (self.retries + 1)
+        self.timeout.saturating_mul(self.retries.saturating_add(1))
     }
 }
 

@@ -166,6 +166,9 @@ impl Client {
     /// A request that has left is carried out although nobody waits for its reply.
     pub async fn run<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
         let core = &self.0.core;
+        if self.0.table.is_closed() {
+            return Err(ServerError::not_sent("the client is shut down"));
+        }
         let key = request.touched().first().cloned().unwrap_or_default();
         let server = core.topology.primary(&key);
         let until = core.clock.now() + core.settings.patience();

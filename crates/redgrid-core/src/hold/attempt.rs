@@ -93,8 +93,7 @@ impl Table {
                     received: asked.received,
                     unanswered_until: asked.unanswered_until,
                 };
-                self.granted(&attempt, granted);
-                None
+                self.granted(&attempt, granted)
             }
             Verdict::Busy(left) => {
                 self.settle_copies(&attempt, &field, &asked, false);
@@ -147,7 +146,8 @@ impl Table {
     }
 
     /// The name is ours: it goes to the one who asked, to all requests of the same holder, or back.
-    fn granted(self: &Arc<Self>, attempt: &Attempt, granted: Granted) {
+    /// Returns as `try_for` does, when it had been taken from us before it was known.
+    fn granted(self: &Arc<Self>, attempt: &Attempt, granted: Granted) -> Option<Duration> {
         let received = granted.received;
         let server = Arc::clone(&attempt.place.server);
         let target = Arc::clone(&attempt.target);
@@ -158,13 +158,22 @@ impl Table {
         if state.closed {
             drop(state);
             self.give_back(&hold);
-            return;
+            return None;
         }
+        let forced = state.forced.remove(&hold.id).is_some();
         let Some(slot) = state.slots.get_mut(&attempt.key) else {
             drop(state);
             self.give_back(&hold);
-            return;
+            return None;
         };
+        if forced || hold.token < slot.highest {
+            // Taken from us by force before we knew that we had it.
+            drop(state);
+            hold.end(Phase::Forced);
+            self.taken(attempt, received);
+            return Some(Duration::ZERO);
+        }
+        slot.highest = hold.token;
         slot.contact = received;
         slot.contended = false;
         slot.busy = Busy::No;
@@ -208,6 +217,7 @@ impl Table {
             self.hand_over(self.release_work(hold, None));
         }
         send(answers);
+        None
     }
 
     /// Others have the name: those who only looked are told, the rest goes on waiting.
@@ -245,7 +255,7 @@ impl Table {
             }
             let mut rest = VecDeque::new();
             for entry in slot.queue.drain(..) {
-                if entry.id == attempt.entry || entry.wish.once {
+                if entry.id == attempt.entry {
                     answers.push((entry.answer, Err(failure.clone())));
                 } else {
                     rest.push_back(entry);

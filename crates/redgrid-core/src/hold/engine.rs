@@ -202,10 +202,15 @@ impl Table {
         let number = std::str::from_utf8(field).ok().and_then(|text| text.rsplit_once(':')?.1.parse().ok());
         let Some(number) = number else { return };
         let mut state = self.state();
-        if let Some(hold) = state.schedule.get(number).cloned()
-            && hold.field == field
-        {
-            self.lose(&mut state, &hold, LostReason::Forced);
+        match state.schedule.get(number).cloned() {
+            Some(hold) if hold.field == field => self.lose(&mut state, &hold, LostReason::Forced),
+            Some(_) => {}
+            None => {
+                // Perhaps its grant is still on its way to us.
+                let (now, patience) = (self.now(), self.core.settings.patience());
+                state.forced.retain(|_, told| now.since(*told) < patience);
+                state.forced.insert(number, now);
+            }
         }
     }
 }

@@ -114,8 +114,10 @@ impl Grant {
         if shorter {
             let underway = Shortening::begin(hold, sent, lease, core.settings.timeout);
             self.table().reschedule(hold);
-            let request = hold.kind.extend(hold.claim(lease));
-            let until = hold.deadline();
+            // The name stays taken for `at_least`, however early the hold is to end.
+            let keep = super::terms::still_to_keep(hold.wish.at_least, hold.granted, sent);
+            let request = hold.kind.extend(hold.claim(lease.max(keep)));
+            let until = hold.deadline().min(core.clock.now() + core.settings.patience());
             let asked = core.exchange(&*hold.server, request, until, Persistence::Retries, &Progress::default()).await;
             underway.end(asked.unanswered_until);
             // Believed from when it was begun, which is not later than when it left.
@@ -123,7 +125,7 @@ impl Grant {
         }
         // Lengthening twice is lengthening once: the renewal script, sent until it is answered.
         let request = hold.kind.renew(&[hold.claim(lease)]);
-        let until = hold.deadline();
+        let until = hold.deadline().min(core.clock.now() + core.settings.patience());
         let asked = core.exchange(&*hold.server, request, until, Persistence::Retries, &Progress::default()).await;
         let status = asked.result.and_then(|reply| reply.into_typed::<Vec<i64>>());
         let status = status.map(|list| (list.first().copied().unwrap_or_default(), 0));
@@ -272,6 +274,7 @@ impl Table {
 
     fn stop_renewing(&self, hold: &Hold) {
         hold.forget();
+        hold.guards.fetch_sub(1, Ordering::AcqRel);
         self.state().schedule.reschedule(hold.id, None);
     }
 

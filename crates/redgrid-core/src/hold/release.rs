@@ -216,9 +216,12 @@ impl Table {
         let mut state = self.state();
         state.closed = true;
         let mut waiting = Vec::new();
+        let mut flights = Vec::new();
         for slot in state.slots.values_mut() {
             waiting.extend(slot.queue.drain(..).map(|entry| entry.answer));
             slot.changed.notify_one();
+            // What its caller polls is driven to its end from here: the caller may stop to poll.
+            flights.extend(slot.flight.take());
         }
         let holds = state.schedule.drain();
         let held: Vec<_> = holds.into_iter().filter(|hold| hold.end(Phase::ShutDown)).collect();
@@ -234,10 +237,11 @@ impl Table {
             let _ = answer.send(Err(Failure::ShuttingDown));
         }
         let now = self.now();
-        let (keeping, plain): (Vec<_>, Vec<_>) = held.into_iter().partition(|hold| {
+        let held = held.into_iter().filter(|hold| !hold.is_forgotten());
+        let (keeping, plain): (Vec<_>, Vec<_>) = held.partition(|hold| {
             !terms::still_to_keep(hold.wish.at_least, hold.granted, now).is_zero() || hold.unanswered_until.is_some()
         });
-        let mut work: Vec<Work> = Vec::new();
+        let mut work: Vec<Work> = flights.into_iter().filter_map(|flight: Flight| flight.take()).collect();
         for hold in keeping {
             let table = Arc::clone(self);
             work.push(Box::pin(async move {

@@ -98,7 +98,15 @@ impl Table {
             self.give_back(&hold);
             return None;
         }
+        let forced = state.forced.remove(&hold.id).is_some();
         let slot = state.slots.entry(key).or_insert_with(|| Slot::new(place, hold.kind, Arc::clone(&hold.target), now));
+        if forced || hold.token < slot.highest {
+            // Another was quicker to take it from us than we to know that we had it.
+            hold.end(LostReason::Forced.into());
+            slot.lost.push(Arc::downgrade(&hold));
+            return Some(Grant::new(client, hold));
+        }
+        slot.highest = hold.token;
         if let Some(former) = slot.hold.replace(Arc::clone(&hold)) {
             if former.phase() != Phase::Released {
                 slot.lost.push(Arc::downgrade(&former));

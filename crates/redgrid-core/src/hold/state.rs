@@ -171,6 +171,11 @@ impl Hold {
         matches!(self.wish.lease, Lease::Renewed(_)) && !too_long && !self.forgotten.load(Ordering::Acquire)
     }
 
+    /// Whether it is left to its lease.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Acquire)
+    }
+
     /// From here on it is left to its lease.
     pub(crate) fn forget(&self) {
         self.forgotten.store(true, Ordering::Release);

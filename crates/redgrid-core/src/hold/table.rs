@@ -38,6 +38,8 @@ pub(crate) struct Table {
 pub(super) struct State {
     pub(super) slots: HashMap<SlotKey, Slot>,
     pub(super) schedule: Schedule,
+    /// Holds that were taken by force before their grant was known here, and when that was told.
+    pub(super) forced: HashMap<u64, Instant>,
     pub(super) closed: bool,
 }
 
@@ -71,6 +73,8 @@ pub(super) struct Slot {
     /// The drive loop waits for somebody elsewhere to let go.
     pub(super) contended: bool,
     pub(super) changed: Arc<Notify>,
+    /// The highest token that was granted here: a grant with a lower one was superseded before it was known.
+    pub(super) highest: u64,
     /// When a server last answered for this name.
     pub(super) contact: Instant,
 }
@@ -148,6 +152,7 @@ impl Slot {
             driven: false,
             contended: false,
             changed: Arc::new(Notify::new()),
+            highest: 0,
             contact: now,
         }
     }
@@ -192,6 +197,11 @@ impl Table {
     /// Has `work` driven by a task. After the client has gone there is nobody, and leases end what is left.
     pub(super) fn hand_over(&self, work: Work) {
         let _ = self.work.send(work);
+    }
+
+    /// Whether the client is being shut down.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().closed
     }
 
     /// How many names are in use, for tests and diagnosis.
@@ -242,7 +252,7 @@ impl Table {
             ticket.ready = Some(Ok(Some(Grant::new(client.clone(), hold))));
             return Ok(ticket);
         }
-        if slot.held().is_some() || slot.contended || !slot.queue.is_empty() {
+        if slot.held().is_some() || slot.contended {
             seen.set_busy();
         }
         if wish.once && (slot.held().is_some() || slot.contended) {
@@ -303,7 +313,9 @@ impl Table {
     pub(super) fn contact(&self, key: &SlotKey) -> Option<Instant> {
         let state = self.state();
         let slot = state.slots.get(key)?;
-        Some(if slot.held().is_some() { self.now() } else { slot.contact })
+        // Told that others have it, on a connection that is known to live: waiting is not being without contact.
+        let waits = slot.contended && slot.place.server.epoch().borrow().is_some();
+        Some(if waits || slot.held().is_some() { self.now() } else { slot.contact.max(slot.place.hub.contact()) })
     }
 }
 
@@ -312,6 +324,10 @@ fn entered_again(slot: &mut Slot, wish: &Wish, target: &Target) -> Option<Result
     let name = || target.name.clone();
     if let Some(holder) = wish.holder {
         if let Some(hold) = slot.held().filter(|hold| hold.holder == Some(holder)) {
+            if wish.at_least > hold.wish.at_least {
+                let (expected, got) = ("as set by the holder's first acquire", wish.at_least);
+                return Some(Err(AcquireError::InvalidArgument { name: name(), option: "at_least", expected, got }));
+            }
             return Some(Ok(Arc::clone(hold)));
         }
         // With its last guard a loss is over: the holder may ask anew.

@@ -125,10 +125,10 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.done {
-            return;
+        if !self.done {
+            self.table.leave(&self.key, self.id);
         }
-        self.table.leave(&self.key, self.id);
+        // Answered by others (a shutdown), its own exchange may still be under way.
         if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {
             self.table.hand_over(work);
         }

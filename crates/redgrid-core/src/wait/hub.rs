@@ -1,7 +1,7 @@
 //! The wake-up hub of one node: which channels are wanted, by whom, and which of them are in force.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(crate) struct Hub {
     pub(super) polls: Notify,
     /// The subscriber connection is new.
     renewed: Notify,
+    /// When the node last answered a poll, in nanoseconds.
+    contact: AtomicU64,
 }
 
 #[derive(Default)]
@@ -65,6 +67,7 @@ impl Hub {
             wanted: Notify::new(),
             polls: Notify::new(),
             renewed: Notify::new(),
+            contact: AtomicU64::new(0),
         });
         let tasks = [
             tokio::spawn(Arc::clone(&hub).dispatch()),
@@ -289,6 +292,16 @@ impl Hub {
         // The connection is made anew, or there is none: its gap is the signal to go on. The time bound is for a node
         // that refuses without losing its connection.
         let _ = tokio::time::timeout(self.settings.retry_delay, self.renewed.notified()).await;
+    }
+
+    /// When the node last answered a poll: while names are awaited, it is asked all the time.
+    pub(crate) fn contact(&self) -> Instant {
+        Instant::from_nanos(self.contact.load(Ordering::Acquire))
+    }
+
+    /// The node has answered just now.
+    pub(super) fn answered(&self) {
+        self.contact.store(self.clock.now().as_nanos(), Ordering::Release);
     }
 
     /// Takes the names that are due for a look, at most `most`, and sets when they are due again.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::hub::Hub;
 use crate::clock::Instant;
+use crate::error::ServerError;
 use crate::script::BulkScript;
 
 static PEEK: BulkScript = BulkScript::new("wait/peek", include_str!("peek.lua"));
@@ -45,6 +46,12 @@ async fn look(hub: &Hub, names: Vec<(Bytes, Bytes)>) {
     let request = PEEK.with(names.iter().map(|(_, key)| key.clone())).idempotent();
     let limit: Instant = hub.clock.now() + hub.settings.timeout;
     let answer = hub.server.call(vec![request.not_after(limit)]).await.pop();
+    if answer
+        .as_ref()
+        .is_some_and(|answer| !matches!(answer, Err(ServerError::NotSent { .. } | ServerError::Unknown { .. })))
+    {
+        hub.answered();
+    }
     match answer.map(|answer| answer.and_then(|reply| reply.into_typed::<Vec<i64>>())) {
         Some(Ok(left)) => {
             for ((channel, _), left) in names.iter().zip(left) {

@@ -1,0 +1,138 @@
+//! Faults that were found by reading and trying, each kept from coming back.
+
+use std::time::Duration;
+
+use redgrid_core::InHand;
+use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
+use redgrid_testkit::{Direction, Fault, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+const NOTHING: InHand = InHand { names: 0, holds: 0, channels: 0 };
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_longer_than_the_patience_without_contact_is_still_waiting() {
+    let server = server().await;
+    let holder = client(&server).await;
+    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_millis(200)).retries(1);
+    let waiter = client_with(&server.url(), quick).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let bounded = Lock::new(&waiter, "a").acquire().wait(Duration::from_secs(2)).await;
+    assert!(matches!(bounded, Err(AcquireError::TimedOut { .. })), "{bounded:?}");
+    let waiting = tokio::spawn(Lock::new(&waiter, "a").acquire().into_future());
+    // Five times the patience of 400 ms.
+    tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(2)).await;
+    assert!(!waiting.is_finished());
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_lock_survives_a_shutdown_and_leaves_no_name_behind() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    Lock::new(&client, "short").acquire().lease(Duration::from_millis(300)).await.unwrap().forget();
+    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    Lock::new(&client, "long").acquire().lease(Duration::from_secs(30)).await.unwrap().forget();
+    client.shutdown(SOON).await.unwrap();
+    assert!(observer.exists("long").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_in_flight_at_shutdown_leaves_no_key() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
+    proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(300)));
+    let asking = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
+    wait_until(SOON, async || observer.exists("a").await.unwrap()).await;
+    client.shutdown(SOON).await.unwrap();
+    assert!(matches!(asking.await.unwrap(), Err(AcquireError::ShuttingDown { .. })));
+    assert!(!observer.exists("a").await.unwrap());
+    // After it, a call fails at once.
+    let late = tokio::time::timeout(Duration::from_secs(2), Lock::new(&client, "a").is_locked()).await;
+    assert!(late.unwrap().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shorter_lease_does_not_cut_the_time_a_job_keeps_its_name() {
+    let server = server().await;
+    let (client, other) = (client(&server).await, redgrid_tests::client(&server).await);
+    let lock = Lock::new(&client, "a");
+    let turn = lock.acquire().lease(Duration::from_secs(10)).at_least(Duration::from_secs(5)).await.unwrap();
+    turn.extend(Duration::from_millis(300)).await.unwrap();
+    turn.lost().await;
+    let expired = tokio::time::Instant::now() + Duration::from_millis(500);
+    tokio::time::sleep_until(expired).await;
+    assert!(Lock::new(&other, "a").try_acquire().await.unwrap().is_none());
+    // Nor is it asked for in silence by one who enters again.
+    let me = Holder::new();
+    let outer = Lock::new(&client, "b").acquire().by(&me).await.unwrap();
+    let inner = Lock::new(&client, "b").acquire().by(&me).at_least(Duration::from_secs(5)).await;
+    assert!(matches!(inner, Err(AcquireError::InvalidArgument { option: "at_least", .. })), "{inner:?}");
+    outer.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_those_who_take_a_lock_at_once_in_one_process_the_highest_token_holds_it() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    for n in 0..300 {
+        let lock = Lock::new(&client, format!("name:{n}"));
+        let steal = |lock: Lock| tokio::spawn(async move { lock.steal().await.unwrap() });
+        let trying = tokio::spawn(lock.try_acquire().into_future());
+        let (one, two) = (steal(lock.clone()), steal(lock.clone()));
+        let mut guards: Vec<LockGuard> = vec![one.await.unwrap(), two.await.unwrap()];
+        guards.extend(trying.await.unwrap().unwrap());
+        let highest = guards.iter().map(LockGuard::token).max().unwrap();
+        for guard in &guards {
+            assert!(!guard.is_held() || guard.token() == highest, "{n}: {guards:?}");
+        }
+    }
+    wait_until(SOON, async || client.in_hand() == NOTHING && observer.keys("*").await.unwrap().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_contact_nobody_is_told_that_others_hold_the_lock() {
+    let server = server().await;
+    let client = client(&server).await;
+    server.kill().await.unwrap();
+    let first = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
+    wait_until(SOON, async || client.in_hand().names == 1).await;
+    let bound = Duration::from_millis(200);
+    let tried = Lock::new(&client, "a").try_acquire().wait(bound).await;
+    assert!(tried.is_err(), "{tried:?}");
+    let waited = Lock::new(&client, "a").acquire().wait(bound).await;
+    assert!(!matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
+    first.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_of_the_queue_enters_when_a_guard_outlives_its_lease() {
+    let server = server().await;
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "a");
+    let overdue = lock.acquire().lease(Duration::from_millis(500)).await.unwrap();
+    let next = lock.acquire().wait(SOON).await.unwrap();
+    assert!(!overdue.is_held() && next.token() > overdue.token());
+    assert!(overdue.release().await.is_err());
+    assert!(next.is_held());
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_without_contact_ends_when_its_patience_is_over() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_millis(200)).retries(1);
+    let client = client_with(&server.url_via(proxy.addr()), quick).await;
+    let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(60)).await.unwrap();
+    proxy.set_both(Fault::BlackHole);
+    let began = std::time::Instant::now();
+    assert!(guard.extend(Duration::from_secs(120)).await.is_err());
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    guard.forget();
+}
