@@ -135,7 +135,7 @@ async fn pause(server: &dyn Server, settings: &Settings, clock: &Clock, until: I
         () = wait => {}
         () = clock.sleep_until(until) => {}
     }
-    // A closed node answers at once, again and again; do not spin until the deadline.
+    // A node that is gone answers at once, again and again; do not spin until the deadline.
     if epoch.has_changed().is_err() {
         clock.sleep_until(until.min(clock.now() + settings.retry_delay)).await;
     }

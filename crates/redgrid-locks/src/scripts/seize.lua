@@ -10,7 +10,8 @@
 --          {0, time, -2}  it was free, and only a held one was to be taken
 --          {2, time, 0}   too late
 --
--- Work: O(holders), writes one key. Sent twice, the second finds itself and takes nothing from anybody.
+-- Work: O(holders), writes one key. Sent twice within its lease, the second finds itself and takes nothing from anybody;
+-- later it would take the lock from whoever came since, so no copy is sent for longer than that.
 local now = redis.call('TIME')
 local time = now[1] .. string.format('%06d', now[2])
 if tonumber(time) > tonumber(ARGV[3]) then
