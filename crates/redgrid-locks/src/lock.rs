@@ -37,7 +37,8 @@ impl Lock {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
-            Arc::new(Target { name, key, channel })
+            let mark = companion("redgrid_wait", &key);
+            Arc::new(Target { name, key, channel, mark })
         });
         Lock { client: client.clone(), target }
     }
