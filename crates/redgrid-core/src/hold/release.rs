@@ -101,7 +101,7 @@ impl Table {
             drop(state);
             if lost == Some(LostReason::Expired) && tenure.is_over() {
                 // Our clock says that it has ended. The server's key may live on for the margin: free it.
-                self.hand_over(self.release_work(Arc::clone(tenure), keep_until, None));
+                self.hand_over(self.release_work(self.number(), Arc::clone(tenure), keep_until, None));
             }
             return LetGo::Lost(lost.unwrap_or(LostReason::Gone));
         };
@@ -116,11 +116,11 @@ impl Table {
         let alone = slot.queue.is_empty() && !slot.driven;
         let (sender, receiver) = oneshot::channel();
         // In the hands of a task that has not begun, a new request may still adopt it; a lost one is not adopted.
-        let queued = !keep && lost.is_none();
-        slot.busy = Busy::Release { id: tenure.id, queued };
+        let (id, queued) = (self.number(), !keep && lost.is_none());
+        slot.busy = Busy::Release { id, queued };
         state.schedule.remove(tenure.id);
         drop(state);
-        let work = self.release_work(Arc::clone(tenure), keep_until, lost.is_none().then_some(sender));
+        let work = self.release_work(id, Arc::clone(tenure), keep_until, lost.is_none().then_some(sender));
         match lost {
             Some(reason) => {
                 self.hand_over(work);
@@ -154,17 +154,18 @@ impl Table {
     /// begun, a new request may adopt the tenure; then there is nothing to do.
     pub(super) fn release_work(
         self: &Arc<Self>,
+        id: u64,
         tenure: Arc<Tenure>,
         keep_until: Instant,
         tell: Option<oneshot::Sender<Result<(), ReleaseError>>>,
     ) -> Work {
         let table = Arc::clone(self);
         Box::pin(async move {
-            let result = match table.begin_release(&tenure) {
+            let result = match table.begin_release(id, &tenure) {
                 None => Ok(()),
                 Some(give_way) => {
                     let released = table.release(&tenure, keep_until, give_way).await;
-                    table.release_landed(&tenure, released.audience);
+                    table.release_landed(id, &tenure, released.audience);
                     released.result
                 }
             };
@@ -175,14 +176,14 @@ impl Table {
     }
 
     /// The release leaves now: whether others of us wait; `None` when the tenure was adopted meanwhile.
-    fn begin_release(&self, tenure: &Arc<Tenure>) -> Option<bool> {
+    fn begin_release(&self, id: u64, tenure: &Arc<Tenure>) -> Option<bool> {
         let mut state = self.state();
         let Some(slot) = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has(tenure)) else {
             // No longer the tenure of its name: nobody adopts it.
             return Some(false);
         };
         match &mut slot.busy {
-            Busy::Release { id, queued } if *id == tenure.id => *queued = false,
+            Busy::Release { id: present, queued } if *present == id => *queued = false,
             _ => return None,
         }
         let give_way = slot.next().is_some();
@@ -240,13 +241,13 @@ impl Table {
         self.core.exchange(server, request, until, Persistence::ToTheEnd, &Progress::default()).await
     }
 
-    fn release_landed(self: &Arc<Self>, tenure: &Arc<Tenure>, audience: Option<Audience>) {
+    fn release_landed(self: &Arc<Self>, id: u64, tenure: &Arc<Tenure>, audience: Option<Audience>) {
         let key = tenure.slot_key();
         let mut state = self.state();
         let now = self.now();
         let Some(slot) = state.slots.get_mut(&key) else { return };
         slot.contact = now;
-        if matches!(slot.busy, Busy::Release { id, .. } if id == tenure.id) {
+        if matches!(slot.busy, Busy::Release { id: present, .. } if present == id) {
             slot.busy = Busy::No;
             slot.flight = None;
         }

@@ -72,7 +72,8 @@ impl Table {
                 // A repeat finds only itself.
                 let robbed = repeat || asked.result.is_ok_and(|reply| reply.into_typed::<(i64, u64, i64)>().is_ok_and(|r| r.2 > 0));
                 let granted = if robbed { self.outlast(&theft, granted).await? } else { granted };
-                Ok(self.install(client, theft, granted, wish))
+                let grant = self.install(client, theft, granted, wish);
+                if grant.is_none() { Err(Failure::ShuttingDown) } else { Ok(grant) }
             }
             Verdict::Busy(_) | Verdict::TooLate if asked.unanswered_until.is_some() => {
                 self.unsettled(&theft, &field, &asked);
@@ -119,10 +120,10 @@ impl Table {
                 let again = Granted::by(&asked, id, field.clone(), token, theft.lease, granted.stretch_ends);
                 Ok(Granted { unanswered_until, ..again })
             }
-            // Somebody took it from us: with the first token, what is installed is found to be superseded.
             Verdict::Busy(_) => {
-                self.unsettled(theft, field, &asked);
-                Err(Failure::Unavailable(ServerError::not_sent("another client took it by force meanwhile")))
+                // Somebody took it from us, and perhaps we have not been told yet: what is installed is lost already.
+                self.state().forced.insert(granted.id, self.now());
+                Ok(Granted { unanswered_until, ..granted })
             }
             Verdict::TooLate => {
                 self.free(theft, field, unanswered_until);

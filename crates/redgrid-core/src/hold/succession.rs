@@ -160,8 +160,9 @@ impl Table {
         keep_until: Instant,
     ) {
         let Some(slot) = state.slots.get_mut(key) else { return };
-        slot.busy = Busy::Release { id: tenure.id, queued: keep_until == Instant::PAST };
-        self.hand_over(self.release_work(Arc::clone(tenure), keep_until, None));
+        let id = self.number();
+        slot.busy = Busy::Release { id, queued: keep_until == Instant::PAST };
+        self.hand_over(self.release_work(id, Arc::clone(tenure), keep_until, None));
     }
 
     /// Reads the clock until it shows `due`, if that is a matter of microseconds.

@@ -99,8 +99,9 @@ pub(super) enum Busy {
     Attempt,
     /// What we hold is being fitted to the next one's wishes.
     Fitting,
-    /// The release of the tenure with this number.
+    /// The release of our tenure.
     Release {
+        /// Its own number: what was adopted meanwhile is given back by another.
         id: u64,
         /// It has not left yet: a new request may still have what it would give back.
         queued: bool,
