@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use redgrid_testkit::RedisServer;
+use redgrid_testkit::{RedisServer, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::{redgrid, run};
@@ -135,6 +135,10 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
     }
     assert_eq!(observer.keys("*").await.expect("an answer").len(), 300, "and held until whoever measures has looked");
 
+    driver.job("workload=W1 ops=5 warm=0");
+    wait_until(SOON, async || observer.keys("d:*").await.expect("an answer").is_empty()).await;
+    driver.ready("workload=W5 n=10 secs=0.05 warm=0 prefix=d");
+    driver.go();
     driver.say("QUIT");
     assert_eq!(driver.ended(), Some(0));
     assert_eq!(observer.keys("*").await.expect("an answer"), Vec::<String>::new(), "everything has been given back");
