@@ -15,7 +15,7 @@ async fn a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks(on
     // Two clients: ours wait for each other over the server, too.
     let clients = [on.client().await, on.client().await];
     // Nobody begins before all wait.
-    let gate = Lock::new(&clients[0], &on.name).acquire().await.unwrap();
+    let gate = Lock::new(&on.client().await, &on.name).acquire().await.unwrap();
     for java in &mut javas {
         java.begin_count(&on.name, &counter, TIMES).await;
     }

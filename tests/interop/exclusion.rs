@@ -88,11 +88,13 @@ async fn javas_wait_for_us_ends_in_time_and_leaves_nothing(on: Ground) {
     on.until_listening(0).await;
     assert!(guard.is_held());
 
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let other = Lock::new(&on.client().await, &on.name);
+    let waiter = tokio::spawn(other.acquire().wait(SOON).into_future());
     on.until_listening(1).await;
     guard.release().await.unwrap();
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
-    wait_until(SOON, async || !on.observer.exists(&on.name).await.unwrap()).await;
+    assert!(java.try_lock(&on.name, Duration::ZERO).await);
+    assert!(java.unlock(&on.name).await);
 }
 
 async fn rust_sees_who_holds_in_java(on: Ground) {

@@ -54,6 +54,7 @@ async fn java_is_told_when_rust_forces_its_lock_open(on: Ground) {
     assert!(next.is_held(&on.name).await);
 
     // Ours get in the same way.
+    on.until_listening(0).await;
     let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
     on.until_listening(1).await;
     assert!(lock.force_release().await.unwrap());

@@ -51,19 +51,17 @@ fn main() -> ExitCode {
         traces::scenarios(),
     ]
     .concat();
-    let wanted = |version: &&str| {
-        let named = |filter: &String| scenarios.iter().any(|one| full_name(one, version).contains(filter));
-        !args.list && args.filter.as_ref().is_none_or(named)
-    };
     let mut trials = Vec::new();
     for version in VERSIONS {
-        let program = Some(version).filter(|version| wanted(version)).map(|v| runtime.block_on(Program::build(v)));
-        let missing = program.as_ref().and_then(|program| program.as_ref().err().cloned());
-        let line = program.and_then(Result::ok).map(|program| Arc::new(Line::new(program)));
-        for scenario in &scenarios {
-            let name = full_name(scenario, version);
+        let names: Vec<_> = scenarios.iter().map(|one| full_name(one, version)).collect();
+        // Nothing is fetched for a list, or for the names of other tests.
+        let wanted = !args.list && args.filter.as_ref().is_none_or(|part| names.iter().any(|name| name.contains(part)));
+        let line =
+            wanted.then(|| runtime.block_on(Program::build(version)).map(|program| Arc::new(Line::new(program))));
+        let (line, missing) = line.transpose().map_or_else(|missing| (None, Some(missing)), |line| (line, None));
+        for (scenario, name) in scenarios.iter().zip(names) {
             if let Some(missing) = &missing {
-                eprintln!("SKIPPED interop {name}: {missing}");
+                eprintln!("SKIPPED {name}: {missing}");
             }
             let (line, scenario, on) = (line.clone(), scenario.clone(), runtime.handle().clone());
             let trial = Trial::test(name, move || run(&on, line, scenario));

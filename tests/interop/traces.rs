@@ -14,7 +14,7 @@ async fn a_release_of_ours_leaves_no_key(on: Ground) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     let guard = lock.acquire().await.unwrap();
-    assert_eq!(keys(&on).await, [on.name.clone()]);
+    assert_eq!(keys(&on).await, [on.name.as_str()]);
     assert!(!java.try_lock(&on.name, Duration::from_millis(50)).await);
     guard.release().await.unwrap();
     assert_eq!(keys(&on).await, [""; 0]);
