@@ -51,7 +51,10 @@ async fn fetch(version: &str, lib: &Path) -> Result<(), String> {
     let mut said = String::new();
     for mode in ["--offline", "--no-transfer-progress"] {
         let mut maven = Command::new("mvn");
-        maven.args(["--batch-mode", "--quiet", mode, "--file"]).arg(&pom).arg(format!("-Dredisson.version={version}"));
+        maven
+            .args(["--batch-mode", "--quiet", "-Dstyle.color=never", mode, "--file"])
+            .arg(&pom)
+            .arg(format!("-Dredisson.version={version}"));
         maven.arg(format!("-DoutputDirectory={}", lib.display())).args(["-DincludeScope=runtime", COPY]);
         match bounded(&mut maven).await {
             Ok(output) if output.status.success() => return Ok(()),
