@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -47,6 +48,13 @@ impl Actor {
     /// Waits until the lock that was begun is ours.
     pub(crate) async fn entered(&mut self) {
         self.done().await.unwrap();
+    }
+
+    /// Waits until the lock that was begun is waited for: Redisson has subscribed, has looked again, and only a message
+    /// or the end of the lease will wake it.
+    pub(crate) async fn until_asleep(&self) {
+        let mut other = self.redisson.actor();
+        wait_until(SOON, async || other.value(&["sleeps", &self.name]).await).await;
     }
 
     /// Whether what was begun has no answer yet.

@@ -44,7 +44,7 @@ async fn java_enters_when_the_lease_of_a_killed_process_of_ours_is_over(on: Grou
     let held = tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap().unwrap();
     assert!(held.starts_with("held "), "{held}");
     java.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    java.until_asleep().await;
     holder.kill().await.unwrap();
     let end = on.lease_end().await;
     java.entered().await;
@@ -58,7 +58,7 @@ async fn a_killed_waiter_of_java_is_in_nobodys_way(on: Ground) {
     let lock = Lock::new(&on.client().await, &on.name);
     let guard = lock.acquire().await.unwrap();
     dead.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    dead.until_asleep().await;
     redisson.kill().await;
     on.until_listening(0).await;
     guard.release().await.unwrap();

@@ -44,7 +44,7 @@ async fn java_is_busy_while_rust_holds_and_enters_by_our_message(on: Ground) {
     assert!(!one.try_lock(&on.name, Duration::ZERO).await);
 
     two.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    two.until_asleep().await;
     assert!(two.is_waiting());
     at_once(async {
         guard.release().await.unwrap();
@@ -71,7 +71,7 @@ async fn a_wait_for_java_ends_in_time_and_leaves_nothing(on: Ground) {
     dropped.abort();
     on.until_listening(0).await;
     next.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    next.until_asleep().await;
     at_once(async {
         assert!(java.unlock(&on.name).await);
         next.entered().await;
@@ -144,8 +144,7 @@ async fn a_namespace_of_ours_is_the_front_of_a_name_in_java(on: Ground) {
     let lock = Lock::new(&client, "spaced");
     let guard = lock.acquire().await.unwrap();
     java.begin_lock("exclusion:spaced").await;
-    let watched = "redisson_lock__channel:{exclusion:spaced}".to_owned();
-    wait_until(SOON, async || on.observer.pubsub_channels("*").await.unwrap().contains(&watched)).await;
+    java.until_asleep().await;
     at_once(async {
         guard.release().await.unwrap();
         java.entered().await;
@@ -167,7 +166,8 @@ async fn odd_names_mean_the_same_lock(on: Ground) {
         let listening = async || on.observer.pubsub_channels("*").await.unwrap().contains(&channel.to_owned());
         let guard = lock.acquire().await.unwrap();
         java.begin_lock(name).await;
-        wait_until(SOON, listening).await;
+        java.until_asleep().await;
+        assert!(listening().await);
         at_once(async {
             guard.release().await.unwrap();
             java.entered().await;

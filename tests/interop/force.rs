@@ -23,7 +23,7 @@ async fn a_guard_is_told_when_java_forces_its_lock_open(on: Ground) {
     let lock = Lock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
     let guard = lock.acquire().await.unwrap();
     waiter.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    waiter.until_asleep().await;
     assert!(java.force_unlock(&on.name).await);
     let forced = Instant::now();
     at_once(waiter.entered()).await;
@@ -46,7 +46,7 @@ async fn java_is_told_when_rust_forces_its_lock_open(on: Ground) {
     java.lock(&on.name).await;
     java.lock(&on.name).await;
     next.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    next.until_asleep().await;
     assert!(lock.force_release().await.unwrap());
     at_once(next.entered()).await;
     assert!(!java.is_held(&on.name).await);
@@ -81,7 +81,7 @@ async fn java_is_told_when_rust_steals_its_lock(on: Ground) {
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
     next.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    next.until_asleep().await;
     let guard = lock.steal().await.unwrap();
     assert!(!java.is_held(&on.name).await);
     assert!(!java.unlock(&on.name).await);

@@ -17,9 +17,14 @@ async fn two_hundred_hand_overs_miss_no_wake_up(on: Ground) {
     let lock = Lock::new(&on.client().await, &on.name);
     let mut waits = Vec::with_capacity(2 * ROUNDS);
     let mut guard = lock.acquire().await.unwrap();
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         java.begin_lock(&on.name).await;
-        on.until_listening(1).await;
+        if round % 2 == 0 {
+            java.until_asleep().await;
+        } else {
+            // Into the gap between its subscription and its second look.
+            on.until_listening(1).await;
+        }
         let freed = Instant::now();
         guard.release().await.unwrap();
         java.entered().await;
@@ -49,7 +54,7 @@ async fn a_dropped_guard_lets_java_in(on: Ground) {
     let lock = Lock::new(&on.client().await, &on.name);
     let guard = lock.acquire().await.unwrap();
     java.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    java.until_asleep().await;
     drop(guard);
     at_once(java.entered()).await;
     assert!(java.unlock(&on.name).await);

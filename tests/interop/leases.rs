@@ -63,7 +63,7 @@ async fn our_watchdog_keeps_the_lock_while_java_waits(on: Ground) {
     let guard = lock.acquire().await.unwrap();
     let first = on.lease_end().await;
     java.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    java.until_asleep().await;
     on.until_renewed_past(first).await;
     assert!(java.is_waiting() && guard.is_held());
     assert!(!other.try_lock(&on.name, Duration::ZERO).await);

@@ -36,7 +36,7 @@ async fn java_waits_until_the_last_guard_of_a_holder_is_gone(on: Ground) {
     let outer = lock.acquire().by(&me).await.unwrap();
     let inner = lock.acquire().by(&me).await.unwrap();
     one.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    one.until_asleep().await;
     outer.release().await.unwrap();
     assert!(!two.try_lock(&on.name, Duration::ZERO).await);
     assert!(inner.is_held() && one.is_waiting());
@@ -57,7 +57,7 @@ async fn another_thread_of_java_is_another_holder(on: Ground) {
     let guard = lock.acquire().await.unwrap();
     one.begin_lock(&on.name).await;
     two.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    two.until_asleep().await;
     guard.release().await.unwrap();
     let (mut first, mut second) = at_once(async {
         tokio::select! {

@@ -38,7 +38,7 @@ async fn javas_unlock_latch_disturbs_nobody(on: Ground) {
     // With the latch there, both sides take and give it back as ever.
     let guard = lock.try_acquire().await.unwrap().expect("it is free");
     java.begin_lock(&on.name).await;
-    on.until_listening(1).await;
+    java.until_asleep().await;
     guard.release().await.unwrap();
     at_once(java.entered()).await;
     on.until_listening(0).await;

@@ -4,6 +4,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
@@ -28,6 +29,7 @@ public final class Peer {
 
     private final RedissonClient redisson;
     private final Map<String, ExecutorService> actors = new HashMap<>();
+    private final Map<String, Thread> threads = new ConcurrentHashMap<>();
 
     private Peer(RedissonClient redisson) {
         this.redisson = redisson;
@@ -49,7 +51,11 @@ public final class Peer {
     }
 
     private ExecutorService actor(String name) {
-        return actors.computeIfAbsent(name, n -> Executors.newSingleThreadExecutor(task -> new Thread(task, n)));
+        return actors.computeIfAbsent(name, n -> Executors.newSingleThreadExecutor(task -> {
+            Thread thread = new Thread(task, n);
+            threads.put(n, thread);
+            return thread;
+        }));
     }
 
     private void act(String[] words) {
@@ -91,11 +97,24 @@ public final class Peer {
                 return lock.remainTimeToLive();
             case "thread":
                 return Thread.currentThread().getId();
+            case "sleeps":
+                return sleeps(threads.get(words[2]));
             case "count":
                 return count(lock, words[3], number(words[4]));
             default:
                 throw new IllegalArgumentException("no such command: " + verb);
         }
+    }
+
+    /** Whether a thread has subscribed, has found the lock taken once more, and now waits for the message. */
+    private static boolean sleeps(Thread thread) {
+        for (StackTraceElement frame : thread.getStackTrace()) {
+            // Redisson's latch of the lock's channel; it waits for answers of the server by other means.
+            if (frame.getClassName().equals("java.util.concurrent.Semaphore")) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Under the lock and in two steps, so that two at a time would lose some: adds one to a counter, so many times. */
