@@ -47,6 +47,7 @@ async fn java_enters_when_the_lease_of_a_killed_process_of_ours_is_over(on: Grou
     java.until_asleep().await;
     holder.kill().await.unwrap();
     let end = on.lease_end().await;
+    assert!(on.time_until(end).await < LEASE * 2);
     java.entered().await;
     assert_entered_at(end, on.server_time().await);
     assert!(java.unlock(&on.name).await);

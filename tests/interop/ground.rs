@@ -136,6 +136,11 @@ impl Ground {
         u64::try_from(end).expect("the lock is held, and not for ever")
     }
 
+    /// How long it takes until the server's clock shows `end`.
+    pub(crate) async fn time_until(&self, end: u64) -> Duration {
+        Duration::from_micros(end.saturating_sub(self.server_time().await))
+    }
+
     pub(crate) async fn server_time(&self) -> u64 {
         self.observer.server_time_micros().await.unwrap()
     }

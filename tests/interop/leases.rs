@@ -34,6 +34,7 @@ async fn java_enters_when_our_lease_is_over(on: Ground) {
     let lock = Lock::new(&on.client().await, &on.name);
     lock.acquire().lease(LEASE).await.unwrap().forget();
     let end = on.lease_end().await;
+    assert!(on.time_until(end).await < LEASE * 2);
     java.begin_lock(&on.name).await;
     java.entered().await;
     assert_entered_at(end, on.server_time().await);
