@@ -1,0 +1,149 @@
+//! A thread in the Java process: to Redisson, a holder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::redisson::Redisson;
+
+/// One thread of Redisson. It does one thing at a time; a lock it waits for is begun, and entered later.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    name: String,
+    redisson: Arc<Redisson>,
+    lines: UnboundedReceiver<String>,
+}
+
+/// What Redisson threw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Thrown {
+    pub(crate) class: String,
+    pub(crate) message: String,
+}
+
+impl Actor {
+    pub(crate) fn new(name: String, redisson: Arc<Redisson>, lines: UnboundedReceiver<String>) -> Actor {
+        Actor { name, redisson, lines }
+    }
+
+    /// `lock()`, where it is to be had at once.
+    pub(crate) async fn lock(&mut self, name: &str) {
+        self.begin_lock(name).await;
+        self.entered().await;
+    }
+
+    /// `lock(lease)`, where it is to be had at once.
+    pub(crate) async fn lock_for(&mut self, name: &str, lease: Duration) {
+        self.ask(&["lock", name, &millis(lease)]).await.unwrap();
+    }
+
+    /// `lock()`, begun and not waited for.
+    pub(crate) async fn begin_lock(&mut self, name: &str) {
+        self.begin(&["lock", name]).await;
+    }
+
+    /// Waits until the lock that was begun is ours.
+    pub(crate) async fn entered(&mut self) {
+        self.done().await.unwrap();
+    }
+
+    /// Waits until the lock that was begun is waited for: Redisson has subscribed, has looked again, and only a message
+    /// or the end of the lease will wake it.
+    pub(crate) async fn until_asleep(&self) {
+        let mut other = self.redisson.actor();
+        wait_until(SOON, async || other.value(&["sleeps", &self.name]).await).await;
+    }
+
+    /// Whether what was begun has no answer yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// `tryLock(wait, -1)`.
+    pub(crate) async fn try_lock(&mut self, name: &str, wait: Duration) -> bool {
+        self.value(&["tryLock", name, &millis(wait), "-1"]).await
+    }
+
+    /// `unlock()`; false where Redisson says that it is not ours.
+    pub(crate) async fn unlock(&mut self, name: &str) -> bool {
+        match self.ask(&["unlock", name]).await {
+            Ok(_) => true,
+            Err(thrown) if thrown.class == "IllegalMonitorStateException" => false,
+            Err(thrown) => panic!("unlock threw {thrown:?}"),
+        }
+    }
+
+    /// `forceUnlock()`.
+    pub(crate) async fn force_unlock(&mut self, name: &str) -> bool {
+        self.value(&["forceUnlock", name]).await
+    }
+
+    /// `isLocked()`.
+    pub(crate) async fn is_locked(&mut self, name: &str) -> bool {
+        self.value(&["isLocked", name]).await
+    }
+
+    /// `isHeldByCurrentThread()`.
+    pub(crate) async fn is_held(&mut self, name: &str) -> bool {
+        self.value(&["isHeld", name]).await
+    }
+
+    /// `getHoldCount()`: its own.
+    pub(crate) async fn hold_count(&mut self, name: &str) -> u64 {
+        self.value(&["holdCount", name]).await
+    }
+
+    /// `remainTimeToLive()` in milliseconds; negative when the lock is free.
+    pub(crate) async fn time_to_live(&mut self, name: &str) -> i64 {
+        self.value(&["ttl", name]).await
+    }
+
+    /// The thread's id, as in its holder field.
+    pub(crate) async fn thread(&mut self) -> u64 {
+        self.value(&["thread", "-"]).await
+    }
+
+    /// Adds one to a counter, so many times, each under the lock; begun and not waited for.
+    pub(crate) async fn begin_count(&mut self, name: &str, counter: &str, times: u64) {
+        self.begin(&["count", name, counter, &times.to_string()]).await;
+    }
+
+    /// Waits for the answer to what was begun.
+    pub(crate) async fn done(&mut self) -> Result<String, Thrown> {
+        let line = self.line().await;
+        let mut words = line.splitn(3, '\t').map(str::to_owned);
+        let mut word = || words.next().unwrap_or_default();
+        match word().as_str() {
+            "ok" => Ok(word()),
+            "error" => Err(Thrown { class: word(), message: word() }),
+            _ => panic!("{} said {line:?}", self.name),
+        }
+    }
+
+    async fn begin(&mut self, words: &[&str]) {
+        self.redisson.send(&[&[self.name.as_str()], words].concat()).await;
+        let line = self.line().await;
+        assert_eq!(line, "started", "{} was to {words:?}", self.name);
+    }
+
+    async fn ask(&mut self, words: &[&str]) -> Result<String, Thrown> {
+        self.begin(words).await;
+        self.done().await
+    }
+
+    async fn value<T: std::str::FromStr<Err: std::fmt::Debug>>(&mut self, words: &[&str]) -> T {
+        self.ask(words).await.unwrap().parse().unwrap()
+    }
+
+    async fn line(&mut self) -> String {
+        let line = tokio::time::timeout(SOON, self.lines.recv()).await;
+        line.unwrap_or_else(|_| panic!("{} had no answer in time", self.name)).expect("Redisson is alive")
+    }
+}
+
+fn millis(time: Duration) -> String {
+    time.as_millis().to_string()
+}

@@ -1,0 +1,49 @@
+//! Many on both sides at once.
+
+use redgrid_locks::{Client, Lock};
+
+use crate::ground::{Ground, scenarios};
+
+scenarios![a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks];
+
+const OF_EACH: usize = 8;
+const TIMES: u64 = 20;
+
+async fn a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks(on: Ground) {
+    let counter = format!("{}:counter", on.name);
+    let mut javas: Vec<_> = (0..OF_EACH).map(|_| on.java()).collect();
+    // Two clients: ours wait for each other over the server, too.
+    let clients = [on.client().await, on.client().await];
+    // Nobody begins before all wait.
+    let gate = Lock::new(&on.client().await, &on.name).acquire().await.unwrap();
+    for java in &mut javas {
+        java.begin_count(&on.name, &counter, TIMES).await;
+    }
+    let tasks: Vec<_> = (0..OF_EACH)
+        .map(|n| tokio::spawn(count(clients[n % clients.len()].clone(), on.name.clone(), counter.clone())))
+        .collect();
+    on.until_listening(3).await;
+    gate.release().await.unwrap();
+
+    // Everybody gets in as often as they ask to.
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for java in &mut javas {
+        assert_eq!(java.done().await.unwrap(), TIMES.to_string());
+    }
+    assert_eq!(on.observer.get::<u64>(&counter).await.unwrap(), Some(2 * OF_EACH as u64 * TIMES));
+    assert!(!on.observer.exists(&on.name).await.unwrap());
+    on.until_listening(0).await;
+}
+
+/// In two steps, so that two at a time would lose some.
+async fn count(client: Client, name: String, counter: String) {
+    let lock = Lock::new(&client, name);
+    for _ in 0..TIMES {
+        let guard = lock.acquire().await.unwrap();
+        let value = client.command("GET").key(&counter).unwrap().query::<Option<u64>>().await.unwrap().unwrap_or(0);
+        client.command("SET").key(&counter).unwrap().arg((value + 1).to_string()).query::<()>().await.unwrap();
+        guard.release().await.unwrap();
+    }
+}

@@ -1,0 +1,93 @@
+//! Locks taken away by force, from either side.
+
+use std::time::Duration;
+
+use redgrid_locks::{Lock, LostReason, ReleaseError};
+use redgrid_tests::SOON;
+use tokio::time::Instant;
+
+use crate::ground::{Ground, at_once, scenarios};
+
+scenarios![
+    a_guard_is_told_when_java_forces_its_lock_open,
+    java_is_told_when_rust_forces_its_lock_open,
+    rust_enters_when_java_forces_a_lock_of_java_open,
+    java_is_told_when_rust_steals_its_lock,
+];
+
+/// Renewed, and so looked after, every third of it.
+const LEASE: Duration = Duration::from_secs(6);
+
+async fn a_guard_is_told_when_java_forces_its_lock_open(on: Ground) {
+    let (mut java, mut waiter) = (on.java(), on.java());
+    let lock = Lock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
+    let guard = lock.acquire().await.unwrap();
+    waiter.begin_lock(&on.name).await;
+    waiter.until_asleep().await;
+    assert!(java.force_unlock(&on.name).await);
+    let forced = Instant::now();
+    at_once(waiter.entered()).await;
+    let reason = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    // Sooner than its own clock would have said so: it was a renewal.
+    assert!(forced.elapsed() < LEASE * 2 / 3, "{:?}", forced.elapsed());
+    assert_eq!(reason, LostReason::Gone);
+    assert!(!guard.is_held());
+    let released = guard.release().await;
+    assert!(matches!(released, Err(ReleaseError::Lost { reason: LostReason::Gone, .. })), "{released:?}");
+    assert!(waiter.is_held(&on.name).await);
+    assert!(waiter.unlock(&on.name).await);
+    assert!(!java.force_unlock(&on.name).await);
+}
+
+async fn java_is_told_when_rust_forces_its_lock_open(on: Ground) {
+    let (mut java, mut next) = (on.java(), on.java());
+    let lock = Lock::new(&on.client().await, &on.name);
+    assert!(!lock.force_release().await.unwrap());
+    java.lock(&on.name).await;
+    java.lock(&on.name).await;
+    next.begin_lock(&on.name).await;
+    next.until_asleep().await;
+    assert!(lock.force_release().await.unwrap());
+    at_once(next.entered()).await;
+    assert!(!java.is_held(&on.name).await);
+    assert!(!java.unlock(&on.name).await);
+    assert!(next.is_held(&on.name).await);
+
+    // Ours get in the same way.
+    on.until_listening(0).await;
+    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    on.until_listening(1).await;
+    assert!(lock.force_release().await.unwrap());
+    let guard = at_once(waiter).await.unwrap().unwrap();
+    assert!(!next.unlock(&on.name).await);
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+}
+
+async fn rust_enters_when_java_forces_a_lock_of_java_open(on: Ground) {
+    let (mut holder, mut other) = (on.java(), on.java());
+    let lock = Lock::new(&on.client().await, &on.name);
+    holder.lock(&on.name).await;
+    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    on.until_listening(1).await;
+    assert!(other.force_unlock(&on.name).await);
+    let guard = at_once(waiter).await.unwrap().unwrap();
+    assert!(!holder.unlock(&on.name).await);
+    guard.release().await.unwrap();
+}
+
+async fn java_is_told_when_rust_steals_its_lock(on: Ground) {
+    let (mut java, mut next) = (on.java(), on.java());
+    let lock = Lock::new(&on.client().await, &on.name);
+    java.lock(&on.name).await;
+    next.begin_lock(&on.name).await;
+    next.until_asleep().await;
+    let guard = lock.steal().await.unwrap();
+    assert!(!java.is_held(&on.name).await);
+    assert!(!java.unlock(&on.name).await);
+    assert!(java.is_locked(&on.name).await);
+    assert!(guard.is_held() && next.is_waiting());
+    guard.release().await.unwrap();
+    at_once(next.entered()).await;
+    assert!(next.unlock(&on.name).await);
+}

@@ -1,0 +1,172 @@
+//! Where a scenario plays: one server and one Redisson for each version, and a name of the scenario's own.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redgrid_locks::{Client, Config};
+use redgrid_testkit::{Observer, RedisServer, wait_until};
+use redgrid_tests::SOON;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use crate::actor::Actor;
+use crate::program::Program;
+use crate::redisson::Redisson;
+
+/// Our clients poll this seldom, and Redisson sleeps for as long as the lock has to live: whoever misses a message shows.
+pub(crate) const NEVER: Duration = Duration::from_secs(30);
+
+/// Redisson's default, and ours.
+const WATCHDOG: Duration = Duration::from_secs(30);
+
+/// Later than any message or timer takes effect on a busy machine, and sooner than anybody looks without one.
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// What is to hold, with either version.
+#[derive(Clone)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(Ground) -> Pin<Box<dyn Future<Output = ()>>>,
+}
+
+/// Lists functions of the file as scenarios.
+macro_rules! scenarios {
+    ($($name:ident),* $(,)?) => {
+        pub(crate) fn scenarios() -> Vec<$crate::ground::Scenario> {
+            let file = module_path!().rsplit("::").next().unwrap_or_default();
+            vec![$($crate::ground::Scenario {
+                name: format!("{file}::{}", stringify!($name)).leak(),
+                run: |ground| Box::pin($name(ground)),
+            }),*]
+        }
+    };
+}
+pub(crate) use scenarios;
+
+/// What the scenarios share that run against one version. Started by the first.
+#[derive(Debug)]
+pub(crate) struct Line {
+    program: Program,
+    running: OnceCell<(RedisServer, Arc<Redisson>)>,
+}
+
+impl Line {
+    pub(crate) fn new(program: Program) -> Line {
+        Line { program, running: OnceCell::new() }
+    }
+
+    async fn running(&self) -> &(RedisServer, Arc<Redisson>) {
+        let start = async || {
+            let server = redgrid_tests::server().await;
+            let redisson = Redisson::start(&self.program, &server.url(), WATCHDOG).await;
+            (server, redisson)
+        };
+        self.running.get_or_init(start).await
+    }
+}
+
+/// One scenario's place.
+pub(crate) struct Ground {
+    line: Arc<Line>,
+    url: String,
+    redisson: Arc<Redisson>,
+    pub(crate) observer: Observer,
+    /// The name of the scenario's lock.
+    pub(crate) name: String,
+}
+
+impl Ground {
+    pub(crate) async fn of(line: Arc<Line>, scenario: &str) -> Ground {
+        let (server, redisson) = line.running().await;
+        let observer = server.observer().await.expect("the server answers");
+        let (url, redisson) = (server.url(), redisson.clone());
+        Ground { line, url, redisson, observer, name: scenario.to_owned() }
+    }
+
+    /// A client of ours, with the defaults but for the poll.
+    pub(crate) async fn client(&self) -> Client {
+        self.client_with(|config| config).await
+    }
+
+    pub(crate) async fn client_with(&self, settings: impl FnOnce(Config) -> Config) -> Client {
+        redgrid_tests::client_with(&self.url, |config| settings(config.poll_interval(NEVER))).await
+    }
+
+    /// A thread of the Redisson that all scenarios share.
+    pub(crate) fn java(&self) -> Actor {
+        self.redisson.actor()
+    }
+
+    /// The id of that Redisson.
+    pub(crate) fn java_id(&self) -> &str {
+        self.redisson.id()
+    }
+
+    /// A Redisson of the scenario's own, with this lease of its watchdog.
+    pub(crate) async fn own_redisson(&self, watchdog: Duration) -> Arc<Redisson> {
+        Redisson::start(&self.line.program, &self.url, watchdog).await
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        self.line.program.version
+    }
+
+    /// How many clients listen for the lock's release: those with waiters.
+    pub(crate) async fn listeners(&self) -> u64 {
+        let channel = format!("redisson_lock__channel:{{{}}}", self.name);
+        self.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1
+    }
+
+    /// Waits until so many clients listen.
+    pub(crate) async fn until_listening(&self, clients: u64) {
+        wait_until(SOON, async || self.listeners().await == clients).await;
+    }
+
+    /// When the lock's lease ends, in microseconds by the server's clock, as tokens are.
+    pub(crate) async fn lease_end(&self) -> u64 {
+        let script = "local now, left = redis.call('TIME'), redis.call('PTTL', KEYS[1])
+            if left < 0 then return left end
+            return now[1] * 1000000 + now[2] + left * 1000";
+        let end: i64 = self.observer.query(&["EVAL", script, "1", &self.name]).await.unwrap();
+        u64::try_from(end).expect("the lock is held, and not for ever")
+    }
+
+    /// How long it takes until the server's clock shows `end`.
+    pub(crate) async fn time_until(&self, end: u64) -> Duration {
+        Duration::from_micros(end.saturating_sub(self.server_time().await))
+    }
+
+    pub(crate) async fn server_time(&self) -> u64 {
+        self.observer.server_time_micros().await.unwrap()
+    }
+
+    /// Waits until a lease that was to end at `first` was renewed, and `first` is over.
+    pub(crate) async fn until_renewed_past(&self, first: u64) {
+        let renewed = async || self.server_time().await > first && self.lease_end().await > first + PRECISION;
+        wait_until(SOON, renewed).await;
+    }
+}
+
+/// Microseconds by which an end that was read may be off: PTTL is in whole milliseconds, and one clock is read twice.
+pub(crate) const PRECISION: u64 = 5_000;
+
+/// Fails unless somebody entered after the lease's end, and soon after it.
+#[track_caller]
+pub(crate) fn assert_entered_at(lease_end: u64, entered: u64) {
+    assert!(entered + PRECISION >= lease_end, "entered {} µs before the lease was over", lease_end - entered);
+    let late = Duration::from_micros(entered.saturating_sub(lease_end));
+    assert!(late < AT_ONCE, "entered {late:?} after the lease was over");
+}
+
+/// Fails unless `work` is done at once: by a message, that is.
+pub(crate) async fn at_once<T>(work: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    let done = work.await;
+    assert!(began.elapsed() < AT_ONCE, "took {:?}", began.elapsed());
+    done
+}

@@ -1,0 +1,61 @@
+//! From one side to the other, again and again, without a wake-up that is missed.
+
+use std::time::Duration;
+
+use redgrid_locks::Lock;
+use redgrid_tests::SOON;
+use tokio::time::Instant;
+
+use crate::ground::{AT_ONCE, Ground, at_once, scenarios};
+
+scenarios![two_hundred_hand_overs_miss_no_wake_up, a_dropped_guard_lets_java_in];
+
+const ROUNDS: usize = 100;
+
+async fn two_hundred_hand_overs_miss_no_wake_up(on: Ground) {
+    let mut java = on.java();
+    let lock = Lock::new(&on.client().await, &on.name);
+    let mut waits = Vec::with_capacity(2 * ROUNDS);
+    let mut guard = lock.acquire().await.unwrap();
+    for round in 0..ROUNDS {
+        java.begin_lock(&on.name).await;
+        if round % 2 == 0 {
+            java.until_asleep().await;
+        } else {
+            // Into the gap between its subscription and its second look.
+            on.until_listening(1).await;
+        }
+        let freed = Instant::now();
+        guard.release().await.unwrap();
+        java.entered().await;
+        waits.push(freed.elapsed());
+        // So that the next listener is seen to have come.
+        on.until_listening(0).await;
+
+        let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+        on.until_listening(1).await;
+        let freed = Instant::now();
+        assert!(java.unlock(&on.name).await);
+        guard = waiter.await.unwrap().unwrap();
+        waits.push(freed.elapsed());
+        on.until_listening(0).await;
+    }
+    guard.release().await.unwrap();
+    waits.sort();
+    let at = |percent: usize| waits[(waits.len() - 1) * percent / 100];
+    let seen = format!("median {:?}, 99% {:?}, longest {:?}", at(50), at(99), at(100));
+    // A message that was missed would have cost 30 s; the rest is for a busy machine.
+    assert!(at(50) < Duration::from_millis(250) && at(99) < Duration::from_secs(1) && at(100) < AT_ONCE, "{seen}");
+    println!("{} hand-overs with Redisson {}: {seen}", waits.len(), on.version());
+}
+
+async fn a_dropped_guard_lets_java_in(on: Ground) {
+    let mut java = on.java();
+    let lock = Lock::new(&on.client().await, &on.name);
+    let guard = lock.acquire().await.unwrap();
+    java.begin_lock(&on.name).await;
+    java.until_asleep().await;
+    drop(guard);
+    at_once(java.entered()).await;
+    assert!(java.unlock(&on.name).await);
+}

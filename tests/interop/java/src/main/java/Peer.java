@@ -1,0 +1,145 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+
+import org.redisson.Redisson;
+import org.redisson.api.RBucket;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+import org.redisson.config.Config;
+
+/**
+ * Redisson as another process: {@code Peer URL WATCHDOG_MS}, with Redisson's defaults but for these two.
+ *
+ * <p>Prints {@code ready ID}, then takes one command a line, its words separated by tabs: {@code ACTOR VERB ARGUMENT…}. An
+ * actor is a thread, made when it is first named; to Redisson it is a holder. It answers {@code ACTOR started} when it
+ * begins and {@code ACTOR ok VALUE} or {@code ACTOR error CLASS MESSAGE} when it is done. The process ends, as if
+ * killed, with its standard input.
+ */
+public final class Peer {
+    private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+
+    private final RedissonClient redisson;
+    private final Map<String, ExecutorService> actors = new HashMap<>();
+    private final Map<String, Thread> threads = new ConcurrentHashMap<>();
+
+    private Peer(RedissonClient redisson) {
+        this.redisson = redisson;
+    }
+
+    public static void main(String[] args) throws Exception {
+        Config config = new Config();
+        config.useSingleServer().setAddress(args[0]);
+        config.setLockWatchdogTimeout(Long.parseLong(args[1]));
+        RedissonClient redisson = Redisson.create(config);
+        say("ready", redisson.getId());
+        Peer peer = new Peer(redisson);
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split("\t");
+            peer.actor(words[0]).execute(() -> peer.act(words));
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private ExecutorService actor(String name) {
+        return actors.computeIfAbsent(name, n -> Executors.newSingleThreadExecutor(task -> {
+            Thread thread = new Thread(task, n);
+            threads.put(n, thread);
+            return thread;
+        }));
+    }
+
+    private void act(String[] words) {
+        say(words[0], "started");
+        try {
+            say(words[0], "ok", String.valueOf(perform(words)));
+        } catch (Throwable thrown) {
+            say(words[0], "error", thrown.getClass().getSimpleName(), String.valueOf(thrown.getMessage()));
+        }
+    }
+
+    private Object perform(String[] words) throws InterruptedException {
+        String verb = words[1];
+        // A new object each time: Redisson keeps the last lease in it.
+        RLock lock = redisson.getLock(words[2]);
+        switch (verb) {
+            case "lock":
+                if (words.length > 3) {
+                    lock.lock(number(words[3]), TimeUnit.MILLISECONDS);
+                } else {
+                    lock.lock();
+                }
+                return "";
+            case "tryLock":
+                // A lease of -1 is the watchdog's.
+                return lock.tryLock(number(words[3]), number(words[4]), TimeUnit.MILLISECONDS);
+            case "unlock":
+                lock.unlock();
+                return "";
+            case "forceUnlock":
+                return lock.forceUnlock();
+            case "isLocked":
+                return lock.isLocked();
+            case "isHeld":
+                return lock.isHeldByCurrentThread();
+            case "holdCount":
+                return lock.getHoldCount();
+            case "ttl":
+                return lock.remainTimeToLive();
+            case "thread":
+                return Thread.currentThread().getId();
+            case "sleeps":
+                return sleeps(threads.get(words[2]));
+            case "count":
+                return count(lock, words[3], number(words[4]));
+            default:
+                throw new IllegalArgumentException("no such command: " + verb);
+        }
+    }
+
+    /** Whether a thread has subscribed, has found the lock taken once more, and now waits for the message. */
+    private static boolean sleeps(Thread thread) {
+        for (StackTraceElement frame : thread.getStackTrace()) {
+            // Redisson's latch of the lock's channel; it waits for answers of the server by other means.
+            if (frame.getClassName().equals("java.util.concurrent.Semaphore")) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Under the lock and in two steps, so that two at a time would lose some: adds one to a counter, so many times. */
+    private long count(RLock lock, String counter, long times) {
+        RBucket<String> bucket = redisson.getBucket(counter, StringCodec.INSTANCE);
+        for (long n = 0; n < times; n++) {
+            lock.lock();
+            try {
+                String value = bucket.get();
+                bucket.set(String.valueOf(value == null ? 1 : Long.parseLong(value) + 1));
+            } finally {
+                lock.unlock();
+            }
+        }
+        return times;
+    }
+
+    private static long number(String word) {
+        return Long.parseLong(word);
+    }
+
+    private static void say(String... words) {
+        String line = String.join("\t", words).replace('\n', ' ').replace('\r', ' ');
+        synchronized (OUT) {
+            OUT.println(line);
+        }
+    }
+}

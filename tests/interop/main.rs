@@ -1,0 +1,84 @@
+//! Redisson itself, in another process and on the same server as our `Lock`: what either side must see of the other.
+//!
+//! Each scenario runs against both lines of Redisson that are in use. Needs Java and Maven; without them every scenario
+//! says SKIPPED and is counted as ignored.
+
+mod actor;
+mod ground;
+mod program;
+mod redisson;
+
+mod crowd;
+mod deaths;
+mod exclusion;
+mod force;
+mod handover;
+mod leases;
+mod reentry;
+mod traces;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::{Handle, Runtime};
+
+use ground::{Ground, Line, Scenario};
+use program::Program;
+
+/// The newest release of each line that is in use.
+const VERSIONS: [&str; 2] = ["4.7.0", "3.52.0"];
+
+/// Far above what a scenario takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Scenarios mostly wait for the server, so more of them run at a time than there are cores.
+const AT_A_TIME: usize = 6;
+
+fn main() -> ExitCode {
+    let mut args = Arguments::from_args();
+    args.test_threads.get_or_insert(AT_A_TIME);
+    let runtime = Runtime::new().expect("a runtime starts");
+    let scenarios = [
+        crowd::scenarios(),
+        deaths::scenarios(),
+        exclusion::scenarios(),
+        force::scenarios(),
+        handover::scenarios(),
+        leases::scenarios(),
+        reentry::scenarios(),
+        traces::scenarios(),
+    ]
+    .concat();
+    let mut trials = Vec::new();
+    for version in VERSIONS {
+        let names: Vec<_> = scenarios.iter().map(|one| full_name(one, version)).collect();
+        // Nothing is fetched for a list, or for the names of other tests.
+        let wanted = !args.list && args.filter.as_ref().is_none_or(|part| names.iter().any(|name| name.contains(part)));
+        let line =
+            wanted.then(|| runtime.block_on(Program::build(version)).map(|program| Arc::new(Line::new(program))));
+        let (line, missing) = line.transpose().map_or_else(|missing| (None, Some(missing)), |line| (line, None));
+        for (scenario, name) in scenarios.iter().zip(names) {
+            if let Some(missing) = &missing {
+                eprintln!("SKIPPED {name}: {missing}");
+            }
+            let (line, scenario, on) = (line.clone(), scenario.clone(), runtime.handle().clone());
+            let trial = Trial::test(name, move || run(&on, line, scenario));
+            trials.push(trial.with_ignored_flag(missing.is_some()));
+        }
+    }
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+fn full_name(scenario: &Scenario, version: &str) -> String {
+    format!("{}::redisson_{}", scenario.name, version.replace('.', "_"))
+}
+
+fn run(on: &Handle, line: Option<Arc<Line>>, scenario: Scenario) -> Result<(), Failed> {
+    let line = line.ok_or("Redisson is missing")?;
+    on.block_on(async {
+        let scene = async { (scenario.run)(Ground::of(line, scenario.name).await).await };
+        tokio::time::timeout(PATIENCE, scene).await.map_err(|_| Failed::from(format!("not done after {PATIENCE:?}")))
+    })
+}

@@ -1,0 +1,97 @@
+//! The Java program: its libraries from Maven, compiled once, kept in Cargo's target folder.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+use std::{env, fs, io};
+
+use tokio::process::Command;
+
+const SOURCE: &str = include_str!("java/src/main/java/Peer.java");
+const POM: &str = include_str!("java/pom.xml");
+const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
+
+/// For all of Redisson's libraries over a slow line.
+const DOWNLOAD: Duration = Duration::from_secs(300);
+
+/// The program with one version of Redisson, ready to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    pub(crate) version: &'static str,
+    pub(crate) java: PathBuf,
+    pub(crate) classpath: String,
+}
+
+impl Program {
+    /// Builds it where that has not been done. The error says what is missing on this machine: a reason to skip. A
+    /// program that does not compile is none.
+    pub(crate) async fn build(version: &'static str) -> Result<Program, String> {
+        let java = tool("java");
+        let run = Command::new(&java).arg("-version").output().await;
+        run.ok().filter(|output| output.status.success()).ok_or("there is no `java`")?;
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
+        let sum = redgrid_tests::sha(&format!("{POM}{SOURCE}"));
+        let folder = home.join(format!("redisson-{version}-{}", &sum[..12]));
+        if !folder.exists() {
+            // Elsewhere first, and gone if it fails: another run of the tests may be doing the same.
+            fs::create_dir_all(&home).expect("the target folder can be written");
+            let draft = tempfile::Builder::new().prefix("draft-").tempdir_in(&home).expect("a folder can be made");
+            fetch(version, &draft.path().join("lib")).await?;
+            compile(draft.path()).await?;
+            let moved = fs::rename(draft.path(), &folder);
+            assert!(moved.is_ok() || folder.exists(), "{} cannot be made: {moved:?}", folder.display());
+        }
+        Ok(Program { version, java, classpath: classpath(&folder) })
+    }
+}
+
+/// From the local repository where that has all; a registry is asked only then.
+async fn fetch(version: &str, lib: &Path) -> Result<(), String> {
+    let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/java/pom.xml");
+    let mut said = String::new();
+    for mode in ["--offline", "--no-transfer-progress"] {
+        let mut maven = Command::new("mvn");
+        maven
+            .args(["--batch-mode", "--quiet", "-Dstyle.color=never", mode, "--file"])
+            .arg(&pom)
+            .arg(format!("-Dredisson.version={version}"));
+        maven.arg(format!("-DoutputDirectory={}", lib.display())).args(["-DincludeScope=runtime", COPY]);
+        match bounded(&mut maven).await {
+            Ok(output) if output.status.success() => return Ok(()),
+            Ok(output) => said = error_line(&output),
+            Err(error) => return Err(format!("`mvn` cannot be run: {error}")),
+        }
+    }
+    Err(format!("Maven could not fetch Redisson {version}: {said}"))
+}
+
+async fn compile(folder: &Path) -> Result<(), String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/java/src/main/java/Peer.java");
+    let mut javac = Command::new(tool("javac"));
+    javac.args(["-encoding", "UTF-8", "-d"]).arg(folder.join("classes"));
+    javac.arg("-cp").arg(classpath(folder)).arg(source);
+    let output = bounded(&mut javac).await.map_err(|error| format!("`javac` cannot be run: {error}"))?;
+    assert!(output.status.success(), "Peer.java does not compile:\n{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+async fn bounded(command: &mut Command) -> io::Result<Output> {
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    tokio::time::timeout(DOWNLOAD, output).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// The first thing Maven calls an error; the rest are hints.
+fn error_line(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().find(|line| line.contains("ERROR")).unwrap_or("no reason given").to_owned()
+}
+
+fn classpath(folder: &Path) -> String {
+    format!("{}:{}", folder.join("classes").display(), folder.join("lib").join("*").display())
+}
+
+/// That of `JAVA_HOME`, else the one on the path.
+fn tool(name: &str) -> PathBuf {
+    let home = env::var_os("JAVA_HOME").map(|home| Path::new(&home).join("bin").join(name));
+    home.filter(|path| path.is_file()).unwrap_or_else(|| name.into())
+}
