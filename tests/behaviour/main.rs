@@ -8,6 +8,7 @@ mod commands;
 mod deadlines;
 mod guards;
 mod lock_basics;
+mod fairness;
 mod lost_replies;
 mod processes;
 mod regressions;

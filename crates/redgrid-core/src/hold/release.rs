@@ -101,7 +101,7 @@ impl Table {
             drop(state);
             if lost == Some(LostReason::Expired) && tenure.is_over() {
                 // Our clock says that it has ended. The server's key may live on for the margin: free it.
-                self.hand_over(self.release_work(self.number(), Arc::clone(tenure), keep_until, None));
+                self.hand_over(self.release_work(None, Arc::clone(tenure), keep_until, None));
             }
             return LetGo::Lost(lost.unwrap_or(LostReason::Gone));
         };
@@ -120,7 +120,7 @@ impl Table {
         slot.busy = Busy::Release { id, queued };
         state.schedule.remove(tenure.id);
         drop(state);
-        let work = self.release_work(id, Arc::clone(tenure), keep_until, lost.is_none().then_some(sender));
+        let work = self.release_work(Some(id), Arc::clone(tenure), keep_until, lost.is_none().then_some(sender));
         match lost {
             Some(reason) => {
                 self.hand_over(work);
@@ -154,7 +154,7 @@ impl Table {
     /// begun, a new request may adopt the tenure; then there is nothing to do.
     pub(super) fn release_work(
         self: &Arc<Self>,
-        id: u64,
+        id: Option<u64>,
         tenure: Arc<Tenure>,
         keep_until: Instant,
         tell: Option<oneshot::Sender<Result<(), ReleaseError>>>,
@@ -175,13 +175,12 @@ impl Table {
         })
     }
 
-    /// The release leaves now: whether others of us wait; `None` when the tenure was adopted meanwhile.
-    fn begin_release(&self, id: u64, tenure: &Arc<Tenure>) -> Option<bool> {
+    /// The release leaves now: whether others of us wait; `None` when the tenure was adopted meanwhile. Without a number it is
+    /// a tenure that its name has lost already.
+    fn begin_release(&self, id: Option<u64>, tenure: &Arc<Tenure>) -> Option<bool> {
         let mut state = self.state();
-        let Some(slot) = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has(tenure)) else {
-            // No longer the tenure of its name: nobody adopts it.
-            return Some(false);
-        };
+        let Some(id) = id else { return Some(false) };
+        let slot = state.slots.get_mut(&tenure.slot_key())?;
         match &mut slot.busy {
             Busy::Release { id: present, queued } if *present == id => *queued = false,
             _ => return None,
@@ -241,13 +240,13 @@ impl Table {
         self.core.exchange(server, request, until, Persistence::ToTheEnd, &Progress::default()).await
     }
 
-    fn release_landed(self: &Arc<Self>, id: u64, tenure: &Arc<Tenure>, audience: Option<Audience>) {
+    fn release_landed(self: &Arc<Self>, id: Option<u64>, tenure: &Arc<Tenure>, audience: Option<Audience>) {
         let key = tenure.slot_key();
         let mut state = self.state();
         let now = self.now();
         let Some(slot) = state.slots.get_mut(&key) else { return };
         slot.contact = now;
-        if matches!(slot.busy, Busy::Release { id: present, .. } if present == id) {
+        if matches!(slot.busy, Busy::Release { id: present, .. } if Some(present) == id) {
             slot.busy = Busy::No;
             slot.flight = None;
         }

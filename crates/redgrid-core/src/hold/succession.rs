@@ -134,8 +134,10 @@ impl Table {
         let (token, _) = tenure.next_token();
         let (lease, owner_due) = ((tenure.has_renewed_lease(), tenure.lease()), tenure.owner_due());
         let hold = Arc::new(Hold::new(Arc::clone(tenure), token, from, now, wish));
-        if tenure.owned() {
-            state.schedule.insert(Arc::clone(tenure), self.next_look(tenure, from));
+        tenure.owned();
+        if state.schedule.get(tenure.id).is_none() {
+            // New, or adopted from its release.
+            state.schedule.insert(Arc::clone(tenure), self.next_look(tenure, tenure.granted));
         } else if lease != (tenure.has_renewed_lease(), tenure.lease()) || tenure.owner_due() < owner_due {
             state.schedule.reschedule(tenure.id, Some(self.next_look(tenure, now)));
         }
@@ -162,7 +164,7 @@ impl Table {
         let Some(slot) = state.slots.get_mut(key) else { return };
         let id = self.number();
         slot.busy = Busy::Release { id, queued: keep_until == Instant::PAST };
-        self.hand_over(self.release_work(id, Arc::clone(tenure), keep_until, None));
+        self.hand_over(self.release_work(Some(id), Arc::clone(tenure), keep_until, None));
     }
 
     /// Reads the clock until it shows `due`, if that is a matter of microseconds.

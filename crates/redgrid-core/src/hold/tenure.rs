@@ -200,9 +200,9 @@ impl Tenure {
         }
     }
 
-    /// It has another owner; true for the first.
-    pub(crate) fn owned(&self) -> bool {
-        self.owners.fetch_add(1, Ordering::AcqRel) == 0
+    /// It has another owner.
+    pub(crate) fn owned(&self) {
+        self.owners.fetch_add(1, Ordering::AcqRel);
     }
 
     /// A confirmation that left at `sent`: the deadline moves forward, unless a shortening may still come after it.
