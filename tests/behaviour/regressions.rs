@@ -80,7 +80,7 @@ async fn of_those_who_take_a_lock_at_once_in_one_process_the_highest_token_holds
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
-    for n in 0..300 {
+    let round = async |n: usize| {
         let lock = Lock::new(&client, format!("name:{n}"));
         let steal = |lock: Lock| tokio::spawn(async move { lock.steal().await.unwrap() });
         let trying = tokio::spawn(lock.try_acquire().into_future());
@@ -91,7 +91,8 @@ async fn of_those_who_take_a_lock_at_once_in_one_process_the_highest_token_holds
         for guard in &guards {
             assert!(!guard.is_held() || guard.token() == highest, "{n}: {guards:?}");
         }
-    }
+    };
+    futures_util::future::join_all((0..300).map(round)).await;
     wait_until(SOON, async || client.in_hand() == NOTHING && observer.keys("*").await.unwrap().is_empty()).await;
 }
 

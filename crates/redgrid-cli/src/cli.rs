@@ -31,12 +31,53 @@ pub(crate) struct Global {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Measure the locks on a server, alone or side by side with other libraries
+    #[command(after_long_help = BENCH_HELP)]
+    Bench(BenchOptions),
     /// Show what the locks do, on real work that can be checked
     Demo {
         /// Which one.
         #[command(subcommand)]
         command: DemoCommand,
     },
+}
+
+/// Options of `redgrid bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    /// The server
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) addr: Option<String>,
+    /// Read jobs from stdin, a line each, instead of doing one
+    #[arg(long)]
+    pub(crate) serve: bool,
+    /// What to do: W1, W2, W3 or W5
+    #[arg(long, value_name = "NAME", default_value = "W1")]
+    pub(crate) workload: String,
+    /// Tasks that work at the same time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) tasks: usize,
+    /// Ends after so many operations of all tasks together
+    #[arg(long, value_name = "N")]
+    pub(crate) ops: Option<u64>,
+    /// Ends after so many seconds; 2 without --ops
+    #[arg(long, value_name = "S")]
+    pub(crate) secs: Option<f64>,
+    /// Seconds of warming up; 0.3 without it
+    #[arg(long, value_name = "S")]
+    pub(crate) warm: Option<f64>,
+    /// What the names of all keys begin with; one of its own without it
+    #[arg(long, value_name = "KEY")]
+    pub(crate) prefix: Option<String>,
+    /// Locks to hold (W5)
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) n: usize,
+    /// Rounds; understood for the harness's sake, no workload here has them
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) rounds: Option<u32>,
+    /// Threads of the runtime; with 1 everything runs on the main thread
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: u16,
 }
 
 /// The demonstrations.
@@ -123,6 +164,19 @@ Exit codes:
   2   bad usage, or FILE can not be read
   69  no server could be reached or started
   130, 143  ended by SIGINT or SIGTERM";
+
+const BENCH_HELP: &str = "\
+Workloads:
+  W1  lock and unlock, a name a task
+  W2  lock and unlock, one name for all tasks
+  W3  sell a stock, which has been SET to a number under KEY:stock, under one lock: GET, check, SET
+  W5  hold locks under the watchdog
+
+Exit codes:
+  0   done
+  1   errors, tasks that still waited after the end, or two holders at once; or the bench broke off
+  2   bad usage
+  69  no server could be reached";
 
 #[cfg(test)]
 mod tests {

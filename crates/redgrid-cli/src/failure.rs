@@ -7,6 +7,9 @@ use std::process::ExitCode;
 /// The sale was wrong: what was read back from Redis does not prove it right.
 pub(crate) const NOT_PROVEN: u8 = 1;
 
+/// A bench ran to its end and saw errors, or two where one should have been.
+pub(crate) const WRONG: u8 = 1;
+
 /// The command line, or a file it names, can not be used. The same code clap ends with.
 const USAGE: u8 = 2;
 

@@ -2,6 +2,7 @@
 //!
 //! Each command parses, understands, runs, and ends with a documented exit code; see the crate's README.
 
+mod bench;
 mod cli;
 mod demo;
 mod failure;
@@ -26,10 +27,12 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let Command::Demo { command } = cli.command;
-    match command {
-        DemoCommand::FlashSale(options) => demo::flash_sale(&cli.global, options),
-        DemoCommand::Requests(options) => demo::sample(&options),
-        DemoCommand::SaleWorker => demo::worker(),
+    match cli.command {
+        Command::Bench(options) => bench::run(&cli.global, &options),
+        Command::Demo { command } => match command {
+            DemoCommand::FlashSale(options) => demo::flash_sale(&cli.global, options),
+            DemoCommand::Requests(options) => demo::sample(&options),
+            DemoCommand::SaleWorker => demo::worker(),
+        },
     }
 }

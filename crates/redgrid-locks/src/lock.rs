@@ -37,7 +37,8 @@ impl Lock {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
-            Arc::new(Target { name, key, channel })
+            let mark = companion("redgrid_wait", &key);
+            Arc::new(Target { name, key, channel, mark })
         });
         Lock { client: client.clone(), target }
     }
@@ -171,6 +172,9 @@ impl Lock {
     /// Frees the lock whoever holds it; true if anybody did. Holders of this toolkit are told at once that they lost it,
     /// those of Redisson when they renew or release. They may be at work still: use the fencing token where that matters.
     ///
+    /// It is free half a second later: until then a holder that was not told could give tokens to its own tasks that are
+    /// above those of the next holder.
+    ///
     /// # Errors
     ///
     /// [`AcquireError`] when it could not be done.
@@ -192,7 +196,8 @@ impl Lock {
     }
 
     /// Takes the lock whoever holds it. Its former holders are told as by [`Lock::force_release`]; the new token is higher
-    /// than theirs.
+    /// than theirs, which takes half a second where somebody held it. Where another client took it in turn meanwhile, the
+    /// guard is lost already.
     ///
     /// # Errors
     ///

@@ -8,6 +8,7 @@ use redgrid_core::{BulkScript, Request, Script};
 static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/acquire.lua"));
 static SEIZE: Script<1> = Script::new("lock/seize", include_str!("scripts/seize.lua"));
 static RELEASE: Script<1> = Script::new("lock/release", include_str!("scripts/release.lua"));
+static GIVE_WAY: Script<2> = Script::new("lock/give-way", include_str!("scripts/give_way.lua"));
 static LINGER: Script<1> = Script::new("lock/linger", include_str!("scripts/linger.lua"));
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
 static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
@@ -46,6 +47,11 @@ impl HoldKind for Plain {
 
     fn release(&self, claim: Claim<'_>) -> Request {
         one(&RELEASE, claim).arg(PUBLISH).arg(claim.target.channel.clone()).idempotent()
+    }
+
+    fn give_way(&self, claim: Claim<'_>) -> Request {
+        let request = GIVE_WAY.with([claim.target.key.clone(), claim.target.mark.clone()]).arg(claim.field.clone());
+        request.arg(PUBLISH).arg(claim.target.channel.clone()).idempotent()
     }
 
     fn linger(&self, claim: Claim<'_>) -> Request {
@@ -88,6 +94,7 @@ mod tests {
             ACQUIRE.body(),
             SEIZE.body(),
             RELEASE.body(),
+            GIVE_WAY.body(),
             LINGER.body(),
             EXTEND.body(),
             RENEW.body(),

@@ -1,5 +1,6 @@
 //! The program as a person or a script meets it: the real binary, real servers, its output and its exit codes.
 
+mod bench;
 mod files;
 mod flash_sale;
 mod shared_server;

@@ -189,7 +189,7 @@ impl Client {
     /// Watches a channel, and the key beneath it.
     pub fn watch(&self, channel: Bytes, key: Bytes) -> crate::wait::Watch {
         let server = self.0.core.topology.primary(&key);
-        self.0.core.hub(&server).watch(channel, Some(key))
+        self.0.core.hub(&server).watch(channel, key)
     }
 
     /// Asks for a hold: the way of every lock-like object.

@@ -5,6 +5,7 @@
 //! can not slip in after the moment from which we believe it harmless.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -17,9 +18,14 @@ const DRIFT_PPM: u64 = 500;
 /// this time is used, as it had the shortest way; a server clock that was set back is followed after it.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The lower bound of `server time − our time`. Shared by all that talk to one node.
+/// The lower bound of `server time − our time`, and how long a round trip takes. Shared by all that talk to one node.
 #[derive(Debug, Default)]
-pub struct ServerClock(Mutex<Samples>);
+pub struct ServerClock {
+    samples: Mutex<Samples>,
+    /// The quickest exchange of this window and of the one before, in nanoseconds; 0 for none.
+    round_trip: AtomicU64,
+    former_round_trip: AtomicU64,
+}
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Samples {
@@ -53,16 +59,38 @@ impl ServerClock {
         let mut samples = self.lock();
         match samples.since {
             Some(since) if received.since(since) < WINDOW => {}
-            _ => *samples = Samples { former: samples.best, best: None, since: Some(received) },
+            _ => {
+                *samples = Samples { former: samples.best, best: None, since: Some(received) };
+                let former = self.round_trip.swap(0, Ordering::Relaxed);
+                self.former_round_trip.store(former, Ordering::Relaxed);
+            }
         }
         if samples.best.is_none_or(|best| sample.offset >= best.aged(received)) {
             samples.best = Some(sample);
         }
     }
 
+    /// Takes in a server time from the reply to a request that left at `sent`, and how long that took.
+    pub fn observe_exchange(&self, server_micros: u64, sent: Instant, received: Instant) {
+        self.observe(server_micros, received);
+        let took = u64::try_from(received.since(sent).as_nanos()).unwrap_or(u64::MAX).max(1);
+        if self.round_trip.load(Ordering::Relaxed).wrapping_sub(1) >= took {
+            self.round_trip.store(took, Ordering::Relaxed);
+        }
+    }
+
+    /// How long a round trip takes when nothing is in its way: the quickest exchange of the last 10 to 20 s; zero before the
+    /// first.
+    pub fn round_trip(&self) -> Duration {
+        let known = [&self.round_trip, &self.former_round_trip].map(|nanos| nanos.load(Ordering::Relaxed));
+        Duration::from_nanos(known.into_iter().filter(|nanos| *nanos > 0).min().unwrap_or_default())
+    }
+
     /// Forgets everything, because a new server answers there.
     pub fn reset(&self) {
         *self.lock() = Samples::default();
+        self.round_trip.store(0, Ordering::Relaxed);
+        self.former_round_trip.store(0, Ordering::Relaxed);
     }
 
     /// The server's time at our instant `at`, in microseconds since 1970, or a little less; `None` before the first
@@ -76,7 +104,7 @@ impl ServerClock {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Samples> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.samples.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -101,6 +129,22 @@ mod tests {
         // A later slow one does not spoil it.
         clock.observe(1_000_000 + 60_000, at(90));
         assert!(clock.at(at(100), at(100)).unwrap() + 10 >= quick);
+    }
+
+    #[test]
+    fn the_quickest_exchange_of_the_last_windows_is_the_round_trip() {
+        let clock = ServerClock::default();
+        assert_eq!(clock.round_trip(), Duration::ZERO);
+        let exchange = |sent, took| clock.observe_exchange(1_000_000 + sent * 1000, at(sent), at(sent + took));
+        exchange(10, 7);
+        exchange(20, 3);
+        exchange(30, 5);
+        assert_eq!(clock.round_trip(), Duration::from_millis(3));
+        // Two windows later it is forgotten.
+        exchange(11_000, 9);
+        assert_eq!(clock.round_trip(), Duration::from_millis(3));
+        exchange(22_000, 8);
+        assert_eq!(clock.round_trip(), Duration::from_millis(8));
     }
 
     #[test]

@@ -1,17 +1,16 @@
 //! Asking the server for a name, and what its answer means for those who wait.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::flight::Work;
-use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
 use super::release::Settlement;
-use super::state::{Granted, Hold, Phase};
-use super::table::{Answer, Busy, Entry, Failure, Place, Seen, Slot, SlotKey, State, Table};
+use super::succession::{Arrival, Basis};
+use super::table::{Answers, Busy, Entry, Failure, Place, Seen, Slot, SlotKey, State, Table, send};
+use super::tenure::{Granted, Tenure};
 use super::terms::{self, Wish};
 use crate::clock::Instant;
 use crate::connection::{Exchange, Persistence};
@@ -27,6 +26,11 @@ pub(super) struct Attempt {
     wish: Wish,
     seen: Arc<Seen>,
     until: Instant,
+    /// The lease on the server.
+    lease: Duration,
+    stretch: Duration,
+    /// When the stretch ends that it continues.
+    continued: Option<Instant>,
 }
 
 /// What the server said to an acquire.
@@ -42,8 +46,9 @@ pub(super) enum Verdict {
 
 impl Table {
     /// The attempt of the first in the queue.
-    pub(super) fn attempt_of(&self, key: &SlotKey, slot: &Slot) -> Option<Attempt> {
+    pub(super) fn attempt_of(&self, key: &SlotKey, slot: &mut Slot) -> Option<Attempt> {
         let first = slot.queue.front()?;
+        let stretch = self.stretch(&slot.place);
         Some(Attempt {
             key: key.clone(),
             place: slot.place.clone(),
@@ -53,11 +58,14 @@ impl Table {
             wish: first.wish.clone(),
             seen: Arc::clone(&first.seen),
             until: first.until.min(self.now() + self.core.settings.patience()),
+            lease: first.wish.server_lease(stretch),
+            stretch,
+            continued: slot.continued.take(),
         })
     }
 
     /// The same as work that delivers its result itself.
-    pub(super) fn attempt(self: &Arc<Self>, key: &SlotKey, slot: &Slot) -> Work {
+    pub(super) fn attempt(self: &Arc<Self>, key: &SlotKey, slot: &mut Slot) -> Work {
         let (table, attempt) = (Arc::clone(self), self.attempt_of(key, slot));
         Box::pin(async move {
             if let Some(attempt) = attempt {
@@ -85,19 +93,12 @@ impl Table {
                 None
             }
             Verdict::Granted { token } => {
-                let granted = Granted {
-                    id,
-                    field,
-                    token,
-                    sent: asked.sent,
-                    received: asked.received,
-                    unanswered_until: asked.unanswered_until,
-                };
-                self.granted(&attempt, granted)
+                let (lease, stretch_ends) = (attempt.lease, attempt.continued.unwrap_or(asked.sent + attempt.stretch));
+                self.granted(&attempt, Granted::by(&asked, id, field, token, lease, stretch_ends))
             }
             Verdict::Busy(left) => {
                 self.settle_copies(&attempt, &field, &asked, false);
-                self.taken(&attempt, asked.received);
+                self.taken(&attempt, asked.received, asked.unanswered_until);
                 Some(left)
             }
             Verdict::TooLate => {
@@ -119,7 +120,7 @@ impl Table {
     async fn ask(&self, attempt: &Attempt) -> (u64, Bytes, Exchange) {
         let id = self.number();
         let field = self.core.field(id);
-        let claim = Claim { target: &attempt.target, field: &field, lease: attempt.wish.first_lease() };
+        let claim = Claim { target: &attempt.target, field: &field, lease: attempt.lease };
         let request = attempt.kind.acquire(claim);
         let server = &*attempt.place.server;
         let asked =
@@ -140,100 +141,80 @@ impl Table {
                 limit,
                 at_once: unknown,
                 keep_until: Instant::PAST,
-                lease: attempt.wish.first_lease(),
+                lease: attempt.lease,
             });
         }
     }
 
-    /// The name is ours: it goes to the one who asked, to all requests of the same holder, or back.
+    /// The name is ours: it goes to the one who asked, to the next who waits, or back.
     /// Returns as `try_for` does, when it had been taken from us before it was known.
     fn granted(self: &Arc<Self>, attempt: &Attempt, granted: Granted) -> Option<Duration> {
-        let received = granted.received;
-        let server = Arc::clone(&attempt.place.server);
-        let target = Arc::clone(&attempt.target);
-        let clock = self.core.clock.clone();
-        let hold = Arc::new(Hold::new(granted, target, attempt.kind, server, clock, attempt.wish.clone()));
-        let mut answers = Vec::new();
+        let (sent, received) = (granted.sent, granted.received);
+        let place = attempt.place.clone();
+        let (target, clock) = (Arc::clone(&attempt.target), self.core.clock.clone());
+        let tenure = Arc::new(Tenure::new(granted, target, attempt.kind, place, clock));
         let mut state = self.state();
-        if state.closed {
-            drop(state);
-            self.give_back(&hold);
-            return None;
-        }
-        let forced = state.forced.remove(&hold.id).is_some();
-        let Some(slot) = state.slots.get_mut(&attempt.key) else {
-            drop(state);
-            self.give_back(&hold);
-            return None;
-        };
-        if forced || hold.token < slot.highest {
-            // Taken from us by force before we knew that we had it.
-            drop(state);
-            hold.end(Phase::Forced);
-            self.taken(attempt, received);
-            return Some(Duration::ZERO);
-        }
-        slot.highest = hold.token;
-        slot.contact = received;
-        slot.contended = false;
-        slot.busy = Busy::No;
-        slot.flight = None;
-        // The one who asked may have left; its grant then serves the next who wishes the same.
-        let live = |entry: &&Entry| !entry.answer.is_closed();
-        let served = slot
-            .queue
-            .iter()
-            .filter(live)
-            .find(|entry| entry.id == attempt.entry)
-            .or_else(|| {
-                let same = |entry: &&Entry| entry.wish.holder == hold.holder && entry.wish.serves(&attempt.wish);
-                slot.queue.iter().filter(live).find(same)
-            })
-            .map(|entry| entry.id);
-        let mut rest = VecDeque::new();
-        for entry in slot.queue.drain(..) {
-            let same_holder = entry.wish.holder.is_some() && entry.wish.holder == hold.holder;
-            if served.is_some() && (Some(entry.id) == served || same_holder) {
-                let grant = Grant::new(entry.client.clone(), Arc::clone(&hold));
-                answers.push((entry.answer, Ok(Some(grant))));
-            } else if entry.wish.once {
-                answers.push((entry.answer, Ok(None)));
-            } else {
-                entry.seen.set_busy();
-                rest.push_back(entry);
+        match self.arrive(&mut state, &attempt.key, &tenure, sent) {
+            Arrival::Ours => {}
+            Arrival::Closed => {
+                drop(state);
+                self.give_back(&tenure);
+                return None;
+            }
+            Arrival::Superseded => {
+                drop(state);
+                self.taken(attempt, received, None);
+                return Some(Duration::ZERO);
             }
         }
-        slot.queue = rest;
-        if served.is_some() {
-            slot.hold = Some(Arc::clone(&hold));
-            self.register(&mut state, &hold);
-            self.go_on(&mut state, &attempt.key);
-            drop(state);
-        } else {
-            // Nobody is left who wants it: back it goes, before it is tried for anybody else of this process.
-            slot.busy = Busy::Release(hold.id);
-            hold.end(Phase::Released);
-            drop(state);
-            self.hand_over(self.release_work(hold, None));
+        let mut answers = Answers::new();
+        if let Some(slot) = state.slots.get_mut(&attempt.key) {
+            slot.busy = Busy::No;
+            slot.flight = None;
+            // It may have been asked for by somebody who has left: then the next has it, without asking again.
+            let first = slot.next().map(|entry| (entry.id, entry.wish.holder));
+            let is_in = |entry: &Entry| {
+                first.is_some_and(|(id, holder)| id == entry.id || (holder.is_some() && holder == entry.wish.holder))
+            };
+            for entry in std::mem::take(&mut slot.queue) {
+                if entry.wish.once && !is_in(&entry) {
+                    answers.push((entry.answer, Ok(None)));
+                } else {
+                    entry.seen.set_busy();
+                    slot.queue.push_back(entry);
+                }
+            }
         }
+        answers.extend(self.pass_on(&mut state, &attempt.key, Basis::For { entry: attempt.entry, sent }));
+        self.go_on(&mut state, &attempt.key);
+        drop(state);
         send(answers);
         None
     }
 
     /// Others have the name: those who only looked are told, the rest goes on waiting.
-    fn taken(self: &Arc<Self>, attempt: &Attempt, received: Instant) {
-        let mut answers = Vec::new();
+    fn taken(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>) {
+        let mut answers = Answers::new();
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.contact = received;
             slot.busy = Busy::No;
             slot.flight = None;
-            let mut rest = VecDeque::new();
-            for entry in slot.queue.drain(..) {
+            for entry in std::mem::take(&mut slot.queue) {
                 entry.seen.set_busy();
-                if entry.wish.once { answers.push((entry.answer, Ok(None))) } else { rest.push_back(entry) }
+                let unsure = unanswered_until.filter(|_| entry.id == attempt.entry);
+                match (entry.wish.once, unsure) {
+                    (false, unsure) => {
+                        unsure.into_iter().for_each(|until| entry.seen.set_unsure(until));
+                        slot.queue.push_back(entry);
+                    }
+                    (true, None) => answers.push((entry.answer, Ok(None))),
+                    (true, Some(_)) => {
+                        let why = ServerError::unknown("an earlier copy of the request was not answered");
+                        answers.push((entry.answer, Err(Failure::Unknown(why))));
+                    }
+                }
             }
-            slot.queue = rest;
             slot.contended = !slot.queue.is_empty();
             self.go_on(&mut state, &attempt.key);
         }
@@ -244,7 +225,7 @@ impl Table {
     /// No grant and no "busy": the one who asked is told. Others of the queue try in their turn, each within its own time.
     fn failed(self: &Arc<Self>, attempt: &Attempt, failure: Failure) {
         let now = self.now();
-        let mut answers = Vec::new();
+        let mut answers = Answers::new();
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.busy = Busy::No;
@@ -253,15 +234,12 @@ impl Table {
             if matches!(failure, Failure::Refused(_)) {
                 slot.contact = now;
             }
-            let mut rest = VecDeque::new();
-            for entry in slot.queue.drain(..) {
-                if entry.id == attempt.entry {
-                    answers.push((entry.answer, Err(failure.clone())));
-                } else {
-                    rest.push_back(entry);
+            for entry in std::mem::take(&mut slot.queue) {
+                match entry.id == attempt.entry {
+                    true => answers.push((entry.answer, Err(failure.clone()))),
+                    false => slot.queue.push_back(entry),
                 }
             }
-            slot.queue = rest;
             self.go_on(&mut state, &attempt.key);
         }
         drop(state);
@@ -276,13 +254,6 @@ impl Table {
             self.drive_if_needed(key, slot);
         }
         Table::sweep(state, key);
-    }
-}
-
-fn send(answers: Vec<(tokio::sync::oneshot::Sender<Answer>, Answer)>) {
-    for (sender, answer) in answers {
-        // A receiver that has just gone drops the grant, and a dropped grant is given back.
-        let _ = sender.send(answer);
     }
 }
 
@@ -302,7 +273,7 @@ pub(super) fn judge(place: &Place, asked: &Exchange) -> Verdict {
     };
     match reply.into_typed::<(i64, u64, i64)>() {
         Ok((status, time, left)) => {
-            place.server.time().observe(time, asked.received);
+            place.server.time().observe_exchange(time, asked.sent, asked.received);
             match status {
                 1 => Verdict::Granted { token: time },
                 0 => Verdict::Busy(match left {

@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::error::LostReason;
-use super::state::{Hold, Phase};
-use super::table::{SlotKey, State, Table};
-use super::terms;
+use super::state::Phase;
+use super::succession::Basis;
+use super::table::{Answers, State, Table, send};
+use super::tenure::Tenure;
 use crate::clock::Instant;
 use crate::connection::Server;
 
@@ -23,14 +24,10 @@ const BATCH: usize = 100;
 /// and not the whole server.
 const PACE: Duration = Duration::from_millis(2);
 
-impl Table {
-    /// Puts a new hold under the engine's care.
-    pub(super) fn register(&self, state: &mut State, hold: &Arc<Hold>) {
-        let due = hold.is_renewed().then(|| terms::next_renewal(hold.granted, hold.lease()));
-        state.schedule.insert(Arc::clone(hold), due);
-        self.wake_engine(state);
-    }
+/// The least that an answer to a renewal is waited for.
+const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 
+impl Table {
     /// Wakes the engine if something is due earlier than it sleeps.
     pub(super) fn wake_engine(&self, state: &State) {
         if state.schedule.next().as_nanos() < self.engine_wakes.load(Ordering::Acquire) {
@@ -67,30 +64,65 @@ impl Table {
     }
 
     fn expire(self: &Arc<Self>) {
+        let now = self.now();
+        let mut answers = Answers::new();
         let mut state = self.state();
-        for hold in state.schedule.expired(self.now()) {
-            self.lose(&mut state, &hold, LostReason::Expired);
+        for tenure in state.schedule.ended(now) {
+            if now >= tenure.deadline() {
+                self.lose(&mut state, &tenure, LostReason::Expired);
+            } else {
+                answers.extend(self.owner_due(&mut state, &tenure, now));
+            }
         }
+        drop(state);
+        send(answers);
     }
 
-    /// Ends a hold that is no longer ours, tells its watchers, and lets the next of its queue try.
-    pub(super) fn lose(self: &Arc<Self>, state: &mut State, hold: &Arc<Hold>, reason: LostReason) {
-        state.schedule.remove(hold.id);
-        if !hold.end(reason.into()) {
+    /// The lease of the present owner ends, that of the tenure does not: first it is told, and a margin later the next has it.
+    fn owner_due(self: &Arc<Self>, state: &mut State, tenure: &Arc<Tenure>, now: Instant) -> Answers {
+        let key = tenure.slot_key();
+        let slot = state.slots.get_mut(&key).filter(|slot| slot.has(tenure));
+        let Some((slot, hold)) = slot.and_then(|slot| slot.hold.clone().map(|hold| (slot, hold))) else {
+            return Answers::new();
+        };
+        if hold.end(Phase::Expired) {
+            tracing::debug!(name = %tenure.target.name, reason = %LostReason::Expired, "hold lost");
+        }
+        if now < hold.ends() {
+            tenure.set_owner_due(hold.ends());
+            state.schedule.moved(tenure.id);
+            return Answers::new();
+        }
+        slot.hold = None;
+        slot.lost.push(Arc::downgrade(&hold));
+        tenure.set_owner_due(Instant::NEVER);
+        state.schedule.moved(tenure.id);
+        if hold.keep_until() > now {
+            self.send_back(state, &key, tenure, hold.keep_until());
+            return Answers::new();
+        }
+        self.pass_on(state, &key, Basis::HandOver)
+    }
+
+    /// Ends a tenure that is no longer ours, tells the watchers of its owner, and lets the next of its queue try.
+    pub(super) fn lose(self: &Arc<Self>, state: &mut State, tenure: &Arc<Tenure>, reason: LostReason) {
+        state.schedule.remove(tenure.id);
+        if !tenure.end() {
             return;
         }
-        tracing::debug!(name = %hold.target.name, %reason, "hold lost");
-        let key = SlotKey(hold.kind.name(), hold.target.key.clone());
-        if let Some(slot) = state.slots.get_mut(&key)
-            && slot.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold))
-        {
-            slot.hold = None;
-            slot.lost.push(Arc::downgrade(hold));
+        tracing::debug!(name = %tenure.target.name, %reason, "lost");
+        let key = tenure.slot_key();
+        if let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(tenure)) {
+            slot.tenure = None;
+            if let Some(hold) = slot.hold.take() {
+                hold.end(reason.into());
+                slot.lost.push(Arc::downgrade(&hold));
+            }
             self.go_on(state, &key);
         }
     }
 
-    fn next_batch(&self) -> Vec<Arc<Hold>> {
+    fn next_batch(&self) -> Vec<Arc<Tenure>> {
         let now = self.now();
         let mut state = self.state();
         // Those that are due within half of the usual interval come along, so that a script carries many names.
@@ -98,68 +130,82 @@ impl Table {
         state.schedule.take_due(now, soon, BATCH)
     }
 
-    /// Renews (fixed leases: verifies) holds of one node and kind by one script; a batch that is refused as a whole, in
+    /// Renews (fixed leases: verifies) tenures of one node and kind by one script; a batch that is refused as a whole, in
     /// halves.
-    fn renew(self: Arc<Self>, mut holds: Vec<Arc<Hold>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn renew(self: Arc<Self>, mut tenures: Vec<Arc<Tenure>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
-            // Released since they were due: nothing is started for them any more.
-            holds.retain(|hold| hold.phase() == Phase::Held);
-            let Some(first) = holds.first() else { return };
-            let (server, kind) = (Arc::clone(&first.server), first.kind);
-            let lease = |hold: &Hold| if hold.is_renewed() { hold.lease() } else { Duration::ZERO };
-            let claims: Vec<_> = holds.iter().map(|hold| hold.claim(lease(hold))).collect();
+            {
+                // Given back since they were due: nothing is started for them any more.
+                let state = self.state();
+                tenures.retain(|tenure| state.schedule.get(tenure.id).is_some());
+            }
+            let Some(first) = tenures.first() else { return };
+            let (server, kind) = (Arc::clone(&first.place.server), first.kind);
+            let lease = |tenure: &Tenure| if tenure.is_renewed() { tenure.lease() } else { Duration::ZERO };
+            let leases: Vec<Duration> = tenures.iter().map(|tenure| lease(tenure)).collect();
+            let claims: Vec<_> = tenures.iter().zip(&leases).map(|(tenure, lease)| tenure.claim(*lease)).collect();
             let sent = self.now();
             let request = kind.renew(&claims).not_after(sent + self.core.settings.timeout);
-            let answer = server.call(vec![request]).await.pop();
+            // A lost answer is not waited for as long as the node would: the lease may be shorter than that. Twice is once.
+            let shortest = tenures.iter().map(|tenure| tenure.deadline().since(sent)).min().unwrap_or_default();
+            let answer = tokio::select! {
+                mut answers = server.call(vec![request]) => answers.pop(),
+                () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => None,
+            };
             let answer = answer.map(|answer| answer.and_then(|reply| reply.into_typed::<Vec<i64>>()));
             match answer {
-                Some(Ok(statuses)) if statuses.len() == holds.len() => {
-                    for (hold, status) in holds.iter().zip(statuses) {
-                        self.renewed(hold, status, sent);
+                Some(Ok(statuses)) if statuses.len() == tenures.len() => {
+                    for ((tenure, status), lease) in tenures.iter().zip(statuses).zip(leases) {
+                        self.renewed(tenure, status, sent, lease);
                     }
                 }
-                Some(Err(error)) if error.code().is_some_and(|code| !code.is_passing()) && holds.len() > 1 => {
-                    let (left, right) = holds.split_at(holds.len() / 2);
+                Some(Err(error)) if error.code().is_some_and(|code| !code.is_passing()) && tenures.len() > 1 => {
+                    let (left, right) = tenures.split_at(tenures.len() / 2);
                     Arc::clone(&self).renew(left.to_vec()).await;
                     Arc::clone(&self).renew(right.to_vec()).await;
                 }
                 other => {
-                    let error = other.and_then(Result::err).map(|error| error.to_string()).unwrap_or_default();
-                    tracing::debug!(holds = holds.len(), error, "renewal failed");
-                    holds.iter().for_each(|hold| self.try_again(hold));
+                    let error = other.and_then(Result::err).map_or("no answer".to_owned(), |error| error.to_string());
+                    tracing::debug!(tenures = tenures.len(), error, "renewal failed");
+                    tenures.iter().for_each(|tenure| self.try_again(tenure));
                 }
             }
         })
     }
 
-    fn renewed(self: &Arc<Self>, hold: &Arc<Hold>, status: i64, sent: Instant) {
+    fn renewed(self: &Arc<Self>, tenure: &Arc<Tenure>, status: i64, sent: Instant, lease: Duration) {
         match status {
             1 => {
-                let lease = hold.lease();
-                let due = hold.is_renewed().then(|| {
-                    hold.confirmed(sent, lease);
-                    terms::next_renewal(sent, lease)
-                });
+                if !lease.is_zero() {
+                    tenure.confirmed(sent, lease);
+                }
                 let mut state = self.state();
-                state.schedule.reschedule(hold.id, due);
+                state.schedule.reschedule(tenure.id, Some(self.next_look(tenure, sent)));
                 self.wake_engine(&state);
             }
             0 => {
                 let mut state = self.state();
                 // A release may have been on its way before the renewal: then this is no loss.
-                if state.schedule.get(hold.id).is_some() {
-                    self.lose(&mut state, hold, LostReason::Gone);
+                if state.schedule.get(tenure.id).is_some() {
+                    self.lose(&mut state, tenure, LostReason::Gone);
                 }
             }
-            _ => self.try_again(hold),
+            _ => self.try_again(tenure),
         }
     }
 
     /// A renewal that failed is due again soon: after a thirtieth of the lease, at most a second.
-    fn try_again(&self, hold: &Arc<Hold>) {
-        let wait = (hold.lease() / 30).min(Duration::from_secs(1));
+    fn try_again(&self, tenure: &Arc<Tenure>) {
+        let wait = (tenure.lease() / 30).min(Duration::from_secs(1));
         let mut state = self.state();
-        state.schedule.reschedule(hold.id, Some(self.now() + wait));
+        state.schedule.reschedule(tenure.id, Some(self.now() + wait));
+        self.wake_engine(&state);
+    }
+
+    /// The tenure's end has moved.
+    pub(super) fn reschedule(&self, tenure: &Tenure) {
+        let mut state = self.state();
+        state.schedule.reschedule(tenure.id, Some(self.next_look(tenure, self.now())));
         self.wake_engine(&state);
     }
 
@@ -173,7 +219,7 @@ impl Table {
                 continue;
             }
             last = now_at;
-            self.verify(|hold| hold.server.id() == server.id());
+            self.verify(|tenure| tenure.place.server.id() == server.id());
         }
     }
 
@@ -182,10 +228,10 @@ impl Table {
         self.verify(|_| true);
     }
 
-    fn verify(&self, concerned: impl Fn(&Hold) -> bool) {
+    fn verify(&self, concerned: impl Fn(&Tenure) -> bool) {
         let now = self.now();
         let mut state = self.state();
-        let ids: Vec<u64> = state.schedule.all().filter(|hold| concerned(hold)).map(|hold| hold.id).collect();
+        let ids: Vec<u64> = state.schedule.all().filter(|tenure| concerned(tenure)).map(|tenure| tenure.id).collect();
         for id in ids {
             state.schedule.reschedule(id, Some(now));
         }
@@ -203,7 +249,7 @@ impl Table {
         let Some(number) = number else { return };
         let mut state = self.state();
         match state.schedule.get(number).cloned() {
-            Some(hold) if hold.field == field => self.lose(&mut state, &hold, LostReason::Forced),
+            Some(tenure) if tenure.field == field => self.lose(&mut state, &tenure, LostReason::Forced),
             Some(_) => {}
             None => {
                 // Perhaps its grant is still on its way to us.
@@ -215,15 +261,15 @@ impl Table {
     }
 }
 
-fn grouped(holds: Vec<Arc<Hold>>) -> Vec<Vec<Arc<Hold>>> {
-    let mut groups: Vec<Vec<Arc<Hold>>> = Vec::new();
-    for hold in holds {
-        let fits = |group: &&mut Vec<Arc<Hold>>| {
-            group[0].server.id() == hold.server.id() && group[0].kind.name() == hold.kind.name()
+fn grouped(tenures: Vec<Arc<Tenure>>) -> Vec<Vec<Arc<Tenure>>> {
+    let mut groups: Vec<Vec<Arc<Tenure>>> = Vec::new();
+    for tenure in tenures {
+        let fits = |group: &&mut Vec<Arc<Tenure>>| {
+            group[0].place.server.id() == tenure.place.server.id() && group[0].kind.name() == tenure.kind.name()
         };
         match groups.iter_mut().find(fits) {
-            Some(group) => group.push(hold),
-            None => groups.push(vec![hold]),
+            Some(group) => group.push(tenure),
+            None => groups.push(vec![tenure]),
         }
     }
     groups

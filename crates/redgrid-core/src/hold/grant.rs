@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::error::{ExtendError, LostReason, ReleaseError};
 use super::flight::Flight;
+use super::lease::Set;
 use super::release::LetGo;
 use super::state::Hold;
 use super::table::Table;
-use super::terms::Lease;
-use crate::clock::Instant;
+use super::terms::{self, Lease, Wish};
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use crate::connection::{Client, Persistence, Progress, certainly_over};
+use crate::connection::Client;
 use crate::error::ServerError;
 use crate::name::Name;
 use crate::token::Token;
@@ -40,7 +40,7 @@ impl Grant {
 
     /// What is held.
     pub fn name(&self) -> &Name {
-        &self.hold.target.name
+        &self.hold.tenure.target.name
     }
 
     /// The fencing token of this hold.
@@ -50,7 +50,7 @@ impl Grant {
 
     /// The holder field on the server.
     pub fn field(&self) -> &[u8] {
-        &self.hold.field
+        &self.hold.tenure.field
     }
 
     /// Whether the hold may be believed at this instant, by our own clock.
@@ -65,7 +65,7 @@ impl Grant {
 
     /// How long it may be believed without a further confirmation; zero when it has ended.
     pub fn remaining(&self) -> Duration {
-        if self.is_held() { self.hold.deadline().since(self.hold.clock.now()) } else { Duration::ZERO }
+        if self.is_held() { self.hold.deadline().since(self.hold.tenure.clock.now()) } else { Duration::ZERO }
     }
 
     /// A view of the hold for other tasks.
@@ -96,60 +96,48 @@ impl Grant {
     ///
     /// Dropped early, the new lease may or may not be in force; the earlier end of the two is believed.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        let hold = &self.hold;
-        let name = || hold.target.name.clone();
+        let (hold, table) = (&self.hold, self.table());
+        let tenure = &hold.tenure;
+        let name = || tenure.target.name.clone();
         if lease < SHORTEST_LEASE || lease > LONGEST_LEASE {
             return Err(ExtendError::InvalidArgument { name: name(), expected: "100 ms to 30 days", got: lease });
         }
         if let Some(reason) = hold.lost() {
             return Err(ExtendError::Lost { name: name(), reason });
         }
-        let core = &self.table().core;
-        let sent = core.clock.now();
-        let shorter = super::terms::deadline(sent, lease) < hold.deadline();
-        if shorter && hold.is_renewed() {
+        let now = tenure.clock.now();
+        let fixed = matches!(hold.wish.lease, Lease::Fixed(_));
+        // The name stays taken for `at_least`, however early the hold is to end.
+        let on_server = if fixed {
+            let keep = hold.keep_until().since(now);
+            Wish { lease: Lease::Fixed(lease), at_least: keep, ..hold.wish.clone() }.server_lease(Duration::ZERO)
+        } else {
+            lease
+        };
+        let shorter = if fixed { now + lease < hold.ends() } else { terms::deadline(now, lease) < tenure.deadline() };
+        if shorter && tenure.is_renewed() {
             // The next renewal would lengthen it again: a renewed hold is not shortened, it is released.
             return Ok(());
         }
-        if shorter {
-            let underway = Shortening::begin(hold, sent, lease, core.settings.timeout);
-            self.table().reschedule(hold);
-            // The name stays taken for `at_least`, however early the hold is to end.
-            let keep = super::terms::still_to_keep(hold.wish.at_least, hold.granted, sent);
-            let request = hold.kind.extend(hold.claim(lease.max(keep)));
-            let until = hold.deadline().min(core.clock.now() + core.settings.patience());
-            let asked = core.exchange(&*hold.server, request, until, Persistence::Retries, &Progress::default()).await;
-            underway.end(asked.unanswered_until);
-            // Believed from when it was begun, which is not later than when it left.
-            return self.extended(asked.result.and_then(|reply| reply.into_typed()), sent, lease);
-        }
-        // Lengthening twice is lengthening once: the renewal script, sent until it is answered.
-        let request = hold.kind.renew(&[hold.claim(lease)]);
-        let until = hold.deadline().min(core.clock.now() + core.settings.patience());
-        let asked = core.exchange(&*hold.server, request, until, Persistence::Retries, &Progress::default()).await;
-        let status = asked.result.and_then(|reply| reply.into_typed::<Vec<i64>>());
-        let status = status.map(|list| (list.first().copied().unwrap_or_default(), 0));
-        self.extended(status, asked.sent, lease)
-    }
-
-    fn extended(
-        &self,
-        status: Result<(i64, u64), ServerError>,
-        sent: Instant,
-        lease: Duration,
-    ) -> Result<(), ExtendError> {
-        let hold = &self.hold;
-        let name = || hold.target.name.clone();
-        match status {
-            Ok((1, _)) => {
-                if let Lease::Fixed(_) = hold.wish.lease {
-                    hold.set_lease(lease);
+        let set = if shorter {
+            if fixed {
+                hold.set_end(now, lease);
+                table.owner_moved(hold);
+            }
+            table.shorten(tenure, on_server).await
+        } else {
+            table.lengthen(tenure, on_server).await
+        };
+        match set {
+            Set::Done { sent } => {
+                if fixed && !shorter {
+                    hold.set_end(sent, lease);
+                    table.owner_moved(hold);
                 }
-                let believed = hold.confirmed(sent, lease);
-                self.table().reschedule(hold);
+                let asked_for = if fixed { hold.deadline_of_its_own() } else { terms::deadline(sent, lease) };
                 match hold.lost() {
                     Some(reason) => Err(ExtendError::Lost { name: name(), reason }),
-                    None if believed < super::terms::deadline(sent, lease) => {
+                    None if hold.deadline() < asked_for => {
                         let source =
                             ServerError::unknown("a shorter lease that was not answered may still take effect");
                         Err(ExtendError::OutcomeUnknown { name: name(), source })
@@ -157,18 +145,18 @@ impl Grant {
                     None => Ok(()),
                 }
             }
-            Ok((0, _)) => {
-                self.table().gone(hold);
-                Err(ExtendError::Lost { name: name(), reason: LostReason::Gone })
+            Set::Gone => {
+                table.lose(&mut table.state(), tenure, LostReason::Gone);
+                Err(ExtendError::Lost { name: name(), reason: hold.lost().unwrap_or(LostReason::Gone) })
             }
-            Ok(_) => {
+            Set::TooLate => {
                 let source = ServerError::not_sent("the server found the request too late");
                 Err(ExtendError::NotExtended { name: name(), source })
             }
-            Err(source @ (ServerError::Unknown { .. } | ServerError::Decode { .. })) => {
+            Set::Failed(source @ (ServerError::Unknown { .. } | ServerError::Decode { .. })) => {
                 Err(ExtendError::OutcomeUnknown { name: name(), source })
             }
-            Err(source) => Err(ExtendError::NotExtended { name: name(), source }),
+            Set::Failed(source) => Err(ExtendError::NotExtended { name: name(), source }),
         }
     }
 
@@ -183,9 +171,9 @@ impl Grant {
     /// Dropped early, the release goes on in the background.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         self.armed = false;
-        let name = self.hold.target.name.clone();
+        let name = self.hold.tenure.target.name.clone();
         match self.table().let_go(&self.hold) {
-            LetGo::StillHeld => Ok(()),
+            LetGo::Done => Ok(()),
             LetGo::Lost(reason) => Err(ReleaseError::Lost { name, reason }),
             LetGo::Release(work, mut told, alone) => {
                 let table = Arc::clone(self.table());
@@ -215,34 +203,6 @@ impl Grant {
     }
 }
 
-/// An extension to a shorter lease under way. Dropped early, it counts as unanswered.
-struct Shortening<'a> {
-    hold: &'a Hold,
-    timeout: Duration,
-    ended: bool,
-}
-
-impl<'a> Shortening<'a> {
-    fn begin(hold: &'a Hold, sent: Instant, lease: Duration, timeout: Duration) -> Self {
-        hold.begin_shortening(sent, lease);
-        Shortening { hold, timeout, ended: false }
-    }
-
-    fn end(mut self, unanswered_until: Option<Instant>) {
-        self.ended = true;
-        self.hold.end_shortening(unanswered_until);
-    }
-}
-
-impl Drop for Shortening<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            let limit = self.hold.clock.now() + self.timeout;
-            self.hold.end_shortening(Some(certainly_over(limit, self.timeout)));
-        }
-    }
-}
-
 /// A release that its caller polls; dropped early, a task goes on with it.
 struct Landing(Arc<Table>, Flight);
 
@@ -265,24 +225,24 @@ impl Drop for Grant {
 }
 
 impl Table {
-    fn reschedule(&self, hold: &Hold) {
+    /// The owner's own lease ends at another time now.
+    fn owner_moved(&self, hold: &Arc<Hold>) {
         let mut state = self.state();
-        let due = hold.is_renewed().then(|| super::terms::next_renewal(self.now(), hold.lease()));
-        state.schedule.reschedule(hold.id, due);
-        self.wake_engine(&state);
+        let slot = state.slots.get(&hold.tenure.slot_key());
+        if slot.is_some_and(|slot| slot.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold))) {
+            hold.tenure.set_owner_due(hold.deadline_of_its_own());
+            state.schedule.moved(hold.tenure.id);
+            self.wake_engine(&state);
+        }
     }
 
     fn stop_renewing(&self, hold: &Hold) {
-        hold.forget();
+        let state = self.state();
         hold.guards.fetch_sub(1, Ordering::AcqRel);
-        self.state().schedule.reschedule(hold.id, None);
-    }
-
-    fn gone(self: &Arc<Self>, hold: &Arc<Hold>) {
-        let mut state = self.state();
-        if state.schedule.get(hold.id).is_some() {
-            self.lose(&mut state, hold, LostReason::Gone);
+        if hold.guards.load(Ordering::Acquire) == 0 {
+            hold.tenure.stop_renewing();
         }
+        drop(state);
     }
 }
 

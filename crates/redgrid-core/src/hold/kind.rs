@@ -16,6 +16,8 @@ pub struct Target {
     pub key: Bytes,
     /// Where a release is published.
     pub channel: Bytes,
+    /// The key by which waiters without a subscription tell that they are there.
+    pub mark: Bytes,
 }
 
 /// One hold as its scripts see it.
@@ -41,13 +43,18 @@ pub trait HoldKind: Send + Sync + 'static {
     fn acquire(&self, claim: Claim<'_>) -> Request;
 
     /// Takes the name whoever has it, and tells the redgrid holders that lose it on their channel, `notices` followed by
-    /// the client's id and `}`. Answers as `acquire` does; status 0 where it was free and `only_if_held`.
+    /// the client's id and `}`. Answers as `acquire` does, with the number of holders that lost it as `left`; status 0 where
+    /// it was free and `only_if_held`.
     fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request;
 
-    /// Gives the name back. Answers 1, or 0 when it was not ours.
+    /// Gives the name back. Answers 0 when it was not ours, otherwise one more than the subscribers that were told.
     fn release(&self, claim: Claim<'_>) -> Request;
 
-    /// Leaves the name taken for another `claim.lease` and ours no more. Answers as `release`.
+    /// The same at the end of a stretch, while others of this process wait. Answers `{status, waiting}`: the status as that
+    /// of `release`, and 1 when somebody waits who can not be told.
+    fn give_way(&self, claim: Claim<'_>) -> Request;
+
+    /// Leaves the name taken for another `claim.lease` and ours no more. Answers 1, or 0 when it was not ours.
     fn linger(&self, claim: Claim<'_>) -> Request;
 
     /// Sets the lease, shorter too. Answers `{status, time}`: status 1 done, 0 not ours, 2 too late.

@@ -1,18 +1,24 @@
 //! Holding: what a process holds, who waits for it, and who gives it back.
 //!
-//! The table owns every hold, every queue and every attempt in flight; a future of the caller only waits on it. So a
-//! future that is dropped leaves a place in a queue, never a request without an owner.
+//! Two levels: what a process has on the server under one name is a *tenure*, and each of its tasks that has it in turn has a
+//! *hold*. The table owns every tenure, every queue and every attempt in flight; a future of the caller only waits on it. So
+//! a future that is dropped leaves a place in a queue, never a request without an owner.
 //!
 //! | file | what happens there |
 //! |---|---|
 //! | `kind` | what differs between kinds of holds: their scripts |
 //! | `terms` | leases, margins and deadlines, as functions of their inputs |
 //! | `holder` | who holds: explicit, never a task or thread |
-//! | `state` | one hold: its deadline, its phase, its watchers |
+//! | `tenure` | one grant of the server: its holder field, its deadline, its tokens |
+//! | `state` | one hold: a task's share in a tenure, its own lease, its phase, its watchers |
+//! | `stretch` | the second level's decisions, as functions of their inputs |
+//! | `turn` | who goes first after a stretch |
 //! | `table` | names, queues, entering and leaving |
 //! | `ticket` | a request under way, as its caller sees it |
 //! | `flight` | an exchange that its caller polls in place, until somebody else needs it |
 //! | `attempt` | asking the server, and what its answer means |
+//! | `succession` | who has the name next: hand-over, adoption, fitting what is held to other wishes |
+//! | `lease` | longer and shorter leases of a tenure |
 //! | `drive` | the loop of a name that more than one waits for |
 //! | `release` | giving back, settling what is unclear, shutting down |
 //! | `seize` | taking by force |
@@ -28,19 +34,25 @@ mod flight;
 mod grant;
 mod holder;
 mod kind;
+mod lease;
 mod release;
 mod schedule;
 mod seize;
 mod state;
+mod stretch;
+mod succession;
 mod table;
+mod tenure;
 mod terms;
 mod ticket;
+mod turn;
 
 pub use error::{AcquireError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::Work;
 pub use grant::{Grant, HoldWatch};
 pub use holder::{Holder, HolderId};
 pub use kind::{Claim, HoldKind, Target};
+pub(crate) use stretch::LONGEST as LONGEST_STRETCH;
 pub(crate) use table::Table;
 pub use terms::{Lease, Wish};
 pub use ticket::Ticket;

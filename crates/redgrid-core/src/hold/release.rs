@@ -11,11 +11,14 @@ use super::error::{LostReason, ReleaseError};
 use super::flight::{Flight, Work};
 use super::kind::{Claim, HoldKind, Target};
 use super::state::{Hold, Phase};
-use super::table::{Busy, Failure, SlotKey, Table};
+use super::succession::Basis;
+use super::table::{Busy, Failure, Table, send};
+use super::tenure::Tenure;
 use super::terms;
+use super::turn::{Audience, Turn};
 use crate::clock::Instant;
-use crate::connection::{Persistence, Progress, Server};
-use crate::error::ServerError;
+use crate::connection::{Exchange, Persistence, Progress, Reply, Server};
+use crate::error::{Code, ServerError};
 
 /// Something that may be, or become, ours on the server although nobody here has it.
 pub(super) struct Settlement {
@@ -33,17 +36,51 @@ pub(super) struct Settlement {
     pub(super) lease: Duration,
 }
 
+/// How a name is given back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Release,
+    /// While others of this process wait.
+    GiveWay,
+    /// It stays taken for so long.
+    Linger(Duration),
+}
+
+/// The answer to a release, whichever way.
+struct Answered {
+    was_ours: bool,
+    listeners: u64,
+    unseen: bool,
+}
+
+impl Answered {
+    fn read(reply: Reply) -> Result<Answered, ServerError> {
+        let (status, waiting) = match reply {
+            Reply::Array(_) => reply.into_typed::<(u64, u64)>()?,
+            status => (status.into_typed()?, 0),
+        };
+        Ok(Answered { was_ours: status > 0, listeners: status.saturating_sub(1), unseen: waiting > 0 })
+    }
+}
+
 /// Names given back by one script at shutdown.
 const BULK: usize = 500;
 
 /// What letting go of one guard leads to.
 pub(super) enum LetGo {
-    /// Other guards of the same holder still live.
-    StillHeld,
+    /// Other guards of the same holder still live, or another task has the name now.
+    Done,
     /// It had ended without us.
     Lost(LostReason),
-    /// The last guard: the release is this work, and it tells its outcome here.
+    /// The last guard, and nobody of us waits: the release is this work, and it tells its outcome here.
     Release(Work, oneshot::Receiver<Result<(), ReleaseError>>, bool),
+}
+
+/// What became of a release.
+struct Released {
+    result: Result<(), ReleaseError>,
+    /// Who waits elsewhere, where it was given back to everybody.
+    audience: Option<Audience>,
 }
 
 impl Table {
@@ -51,37 +88,52 @@ impl Table {
     pub(super) fn let_go(self: &Arc<Self>, hold: &Arc<Hold>) -> LetGo {
         let mut state = self.state();
         if hold.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
-            return hold.lost().map_or(LetGo::StillHeld, LetGo::Lost);
+            return hold.lost().map_or(LetGo::Done, LetGo::Lost);
         }
         let lost = hold.lost();
-        state.schedule.remove(hold.id);
         hold.end(Phase::Released);
-        let key = SlotKey(hold.kind.name(), hold.target.key.clone());
-        let mut alone = true;
-        if let Some(slot) = state.slots.get_mut(&key) {
-            if slot.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold)) {
-                slot.busy = Busy::Release(hold.id);
-                alone = slot.queue.is_empty() && !slot.driven;
-            } else {
-                Self::sweep(&mut state, &key);
+        let tenure = &hold.tenure;
+        let now = self.now();
+        let (key, keep_until) = (tenure.slot_key(), hold.keep_until());
+        let slot = state.slots.get_mut(&key);
+        let Some(slot) = slot.filter(|slot| slot.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold))) else {
+            Self::sweep(&mut state, &key);
+            drop(state);
+            if lost == Some(LostReason::Expired) && tenure.is_over() {
+                // Our clock says that it has ended. The server's key may live on for the margin: free it.
+                self.hand_over(self.release_work(self.number(), Arc::clone(tenure), keep_until, None));
             }
+            return LetGo::Lost(lost.unwrap_or(LostReason::Gone));
+        };
+        slot.hold = None;
+        let keep = keep_until > now;
+        if !keep && tenure.is_believed() && now < tenure.stretch_ends && slot.next().is_some() {
+            let answers = self.pass_on(&mut state, &key, Basis::HandOver);
+            drop(state);
+            send(answers);
+            return lost.map_or(LetGo::Done, LetGo::Lost);
         }
-        drop(state);
-        if let Some(reason) = lost {
-            // Our clock says that it has ended. The server's key may live on for the margin: free it.
-            if reason != LostReason::ShutDown {
-                self.hand_over(self.release_work(Arc::clone(hold), None));
-            }
-            return LetGo::Lost(reason);
-        }
+        let alone = slot.queue.is_empty() && !slot.driven;
         let (sender, receiver) = oneshot::channel();
-        LetGo::Release(self.release_work(Arc::clone(hold), Some(sender)), receiver, alone)
+        // In the hands of a task that has not begun, a new request may still adopt it; a lost one is not adopted.
+        let (id, queued) = (self.number(), !keep && lost.is_none());
+        slot.busy = Busy::Release { id, queued };
+        state.schedule.remove(tenure.id);
+        drop(state);
+        let work = self.release_work(id, Arc::clone(tenure), keep_until, lost.is_none().then_some(sender));
+        match lost {
+            Some(reason) => {
+                self.hand_over(work);
+                LetGo::Lost(reason)
+            }
+            None => LetGo::Release(work, receiver, alone),
+        }
     }
 
     /// Makes a release visible as the exchange in flight of its name, to be polled in place by its caller.
     pub(super) fn fly(&self, hold: &Hold, work: Work) -> Flight {
         let flight = Flight::new(work);
-        let key = SlotKey(hold.kind.name(), hold.target.key.clone());
+        let key = hold.tenure.slot_key();
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(&key)
             && slot.queue.is_empty()
@@ -98,44 +150,76 @@ impl Table {
         flight
     }
 
-    /// The release of a hold as work that goes on until the server has answered or the lease has ended.
+    /// The release of a tenure as work that goes on until the server has answered or the lease has ended. While it has not
+    /// begun, a new request may adopt the tenure; then there is nothing to do.
     pub(super) fn release_work(
         self: &Arc<Self>,
-        hold: Arc<Hold>,
+        id: u64,
+        tenure: Arc<Tenure>,
+        keep_until: Instant,
         tell: Option<oneshot::Sender<Result<(), ReleaseError>>>,
     ) -> Work {
         let table = Arc::clone(self);
         Box::pin(async move {
-            let outcome = table.release(&hold).await;
-            table.release_landed(&hold);
+            let result = match table.begin_release(id, &tenure) {
+                None => Ok(()),
+                Some(give_way) => {
+                    let released = table.release(&tenure, keep_until, give_way).await;
+                    table.release_landed(id, &tenure, released.audience);
+                    released.result
+                }
+            };
             if let Some(tell) = tell {
-                let _ = tell.send(outcome);
+                let _ = tell.send(result);
             }
         })
     }
 
-    async fn release(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<(), ReleaseError> {
-        let now = self.now();
-        let name = || hold.target.name.clone();
-        let keep = terms::still_to_keep(hold.wish.at_least, hold.granted, now);
-        let request = match keep.is_zero() {
-            true => hold.kind.release(hold.claim(Duration::ZERO)),
-            false => hold.kind.linger(hold.claim(keep)),
+    /// The release leaves now: whether others of us wait; `None` when the tenure was adopted meanwhile.
+    fn begin_release(&self, id: u64, tenure: &Arc<Tenure>) -> Option<bool> {
+        let mut state = self.state();
+        let Some(slot) = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has(tenure)) else {
+            // No longer the tenure of its name: nobody adopts it.
+            return Some(false);
         };
-        let lease_ends = hold.deadline() + terms::margin(hold.lease());
-        let asked =
-            self.core.exchange(&*hold.server, request, lease_ends, Persistence::ToTheEnd, &Progress::default()).await;
-        if let Some(limit) = hold.unanswered_until.filter(|limit| *limit > asked.sent) {
-            let keep_until = if keep.is_zero() { Instant::PAST } else { hold.granted + hold.wish.at_least };
-            self.settle(self.settlement(hold, limit, false, keep_until));
+        match &mut slot.busy {
+            Busy::Release { id: present, queued } if *present == id => *queued = false,
+            _ => return None,
         }
-        let in_time = asked.received <= hold.deadline();
+        let give_way = slot.next().is_some();
+        state.schedule.remove(tenure.id);
+        Some(give_way)
+    }
+
+    async fn release(self: &Arc<Self>, tenure: &Arc<Tenure>, keep_until: Instant, give_way: bool) -> Released {
+        let name = || tenure.target.name.clone();
+        let keep = keep_until.since(self.now());
+        let way = match (keep.is_zero(), give_way) {
+            (false, _) => Way::Linger(keep),
+            (true, true) => Way::GiveWay,
+            (true, false) => Way::Release,
+        };
+        let lease_ends = tenure.deadline() + terms::margin(tenure.lease());
+        let heard = tenure.place.hub.heard(&tenure.target.channel);
+        let mut asked = self.send_release(tenure, way, lease_ends).await;
+        let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
+        if way == Way::GiveWay && asked.result.as_ref().is_err_and(denied) {
+            // Perhaps it was only the mark that may not be read.
+            asked = self.send_release(tenure, Way::Release, lease_ends).await;
+        }
+        if let Some(limit) = tenure.unanswered_until.filter(|limit| *limit > asked.sent) {
+            self.settle(self.settlement(tenure, limit, false, keep_until));
+        }
+        let in_time = asked.received <= tenure.deadline();
         let repeat = asked.is_repeat();
         let unclear =
             |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
-        match asked.result.and_then(|reply| reply.into_typed::<bool>()) {
+        let answer = asked.result.and_then(Answered::read);
+        let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && keep.is_zero());
+        let audience = audience.map(|answer| Audience { listeners: answer.listeners, unseen: answer.unseen, heard });
+        let result = match answer.map(|answer| answer.was_ours) {
             // A late copy of its acquire may have put it back after the lease, with others in between.
-            Ok(true) if !in_time && hold.unanswered_until.is_some() => unclear("the lease may have ended in between"),
+            Ok(true) if !in_time && tenure.unanswered_until.is_some() => unclear("the lease may have ended in between"),
             Ok(true) => Ok(()),
             // An earlier copy of this release may have done it; nobody else can have had it before the deadline.
             Ok(false) if repeat && in_time => Ok(()),
@@ -143,42 +227,64 @@ impl Table {
             Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),
             Err(source @ ServerError::Refused { .. }) => Err(ReleaseError::Refused { name: name(), source }),
             Err(source) => Err(ReleaseError::OutcomeUnknown { name: name(), source }),
-        }
+        };
+        Released { result, audience }
     }
 
-    fn release_landed(self: &Arc<Self>, hold: &Arc<Hold>) {
-        let key = SlotKey(hold.kind.name(), hold.target.key.clone());
+    async fn send_release(&self, tenure: &Tenure, way: Way, until: Instant) -> Exchange {
+        let request = match way {
+            Way::Release => tenure.kind.release(tenure.claim(Duration::ZERO)),
+            Way::GiveWay => tenure.kind.give_way(tenure.claim(Duration::ZERO)),
+            Way::Linger(keep) => tenure.kind.linger(tenure.claim(keep)),
+        };
+        let server = &*tenure.place.server;
+        self.core.exchange(server, request, until, Persistence::ToTheEnd, &Progress::default()).await
+    }
+
+    fn release_landed(self: &Arc<Self>, id: u64, tenure: &Arc<Tenure>, audience: Option<Audience>) {
+        let key = tenure.slot_key();
         let mut state = self.state();
-        if let Some(slot) = state.slots.get_mut(&key) {
-            if slot.busy == Busy::Release(hold.id) {
-                slot.busy = Busy::No;
-                slot.flight = None;
-                if slot.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold)) {
-                    slot.hold = None;
-                }
-            }
-            slot.contact = self.core.clock.now();
-            self.go_on(&mut state, &key);
+        let now = self.now();
+        let Some(slot) = state.slots.get_mut(&key) else { return };
+        slot.contact = now;
+        if matches!(slot.busy, Busy::Release { id: present, .. } if present == id) {
+            slot.busy = Busy::No;
+            slot.flight = None;
         }
+        if slot.has(tenure) {
+            slot.tenure = None;
+            let waiting = slot.next().is_some();
+            match audience {
+                Some(audience) if waiting => {
+                    slot.turn = Turn::after(audience, slot.place.server.time().round_trip());
+                }
+                Some(audience) if audience.others() > 0 => {
+                    self.remember(&mut state, &key, audience, tenure.stretch_ends);
+                }
+                _ => {}
+            }
+        }
+        tenure.end();
+        self.go_on(&mut state, &key);
     }
 
-    /// Gives back a hold that nobody here has got.
-    pub(super) fn give_back(self: &Arc<Self>, hold: &Arc<Hold>) {
-        hold.end(Phase::Released);
-        let limit = hold.unanswered_until.unwrap_or(Instant::PAST);
-        self.settle(self.settlement(hold, limit, true, Instant::PAST));
+    /// Gives back a tenure that nobody here has got.
+    pub(super) fn give_back(self: &Arc<Self>, tenure: &Arc<Tenure>) {
+        tenure.end();
+        let limit = tenure.unanswered_until.unwrap_or(Instant::PAST);
+        self.settle(self.settlement(tenure, limit, true, Instant::PAST));
     }
 
-    fn settlement(&self, hold: &Hold, limit: Instant, at_once: bool, keep_until: Instant) -> Settlement {
+    fn settlement(&self, tenure: &Tenure, limit: Instant, at_once: bool, keep_until: Instant) -> Settlement {
         Settlement {
-            server: Arc::clone(&hold.server),
-            kind: hold.kind,
-            target: Arc::clone(&hold.target),
-            field: hold.field.clone(),
+            server: Arc::clone(&tenure.place.server),
+            kind: tenure.kind,
+            target: Arc::clone(&tenure.target),
+            field: tenure.field.clone(),
             limit,
             at_once,
             keep_until,
-            lease: hold.wish.first_lease(),
+            lease: tenure.first_lease,
         }
     }
 
@@ -223,12 +329,21 @@ impl Table {
             // What its caller polls is driven to its end from here: the caller may stop to poll.
             flights.extend(slot.flight.take());
         }
-        let holds = state.schedule.drain();
-        let held: Vec<_> = holds.into_iter().filter(|hold| hold.end(Phase::ShutDown)).collect();
-        for hold in &held {
-            let key = SlotKey(hold.kind.name(), hold.target.key.clone());
-            if let Some(slot) = state.slots.get_mut(&key) {
-                slot.hold = None;
+        let tenures = state.schedule.drain();
+        let mut held = Vec::new();
+        for tenure in tenures.into_iter().filter(|tenure| tenure.end()) {
+            let key = tenure.slot_key();
+            let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(&tenure)) else { continue };
+            slot.tenure = None;
+            let hold = slot.hold.take();
+            // What was forgotten is left to its lease.
+            let forgotten = hold.as_ref().is_some_and(|hold| hold.guards.load(Ordering::Acquire) == 0);
+            let keep_until = hold.as_ref().map_or(Instant::PAST, |hold| hold.keep_until());
+            if let Some(hold) = hold {
+                hold.end(Phase::ShutDown);
+            }
+            if !forgotten {
+                held.push((tenure, keep_until));
             }
             Self::sweep(&mut state, &key);
         }
@@ -237,20 +352,19 @@ impl Table {
             let _ = answer.send(Err(Failure::ShuttingDown));
         }
         let now = self.now();
-        let held = held.into_iter().filter(|hold| !hold.is_forgotten());
-        let (keeping, plain): (Vec<_>, Vec<_>) = held.partition(|hold| {
-            !terms::still_to_keep(hold.wish.at_least, hold.granted, now).is_zero() || hold.unanswered_until.is_some()
-        });
+        let (keeping, plain): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|(tenure, keep_until)| *keep_until > now || tenure.unanswered_until.is_some());
         let mut work: Vec<Work> = flights.into_iter().filter_map(|flight: Flight| flight.take()).collect();
-        for hold in keeping {
+        for (tenure, keep_until) in keeping {
             let table = Arc::clone(self);
             work.push(Box::pin(async move {
-                let _ = table.release(&hold).await;
+                table.release(&tenure, keep_until, false).await;
             }));
         }
-        let mut plain = plain;
-        plain.sort_by(|a, b| (a.kind.name(), a.server.id()).cmp(&(b.kind.name(), b.server.id())));
-        let together = |a: &Arc<Hold>, b: &Arc<Hold>| a.kind.name() == b.kind.name() && a.server.id() == b.server.id();
+        let mut plain: Vec<_> = plain.into_iter().map(|(tenure, _)| tenure).collect();
+        let place = |tenure: &Arc<Tenure>| (tenure.kind.name(), tenure.place.server.id().clone());
+        plain.sort_by_key(place);
+        let together = |a: &Arc<Tenure>, b: &Arc<Tenure>| place(a) == place(b);
         for group in plain.chunk_by(together) {
             for part in group.chunks(BULK) {
                 let (table, part) = (Arc::clone(self), part.to_vec());
@@ -260,18 +374,17 @@ impl Table {
         work
     }
 
-    async fn release_many(&self, holds: &[Arc<Hold>]) {
-        let Some(first) = holds.first() else { return };
-        let claims: Vec<_> = holds.iter().map(|hold| hold.claim(Duration::ZERO)).collect();
+    async fn release_many(&self, tenures: &[Arc<Tenure>]) {
+        let Some(first) = tenures.first() else { return };
+        let claims: Vec<_> = tenures.iter().map(|tenure| tenure.claim(Duration::ZERO)).collect();
         let request = first.kind.release_many(&claims);
         let until = self.now() + self.core.settings.patience();
-        let asked =
-            self.core.exchange(&*first.server, request, until, Persistence::ToTheEnd, &Progress::default()).await;
-        if asked.result.is_err() && holds.len() > 1 {
+        let server = &*first.place.server;
+        let asked = self.core.exchange(server, request, until, Persistence::ToTheEnd, &Progress::default()).await;
+        if asked.result.is_err() && tenures.len() > 1 {
             // One bad name refuses them all: one by one, then.
-            for hold in holds {
-                let request = hold.kind.release(hold.claim(Duration::ZERO));
-                self.core.exchange(&*hold.server, request, until, Persistence::ToTheEnd, &Progress::default()).await;
+            for tenure in tenures {
+                self.send_release(tenure, Way::Release, until).await;
             }
         }
     }

@@ -1,51 +1,51 @@
-//! Which hold is renewed or verified when, and when which is no longer believed.
+//! Which tenure is renewed or verified when, and when it, or its owner's lease, ends by the clock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::state::Hold;
+use super::tenure::Tenure;
 use crate::clock::Instant;
 
 #[derive(Default)]
 pub(super) struct Schedule {
-    holds: HashMap<u64, Registered>,
+    tenures: HashMap<u64, Registered>,
     due: BTreeSet<(Instant, u64)>,
-    deadlines: BTreeSet<(Instant, u64)>,
+    ends: BTreeSet<(Instant, u64)>,
 }
 
 struct Registered {
-    hold: Arc<Hold>,
+    tenure: Arc<Tenure>,
     due: Option<Instant>,
-    deadline: Instant,
+    end: Instant,
 }
 
 impl Schedule {
-    pub(super) fn insert(&mut self, hold: Arc<Hold>, due: Option<Instant>) {
-        let (id, deadline) = (hold.id, hold.deadline());
-        self.deadlines.insert((deadline, id));
-        self.due.extend(due.map(|due| (due, id)));
-        self.holds.insert(id, Registered { hold, due, deadline });
+    pub(super) fn insert(&mut self, tenure: Arc<Tenure>, due: Instant) {
+        let (id, end) = (tenure.id, tenure.next_end());
+        self.ends.insert((end, id));
+        self.due.insert((due, id));
+        self.tenures.insert(id, Registered { tenure, due: Some(due), end });
     }
 
-    pub(super) fn remove(&mut self, id: u64) -> Option<Arc<Hold>> {
-        let registered = self.holds.remove(&id)?;
-        self.deadlines.remove(&(registered.deadline, id));
+    pub(super) fn remove(&mut self, id: u64) -> Option<Arc<Tenure>> {
+        let registered = self.tenures.remove(&id)?;
+        self.ends.remove(&(registered.end, id));
         if let Some(due) = registered.due {
             self.due.remove(&(due, id));
         }
-        Some(registered.hold)
+        Some(registered.tenure)
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<&Arc<Hold>> {
-        self.holds.get(&id).map(|registered| &registered.hold)
+    pub(super) fn get(&self, id: u64) -> Option<&Arc<Tenure>> {
+        self.tenures.get(&id).map(|registered| &registered.tenure)
     }
 
-    /// Takes in the hold's present deadline, and when it is due next. Nothing for a hold that is no longer here.
+    /// Takes in when the tenure ends now, and when it is due next. Nothing for one that is no longer here.
     pub(super) fn reschedule(&mut self, id: u64, due: Option<Instant>) {
-        let Some(registered) = self.holds.get_mut(&id) else { return };
-        self.deadlines.remove(&(registered.deadline, id));
-        registered.deadline = registered.hold.deadline();
-        self.deadlines.insert((registered.deadline, id));
+        let Some(registered) = self.tenures.get_mut(&id) else { return };
+        self.ends.remove(&(registered.end, id));
+        registered.end = registered.tenure.next_end();
+        self.ends.insert((registered.end, id));
         if let Some(due) = registered.due {
             self.due.remove(&(due, id));
         }
@@ -53,29 +53,44 @@ impl Schedule {
         self.due.extend(due.map(|due| (due, id)));
     }
 
+    /// Takes in when the tenure ends now.
+    pub(super) fn moved(&mut self, id: u64) {
+        let Some(registered) = self.tenures.get_mut(&id) else { return };
+        self.ends.remove(&(registered.end, id));
+        registered.end = registered.tenure.next_end();
+        self.ends.insert((registered.end, id));
+    }
+
     /// When something is to be done next.
     pub(super) fn next(&self) -> Instant {
         let due = self.due.first().map_or(Instant::NEVER, |(due, _)| *due);
-        let deadline = self.deadlines.first().map_or(Instant::NEVER, |(deadline, _)| *deadline);
-        due.min(deadline)
+        let end = self.ends.first().map_or(Instant::NEVER, |(end, _)| *end);
+        due.min(end)
     }
 
-    /// Removes the holds whose deadline has passed.
-    pub(super) fn expired(&mut self, now: Instant) -> Vec<Arc<Hold>> {
+    /// The tenures of which something has ended. Those whose end has moved on since are only noted.
+    pub(super) fn ended(&mut self, now: Instant) -> Vec<Arc<Tenure>> {
         let mut out = Vec::new();
-        while let Some((deadline, id)) = self.deadlines.first().copied() {
-            if deadline > now {
+        while let Some((end, id)) = self.ends.first().copied() {
+            if end > now {
                 break;
             }
-            self.deadlines.pop_first();
-            out.extend(self.remove(id));
+            self.ends.pop_first();
+            let Some(registered) = self.tenures.get_mut(&id) else { continue };
+            registered.end = registered.tenure.next_end();
+            if registered.end <= now {
+                out.push(Arc::clone(&registered.tenure));
+                // Whoever ends it removes or reschedules it; until then it is not told again.
+                registered.end = Instant::NEVER;
+            }
+            self.ends.insert((registered.end, id));
         }
         out
     }
 
-    /// The holds to renew in one go: if any is due at `now`, the first `most` of those that are due by `soon`. They are
+    /// The tenures to renew in one go: if any is due at `now`, the first `most` of those that are due by `soon`. They are
     /// due again only when rescheduled.
-    pub(super) fn take_due(&mut self, now: Instant, soon: Instant, most: usize) -> Vec<Arc<Hold>> {
+    pub(super) fn take_due(&mut self, now: Instant, soon: Instant, most: usize) -> Vec<Arc<Tenure>> {
         let mut out = Vec::new();
         if self.due.first().is_none_or(|(due, _)| *due > now) {
             return out;
@@ -86,25 +101,25 @@ impl Schedule {
                 break;
             }
             self.due.pop_first();
-            if let Some(registered) = self.holds.get_mut(&id) {
+            if let Some(registered) = self.tenures.get_mut(&id) {
                 registered.due = None;
-                out.push(Arc::clone(&registered.hold));
+                out.push(Arc::clone(&registered.tenure));
             }
         }
         out
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Hold>> {
-        self.holds.values().map(|registered| &registered.hold)
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Tenure>> {
+        self.tenures.values().map(|registered| &registered.tenure)
     }
 
-    pub(super) fn drain(&mut self) -> Vec<Arc<Hold>> {
+    pub(super) fn drain(&mut self) -> Vec<Arc<Tenure>> {
         self.due.clear();
-        self.deadlines.clear();
-        self.holds.drain().map(|(_, registered)| registered.hold).collect()
+        self.ends.clear();
+        self.tenures.drain().map(|(_, registered)| registered.tenure).collect()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.holds.len()
+        self.tenures.len()
     }
 }

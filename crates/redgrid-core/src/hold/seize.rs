@@ -11,9 +11,12 @@ use super::error::{AcquireError, LostReason};
 use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
 use super::release::Settlement;
-use super::state::{Granted, Hold, Phase};
+use super::state::Hold;
+use super::stretch;
+use super::succession::Arrival;
 use super::table::{Failure, Place, Slot, SlotKey, Table};
-use super::terms::Wish;
+use super::tenure::{Granted, Tenure};
+use super::terms::{self, Wish};
 use super::ticket::told;
 use crate::clock::Instant;
 use crate::connection::{Client, Exchange, Persistence, Progress};
@@ -51,91 +54,151 @@ impl Table {
     ) -> Result<Option<Grant>, Failure> {
         let server = self.core.topology.primary(&target.key);
         let place = Place { hub: self.core.hub(&server), server };
-        let id = self.number();
-        let field = self.core.field(id);
-        let lease = wish.first_lease();
-        let claim = Claim { target: &target, field: &field, lease };
-        let request = kind.seize(claim, &self.core.notice_prefix(), only_if_held);
-        let until = self.now() + self.core.settings.patience();
-        let asked =
-            self.core.exchange(&*place.server, request, until, Persistence::Within(lease), &Progress::default()).await;
-        match judge(&place, &asked) {
+        let stretch = self.stretch(&place);
+        // It must outlive the wait for the former holder's stretch, also where what is wished for is shorter.
+        let lease = wish.server_lease(stretch).max(terms::with_margin(stretch::LONGEST + self.core.settings.timeout));
+        let theft = Theft { kind, target, place, lease, only_if_held };
+        let (mut id, mut field, mut asked) = self.ask_by_force(&theft).await;
+        let mut verdict = judge(&theft.place, &asked);
+        if let (Verdict::TooLate, None) = (&verdict, asked.unanswered_until) {
+            (id, field, asked) = self.ask_by_force(&theft).await;
+            verdict = judge(&theft.place, &asked);
+        }
+        match verdict {
             Verdict::Granted { token } => {
-                let granted = granted(id, field, token, &asked);
-                let hold = Hold::new(
-                    granted,
-                    Arc::clone(&target),
-                    kind,
-                    Arc::clone(&place.server),
-                    self.core.clock.clone(),
-                    wish,
-                );
-                Ok(self.install(client, place, Arc::new(hold)))
+                let stretch_ends = asked.sent + stretch;
+                let granted = Granted::by(&asked, id, field, token, theft.lease, stretch_ends);
+                let repeat = asked.is_repeat();
+                // A repeat finds only itself.
+                let robbed = repeat || asked.result.is_ok_and(|reply| reply.into_typed::<(i64, u64, i64)>().is_ok_and(|r| r.2 > 0));
+                let granted = if robbed { self.outlast(&theft, granted).await? } else { granted };
+                let grant = self.install(client, theft, granted, wish);
+                if grant.is_none() { Err(Failure::ShuttingDown) } else { Ok(grant) }
             }
             Verdict::Busy(_) | Verdict::TooLate if asked.unanswered_until.is_some() => {
-                self.unsettled(&place, kind, &target, &field, &asked, lease);
+                self.unsettled(&theft, &field, &asked);
                 let why = "an earlier copy was not answered, and it is too late for another";
                 Err(Failure::Unknown(ServerError::unknown(why)))
             }
             Verdict::Busy(_) => Ok(None),
             Verdict::TooLate => {
-                Err(Failure::Unavailable(ServerError::not_sent("the server found the request too late")))
+                Err(Failure::Unavailable(ServerError::not_sent("the server found the request too late, twice")))
             }
             Verdict::Failed(failure) => {
-                self.unsettled(&place, kind, &target, &field, &asked, lease);
+                self.unsettled(&theft, &field, &asked);
                 Err(if asked.unanswered_until.is_some() { failure.unknown() } else { failure })
             }
         }
     }
 
-    /// What we hold under the name now, instead of what we held before.
-    fn install(self: &Arc<Self>, client: Client, place: Place, hold: Arc<Hold>) -> Option<Grant> {
-        let key = SlotKey(hold.kind.name(), hold.target.key.clone());
-        let now = self.now();
-        let mut state = self.state();
-        if state.closed {
-            drop(state);
-            self.give_back(&hold);
-            return None;
-        }
-        let forced = state.forced.remove(&hold.id).is_some();
-        let slot = state.slots.entry(key).or_insert_with(|| Slot::new(place, hold.kind, Arc::clone(&hold.target), now));
-        if forced || hold.token < slot.highest {
-            // Another was quicker to take it from us than we to know that we had it.
-            hold.end(LostReason::Forced.into());
-            slot.lost.push(Arc::downgrade(&hold));
-            return Some(Grant::new(client, hold));
-        }
-        slot.highest = hold.token;
-        if let Some(former) = slot.hold.replace(Arc::clone(&hold)) {
-            if former.phase() != Phase::Released {
-                slot.lost.push(Arc::downgrade(&former));
-            }
-            state.schedule.remove(former.id);
-            former.end(LostReason::Forced.into());
-        }
-        self.register(&mut state, &hold);
-        Some(Grant::new(client, hold))
+    async fn ask_by_force(&self, theft: &Theft) -> (u64, Bytes, Exchange) {
+        let id = self.number();
+        let field = self.core.field(id);
+        let claim = Claim { target: &theft.target, field: &field, lease: theft.lease };
+        let request = theft.kind.seize(claim, &self.core.notice_prefix(), theft.only_if_held);
+        let until = self.now() + self.core.settings.patience();
+        let (server, persistence) = (&*theft.place.server, Persistence::Within(theft.lease));
+        let asked = self.core.exchange(server, request, until, persistence, &Progress::default()).await;
+        (id, field, asked)
     }
 
-    fn unsettled(
-        self: &Arc<Self>,
-        place: &Place,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
-        field: &Bytes,
-        asked: &Exchange,
-        lease: Duration,
-    ) {
-        if let Some(limit) = asked.unanswered_until {
-            let (server, target) = (Arc::clone(&place.server), Arc::clone(target));
-            let (field, keep_until) = (field.clone(), Instant::PAST);
-            self.settle(Settlement { server, kind, target, field, limit, at_once: true, keep_until, lease });
+    /// The former holder may not know yet, and hand the name on inside its process until its stretch ends. Only after
+    /// that is the server's clock past every token that it can give away: the token is read anew then.
+    async fn outlast(self: &Arc<Self>, theft: &Theft, granted: Granted) -> Result<Granted, Failure> {
+        self.dispossess(theft, &granted);
+        self.core.clock.sleep_until(granted.received + stretch::LONGEST).await;
+        let Granted { id, ref field, .. } = granted;
+        let claim = Claim { target: &theft.target, field, lease: theft.lease };
+        // It finds itself in the lock: nothing is taken, the lease begins anew, and the time is told.
+        let request = theft.kind.acquire(claim);
+        let until = terms::deadline(granted.sent, theft.lease);
+        let (server, progress) = (&*theft.place.server, Progress::default());
+        let asked = self.core.exchange(server, request, until, Persistence::Retries, &progress).await;
+        let unanswered_until = asked.unanswered_until.max(granted.unanswered_until);
+        match judge(&theft.place, &asked) {
+            Verdict::Granted { token } => {
+                let again = Granted::by(&asked, id, field.clone(), token, theft.lease, granted.stretch_ends);
+                Ok(Granted { unanswered_until, ..again })
+            }
+            Verdict::Busy(_) => {
+                // Somebody took it from us, and perhaps we have not been told yet: what is installed is lost already.
+                self.state().forced.insert(granted.id, self.now());
+                Ok(Granted { unanswered_until, ..granted })
+            }
+            Verdict::TooLate => {
+                self.free(theft, field, unanswered_until);
+                Err(Failure::Unavailable(ServerError::not_sent("the server found the request too late")))
+            }
+            Verdict::Failed(failure) => {
+                self.free(theft, field, unanswered_until);
+                Err(failure)
+            }
         }
+    }
+
+    /// Whoever of ours had it has it no more.
+    fn dispossess(self: &Arc<Self>, theft: &Theft, granted: &Granted) {
+        let mut state = self.state();
+        let key = SlotKey(theft.kind.name(), theft.target.key.clone());
+        let former = state.slots.get(&key).and_then(|slot| slot.tenure.clone());
+        if let Some(former) = former.filter(|former| former.token < granted.token) {
+            self.lose(&mut state, &former, LostReason::Forced);
+        }
+    }
+
+    /// What we hold under the name now, instead of what we held before.
+    fn install(self: &Arc<Self>, client: Client, theft: Theft, granted: Granted, wish: Wish) -> Option<Grant> {
+        let sent = granted.sent;
+        let key = SlotKey(theft.kind.name(), theft.target.key.clone());
+        let Theft { kind, target, place, .. } = theft;
+        let now = self.now();
+        let tenure =
+            Arc::new(Tenure::new(granted, Arc::clone(&target), kind, place.clone(), self.core.clock.clone()));
+        let mut state = self.state();
+        state.slots.entry(key.clone()).or_insert_with(|| Slot::new(place, kind, target, now));
+        match self.arrive(&mut state, &key, &tenure, sent) {
+            Arrival::Ours => {
+                let hold = self.own(&mut state, &key, &tenure, sent, wish);
+                Some(Grant::new(client, hold))
+            }
+            Arrival::Superseded => {
+                // Another was quicker to take it from us than we to know that we had it.
+                tenure.end();
+                let hold = Arc::new(Hold::new(Arc::clone(&tenure), tenure.token, sent, now, wish));
+                hold.end(LostReason::Forced.into());
+                if let Some(slot) = state.slots.get_mut(&key) {
+                    slot.lost.push(Arc::downgrade(&hold));
+                }
+                Some(Grant::new(client, hold))
+            }
+            Arrival::Closed => {
+                Table::sweep(&mut state, &key);
+                drop(state);
+                self.give_back(&tenure);
+                None
+            }
+        }
+    }
+
+    fn unsettled(self: &Arc<Self>, theft: &Theft, field: &Bytes, asked: &Exchange) {
+        if let Some(limit) = asked.unanswered_until {
+            self.free(theft, field, Some(limit));
+        }
+    }
+
+    fn free(self: &Arc<Self>, theft: &Theft, field: &Bytes, limit: Option<Instant>) {
+        let (server, target) = (Arc::clone(&theft.place.server), Arc::clone(&theft.target));
+        let (kind, field, lease, keep_until) = (theft.kind, field.clone(), theft.lease, Instant::PAST);
+        let limit = limit.unwrap_or(Instant::PAST);
+        self.settle(Settlement { server, kind, target, field, limit, at_once: true, keep_until, lease });
     }
 }
 
-fn granted(id: u64, field: Bytes, token: u64, asked: &Exchange) -> Granted {
-    let (sent, received, unanswered_until) = (asked.sent, asked.received, asked.unanswered_until);
-    Granted { id, field, token, sent, received, unanswered_until }
+/// What is to be taken.
+struct Theft {
+    kind: &'static dyn HoldKind,
+    target: Arc<Target>,
+    place: Place,
+    lease: Duration,
+    only_if_held: bool,
 }

@@ -1,25 +1,23 @@
-//! One hold: what was granted, until when it is believed, and who is told when it ends.
+//! One hold: a task's share in a tenure, until when it is believed, and who is told when it ends.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::error::LostReason;
 use super::holder::HolderId;
-use super::kind::{Claim, HoldKind, Target};
+use super::tenure::Tenure;
 use super::terms::{self, Lease, Wish};
-use crate::clock::{Clock, Instant};
-use crate::connection::Server;
+use crate::clock::Instant;
 
 /// Where a hold is in its life. It only goes forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
     Held = 0,
-    /// Its release was called; nothing is renewed, nothing believed.
+    /// Its release was called; nothing is renewed for it, nothing believed.
     Released = 1,
     Expired = 2,
     Gone = 3,
@@ -61,135 +59,80 @@ impl From<LostReason> for Phase {
     }
 }
 
+/// The share of one task, or of one holder, in a tenure.
 pub(crate) struct Hold {
-    /// The number in its field; unique in this client.
-    pub(crate) id: u64,
-    pub(crate) field: Bytes,
-    pub(crate) target: Arc<Target>,
-    pub(crate) kind: &'static dyn HoldKind,
-    pub(crate) server: Arc<dyn Server>,
-    pub(crate) clock: Clock,
+    pub(crate) tenure: Arc<Tenure>,
     pub(crate) holder: Option<HolderId>,
-    /// The server's time in microseconds when it granted.
     pub(crate) token: u64,
-    /// When the grant was known here.
+    /// When it was granted, as known here.
     pub(crate) granted: Instant,
     pub(crate) wish: Wish,
-    /// Until when an unanswered copy of its acquire may still be carried out.
-    pub(crate) unanswered_until: Option<Instant>,
     /// Guards that live; counted under the table's lock.
     pub(super) guards: AtomicUsize,
-    forgotten: AtomicBool,
     phase: AtomicU8,
+    /// When a fixed lease ends; never, for one that is renewed.
+    ends: AtomicU64,
+    /// Until when the hold is believed by its own lease: a margin before it ends.
     deadline: AtomicU64,
-    /// The lease in force, in nanoseconds: that of the last `extend`.
-    lease: AtomicU64,
-    /// Also the lock under which the deadline moves.
-    shortenings: Mutex<Shortenings>,
     ended: Notify,
 }
 
-/// Extensions to a shorter lease that may be carried out late, and undo what a later request confirmed.
-#[derive(Default)]
-struct Shortenings {
-    /// Until when those without an answer may be carried out; never over for those that have just begun.
-    unanswered: Vec<Instant>,
-    /// When the last of the others was answered: what left before it says nothing about what came after.
-    settled: Instant,
-}
-
-impl Shortenings {
-    /// From when on a request that leaves is certainly carried out after them.
-    fn over(&self) -> Instant {
-        self.unanswered.iter().copied().max().unwrap_or(Instant::PAST).max(self.settled)
-    }
-}
-
-/// What a grant was, before it becomes a hold.
-pub(crate) struct Granted {
-    pub(crate) id: u64,
-    pub(crate) field: Bytes,
-    pub(crate) token: u64,
-    pub(crate) sent: Instant,
-    pub(crate) received: Instant,
-    pub(crate) unanswered_until: Option<Instant>,
-}
-
 impl Hold {
-    pub(crate) fn new(
-        granted: Granted,
-        target: Arc<Target>,
-        kind: &'static dyn HoldKind,
-        server: Arc<dyn Server>,
-        clock: Clock,
-        wish: Wish,
-    ) -> Self {
-        let first = wish.first_lease();
-        // A fixed lease is believed as long as it was asked for, even where `at_least` keeps the key longer.
-        let believed = if let Lease::Fixed(lease) = wish.lease { lease } else { first };
-        Hold {
-            id: granted.id,
-            field: granted.field,
-            target,
-            kind,
-            server,
-            clock,
+    /// A share in `tenure` whose lease is counted from `from`.
+    pub(crate) fn new(tenure: Arc<Tenure>, token: u64, from: Instant, now: Instant, wish: Wish) -> Self {
+        let hold = Hold {
+            tenure,
             holder: wish.holder,
-            token: granted.token,
-            granted: granted.received,
-            unanswered_until: granted.unanswered_until,
+            token,
+            granted: now,
             guards: AtomicUsize::new(0),
-            forgotten: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Held as u8),
-            deadline: AtomicU64::new(terms::deadline(granted.sent, believed).as_nanos()),
-            lease: AtomicU64::new(nanos(wish.lease.duration())),
-            shortenings: Mutex::default(),
+            ends: AtomicU64::new(Instant::NEVER.as_nanos()),
+            deadline: AtomicU64::new(Instant::NEVER.as_nanos()),
             ended: Notify::new(),
             wish,
+        };
+        if let Lease::Fixed(lease) = hold.wish.lease {
+            hold.set_end(from, lease);
         }
+        let renewed_until = hold.wish.max_hold.map_or(Instant::NEVER, |longest| now + longest);
+        hold.tenure.serve(hold.wish.lease, renewed_until, hold.deadline_of_its_own());
+        hold
     }
 
     pub(crate) fn phase(&self) -> Phase {
         Phase::of(self.phase.load(Ordering::Acquire))
     }
 
+    /// Until when it is believed.
     pub(crate) fn deadline(&self) -> Instant {
+        self.deadline_of_its_own().min(self.tenure.deadline())
+    }
+
+    pub(crate) fn deadline_of_its_own(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    pub(crate) fn lease(&self) -> Duration {
-        Duration::from_nanos(self.lease.load(Ordering::Acquire))
+    /// When its fixed lease ends, and the name goes to others.
+    pub(crate) fn ends(&self) -> Instant {
+        Instant::from_nanos(self.ends.load(Ordering::Acquire))
     }
 
-    pub(crate) fn set_lease(&self, lease: Duration) {
-        self.lease.store(nanos(lease), Ordering::Release);
-    }
-
-    /// Whether the engine lengthens its lease; otherwise it only looks whether the hold is still ours.
-    pub(crate) fn is_renewed(&self) -> bool {
-        let too_long = self.wish.max_hold.is_some_and(|longest| self.clock.now().since(self.granted) >= longest);
-        matches!(self.wish.lease, Lease::Renewed(_)) && !too_long && !self.forgotten.load(Ordering::Acquire)
-    }
-
-    /// Whether it is left to its lease.
-    pub(crate) fn is_forgotten(&self) -> bool {
-        self.forgotten.load(Ordering::Acquire)
-    }
-
-    /// From here on it is left to its lease.
-    pub(crate) fn forget(&self) {
-        self.forgotten.store(true, Ordering::Release);
+    /// Sets a fixed lease, counted from `from`.
+    pub(crate) fn set_end(&self, from: Instant, lease: Duration) {
+        self.ends.store((from + lease).as_nanos(), Ordering::Release);
+        self.deadline.store(terms::deadline(from, lease).as_nanos(), Ordering::Release);
     }
 
     /// Whether the hold may be believed: by our own clock, without asking anybody.
     pub(crate) fn is_held(&self) -> bool {
-        self.phase() == Phase::Held && self.clock.now() < self.deadline()
+        self.phase() == Phase::Held && self.tenure.clock.now() < self.deadline()
     }
 
     /// How it ended without us, if it did; a passed deadline counts although nobody has marked it yet.
     pub(crate) fn lost(&self) -> Option<LostReason> {
         match self.phase() {
-            Phase::Held if self.clock.now() >= self.deadline() => Some(LostReason::Expired),
+            Phase::Held if self.tenure.clock.now() >= self.deadline() => Some(LostReason::Expired),
             phase => phase.lost(),
         }
     }
@@ -204,6 +147,11 @@ impl Hold {
         ended
     }
 
+    /// Until when the name stays taken for its `at_least`.
+    pub(crate) fn keep_until(&self) -> Instant {
+        if self.wish.at_least.is_zero() { Instant::PAST } else { self.granted + self.wish.at_least }
+    }
+
     /// Completes when the hold has ended, by release or loss.
     pub(crate) async fn ended(&self) {
         loop {
@@ -214,52 +162,8 @@ impl Hold {
             tokio::select! {
                 () = told => {}
                 // The engine marks the passing of the deadline; this is the same clock, in case it is late.
-                () = self.clock.sleep_until(self.deadline()) => {}
+                () = self.tenure.clock.sleep_until(self.deadline()) => {}
             }
         }
     }
-
-    /// A confirmation that left at `sent`: the deadline moves forward, unless a shortening may still come after it.
-    pub(crate) fn confirmed(&self, sent: Instant, lease: Duration) -> Instant {
-        let shortenings = self.shortenings();
-        // Once it is over it stays over: somebody may have been told.
-        let in_time = self.clock.now() < self.deadline();
-        if in_time && sent >= shortenings.over() {
-            self.deadline.fetch_max(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
-        }
-        self.deadline()
-    }
-
-    /// Lowers the deadline for a shortening that is about to leave, at `sent` or later.
-    pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
-        self.shortenings().unanswered.push(Instant::NEVER);
-        self.deadline.fetch_min(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
-    }
-
-    /// The shortening was answered by now, or may be carried out until `unanswered_until`. What leaves from then on counts
-    /// again.
-    pub(crate) fn end_shortening(&self, unanswered_until: Option<Instant>) {
-        let now = self.clock.now();
-        let mut shortenings = self.shortenings();
-        let begun = shortenings.unanswered.iter().position(|until| *until == Instant::NEVER);
-        if let Some(begun) = begun {
-            shortenings.unanswered.swap_remove(begun);
-        }
-        match unanswered_until {
-            Some(until) => shortenings.unanswered.push(until),
-            None => shortenings.settled = now.max(shortenings.settled),
-        }
-    }
-
-    fn shortenings(&self) -> MutexGuard<'_, Shortenings> {
-        self.shortenings.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    pub(crate) fn claim(&self, lease: Duration) -> Claim<'_> {
-        Claim { target: &self.target, field: &self.field, lease }
-    }
-}
-
-fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }

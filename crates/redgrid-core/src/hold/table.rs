@@ -1,8 +1,9 @@
 //! Names, their queues, entering and leaving.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -14,8 +15,12 @@ use super::holder::{Holder, HolderId};
 use super::kind::{HoldKind, Target};
 use super::schedule::Schedule;
 use super::state::{Hold, Phase};
+use super::stretch;
+use super::tenure::Tenure;
 use super::terms::Wish;
+use super::succession::Basis;
 use super::ticket::Ticket;
+use super::turn::{self, Audience, Turn};
 use crate::clock::Instant;
 use crate::connection::{Client, Core, Progress, Server};
 use crate::error::ServerError;
@@ -38,7 +43,9 @@ pub(crate) struct Table {
 pub(super) struct State {
     pub(super) slots: HashMap<SlotKey, Slot>,
     pub(super) schedule: Schedule,
-    /// Holds that were taken by force before their grant was known here, and when that was told.
+    /// Names that others wait for and that we have just let go of.
+    recent: Recents,
+    /// Tenures that were taken by force before their grant was known here, and when that was told.
     pub(super) forced: HashMap<u64, Instant>,
     pub(super) closed: bool,
 }
@@ -49,7 +56,7 @@ pub(super) struct SlotKey(pub(super) &'static str, pub(super) Bytes);
 
 /// Where a name's requests go, and who wakes its waiters.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub(super) server: Arc<dyn Server>,
     pub(super) hub: Arc<Hub>,
 }
@@ -60,7 +67,9 @@ pub(super) struct Slot {
     pub(super) kind: &'static dyn HoldKind,
     pub(super) target: Arc<Target>,
     pub(super) queue: VecDeque<Entry>,
-    /// What we hold under it, or are about to have released.
+    /// What we have on the server under it, until its release has landed.
+    pub(super) tenure: Option<Arc<Tenure>>,
+    /// Who of us has it.
     pub(super) hold: Option<Arc<Hold>>,
     /// Holds that ended without us and whose guards still live: their holders can not enter again.
     pub(super) lost: Vec<Weak<Hold>>,
@@ -72,9 +81,13 @@ pub(super) struct Slot {
     pub(super) driven: bool,
     /// The drive loop waits for somebody elsewhere to let go.
     pub(super) contended: bool,
+    /// Others go first.
+    pub(super) turn: Option<Turn>,
+    /// The next grant continues a stretch that ends then.
+    pub(super) continued: Option<Instant>,
     pub(super) changed: Arc<Notify>,
-    /// The highest token that was granted here: a grant with a lower one was superseded before it was known.
-    pub(super) highest: u64,
+    /// The last grant: its token, and when it was known here.
+    pub(super) last: (u64, Instant),
     /// When a server last answered for this name.
     pub(super) contact: Instant,
 }
@@ -84,8 +97,45 @@ pub(super) struct Slot {
 pub(super) enum Busy {
     No,
     Attempt,
-    /// The release of the hold with this number.
-    Release(u64),
+    /// What we hold is being fitted to the next one's wishes.
+    Fitting,
+    /// The release of our tenure.
+    Release {
+        /// Its own number: what was adopted meanwhile is given back by another.
+        id: u64,
+        /// It has not left yet: a new request may still have what it would give back.
+        queued: bool,
+    },
+}
+
+/// Names that others wait for, for a moment after we let go of them.
+#[derive(Default)]
+struct Recents {
+    names: HashMap<SlotKey, Recent>,
+    prune_at: usize,
+}
+
+struct Recent {
+    audience: Audience,
+    until: Instant,
+    stretch_ends: Instant,
+}
+
+impl Recents {
+    fn insert(&mut self, key: SlotKey, recent: Recent, now: Instant) {
+        if self.names.len() >= self.prune_at.max(64) {
+            self.names.retain(|_, recent| recent.until > now);
+            self.prune_at = self.names.len() * 2;
+        }
+        self.names.insert(key, recent);
+    }
+
+    fn take(&mut self, key: &SlotKey, now: Instant) -> Option<Recent> {
+        if self.names.is_empty() {
+            return None;
+        }
+        self.names.remove(key).filter(|recent| recent.until > now)
+    }
 }
 
 /// One request in a queue.
@@ -101,6 +151,9 @@ pub(super) struct Entry {
 
 /// What a request in a queue is told: a grant, "busy", or how it failed.
 pub(super) type Answer = Result<Option<Grant>, Failure>;
+
+/// Answers with those who wait for them.
+pub(super) type Answers = Vec<(oneshot::Sender<Answer>, Answer)>;
 
 /// How a request failed, before it is told with its name.
 #[derive(Debug, Clone)]
@@ -125,16 +178,26 @@ impl Failure {
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) progress: Progress,
-    busy: AtomicU8,
+    busy: AtomicBool,
+    /// Until when an unanswered copy of its request may still take the name, in nanoseconds.
+    unsure_until: AtomicU64,
 }
 
 impl Seen {
     pub(super) fn set_busy(&self) {
-        self.busy.store(1, Ordering::Relaxed);
+        self.busy.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Relaxed) == 1
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_unsure(&self, until: Instant) {
+        self.unsure_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_unsure(&self, now: Instant) -> bool {
+        now.as_nanos() < self.unsure_until.load(Ordering::Relaxed)
     }
 }
 
@@ -145,14 +208,17 @@ impl Slot {
             kind,
             target,
             queue: VecDeque::new(),
+            tenure: None,
             hold: None,
             lost: Vec::new(),
             flight: None,
             busy: Busy::No,
             driven: false,
             contended: false,
+            turn: None,
+            continued: None,
             changed: Arc::new(Notify::new()),
-            highest: 0,
+            last: (0, Instant::PAST),
             contact: now,
         }
     }
@@ -162,9 +228,32 @@ impl Slot {
         self.hold.as_ref().filter(|hold| hold.is_held())
     }
 
+    /// Whether somebody else is known to have it: of this process, or elsewhere.
+    fn is_taken(&self) -> bool {
+        let given_back = matches!(self.busy, Busy::Release { .. });
+        self.contended || (!given_back && self.tenure.as_ref().is_some_and(|tenure| tenure.is_believed()))
+    }
+
+    /// The first of the queue that still wants it.
+    pub(super) fn next(&mut self) -> Option<&Entry> {
+        while self.queue.front().is_some_and(|entry| entry.answer.is_closed()) {
+            self.queue.pop_front();
+        }
+        self.queue.front()
+    }
+
+    /// Whether what is said of `tenure` concerns this name now.
+    pub(super) fn has(&self, tenure: &Arc<Tenure>) -> bool {
+        self.tenure.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, tenure))
+    }
+
     fn is_idle(&mut self) -> bool {
         self.lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
-        self.queue.is_empty() && self.hold.is_none() && self.lost.is_empty() && self.busy == Busy::No && !self.driven
+        self.queue.is_empty()
+            && self.tenure.is_none()
+            && self.lost.is_empty()
+            && self.busy == Busy::No
+            && !self.driven
     }
 }
 
@@ -225,13 +314,12 @@ impl Table {
         let id = self.number();
         let mut ticket = Ticket {
             table: Arc::clone(self),
-            client: client.clone(),
+            _client: client.clone(),
             target: Arc::clone(target),
             key: key.clone(),
             id,
             entered: now,
             until,
-            once: wish.once,
             receiver,
             seen: Arc::clone(&seen),
             flight: None,
@@ -242,7 +330,8 @@ impl Table {
         if state.closed {
             return Err(AcquireError::ShuttingDown { name: target.name.clone() });
         }
-        let slot = state.slots.entry(key.clone()).or_insert_with(|| {
+        let State { slots, recent, .. } = &mut *state;
+        let slot = slots.entry(key.clone()).or_insert_with(|| {
             let server = self.core.topology.primary(&target.key);
             let hub = self.core.hub(&server);
             Slot::new(Place { server, hub }, kind, Arc::clone(target), now)
@@ -252,32 +341,63 @@ impl Table {
             ticket.ready = Some(Ok(Some(Grant::new(client.clone(), hold))));
             return Ok(ticket);
         }
-        if slot.held().is_some() || slot.contended {
+        if slot.is_taken() {
             seen.set_busy();
-        }
-        if wish.once && (slot.held().is_some() || slot.contended) {
-            ticket.ready = Some(Ok(None));
-            return Ok(ticket);
+            if wish.once {
+                ticket.ready = Some(Ok(None));
+                return Ok(ticket);
+            }
         }
         let alone = slot.is_idle();
+        let once = wish.once;
         slot.queue.push_back(Entry { id, wish, client: client.clone(), answer, seen, until });
         let mut to_task = None;
-        if alone {
-            slot.busy = Busy::Attempt;
-            let work = self.attempt(&key, slot);
-            let flight = Flight::new(work);
-            slot.flight = Some(flight.clone());
-            ticket.flight = Some(flight);
+        let mut answers = Vec::new();
+        if let Busy::Release { queued: true, .. } = slot.busy {
+            // What is about to be given back need not be asked for again.
+            slot.busy = Busy::No;
+            answers = self.pass_on(&mut state, &key, Basis::HandOver);
+        } else if alone {
+            let recent = recent.take(&key, now);
+            slot.continued = recent.as_ref().map(|recent| recent.stretch_ends).filter(|ends| *ends > now);
+            if let (Some(recent), None, false) = (&recent, slot.continued, once) {
+                slot.turn = Turn::after(recent.audience, slot.place.server.time().round_trip());
+            }
+            if slot.turn.is_some() {
+                self.drive_if_needed(&key, slot);
+            } else {
+                slot.busy = Busy::Attempt;
+                let flight = Flight::new(self.attempt(&key, slot));
+                slot.flight = Some(flight.clone());
+                ticket.flight = Some(flight);
+            }
         } else {
             // Somebody else now waits for what is in flight: it must not depend on its caller's being polled.
             to_task = slot.flight.take();
-            self.drive_if_needed(&key, slot);
+            if !slot.driven {
+                self.drive_if_needed(&key, slot);
+            }
         }
         drop(state);
+        send(answers);
         if let Some(work) = to_task.and_then(|flight| flight.take()) {
             self.hand_over(work);
         }
         Ok(ticket)
+    }
+
+    /// Remembers who waits elsewhere: the next request of ours, if it comes soon, obeys the order although nobody of us
+    /// waited when the name was given back.
+    pub(super) fn remember(&self, state: &mut State, key: &SlotKey, audience: Audience, stretch_ends: Instant) {
+        let now = self.now();
+        let round_trip = state.slots.get(key).map_or(Duration::ZERO, |slot| slot.place.server.time().round_trip());
+        let until = now + turn::continued_for(round_trip);
+        state.recent.insert(key.clone(), Recent { audience, until, stretch_ends }, now);
+    }
+
+    /// How long a name of this node may pass from task to task without asking.
+    pub(super) fn stretch(&self, place: &Place) -> Duration {
+        stretch::length(self.core.settings.stretch, place.server.time().round_trip())
     }
 
     /// Starts the drive loop of a name unless it runs.
@@ -303,7 +423,7 @@ impl Table {
         let Some(slot) = state.slots.get_mut(key) else { return };
         let before = slot.queue.len();
         slot.queue.retain(|entry| entry.id != id);
-        if slot.queue.len() != before {
+        if slot.queue.is_empty() && before > 0 {
             slot.changed.notify_one();
         }
         Self::sweep(&mut state, key);
@@ -315,7 +435,15 @@ impl Table {
         let slot = state.slots.get(key)?;
         // Told that others have it, on a connection that is known to live: waiting is not being without contact.
         let waits = slot.contended && slot.place.server.epoch().borrow().is_some();
-        Some(if waits || slot.held().is_some() { self.now() } else { slot.contact.max(slot.place.hub.contact()) })
+        let held = slot.tenure.as_ref().is_some_and(|tenure| tenure.is_believed());
+        Some(if waits || held { self.now() } else { slot.contact.max(slot.place.hub.contact()) })
+    }
+}
+
+/// Tells those who waited. Not under the table's lock: a grant that nobody takes is given back where it is dropped.
+pub(super) fn send(answers: Answers) {
+    for (sender, answer) in answers {
+        let _ = sender.send(answer);
     }
 }
 

@@ -41,15 +41,14 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// The lease that is asked for in the acquire: long enough for `at_least` also if nobody lives to renew it.
-    pub(crate) fn first_lease(&self) -> Duration {
-        let lease = self.lease.duration();
-        if self.at_least.is_zero() { lease } else { lease.max(self.at_least + margin(self.at_least)) }
-    }
-
-    /// Whether a hold that was granted for `self` serves `other` as well.
-    pub(crate) fn serves(&self, other: &Wish) -> bool {
-        self.lease == other.lease && self.at_least == other.at_least && self.max_hold == other.max_hold
+    /// The lease that is asked for on the server: with a fixed one, what the last owner of the stretch needs, too; and long
+    /// enough for `at_least` also if nobody lives to renew it.
+    pub(crate) fn server_lease(&self, stretch: Duration) -> Duration {
+        let lease = match self.lease {
+            Lease::Renewed(lease) => lease,
+            Lease::Fixed(lease) => with_margin(lease + stretch),
+        };
+        if self.at_least.is_zero() { lease } else { lease.max(with_margin(self.at_least)) }
     }
 }
 
@@ -59,20 +58,30 @@ pub(crate) fn margin(lease: Duration) -> Duration {
     (lease / 20).max(Duration::from_millis(20))
 }
 
+/// The lease on the server that may be believed for `believed`.
+pub(crate) fn with_margin(believed: Duration) -> Duration {
+    // The margin is a share of the whole lease: 20/19 of what is left of it, rounded up.
+    (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
+}
+
 /// Until when a hold may be believed whose (confirmed) request left at `sent`.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
 
-/// When a hold that was confirmed by a request sent at `sent` is renewed next: after a third of its lease, so that one
-/// failed renewal is not yet a loss.
-pub(crate) fn next_renewal(sent: Instant, lease: Duration) -> Instant {
-    sent + lease / 3
+/// When a tenure is looked after next: a renewed one after a third of its lease, so that one failed renewal is not yet a
+/// loss; another one as often as if it were renewed, to see whether it is still ours.
+pub(crate) fn next_look(lease: Lease, watchdog: Duration, deadline: Instant, from: Instant) -> Instant {
+    let third = match lease {
+        Lease::Renewed(lease) => lease / 3,
+        Lease::Fixed(_) => watchdog / 3,
+    };
+    // Where less than the whole lease is left, earlier.
+    from + third.min(deadline.since(from) / 2)
 }
 
-/// How long a name must still stay taken for `at_least`, counted from when the grant was known.
-pub(crate) fn still_to_keep(at_least: Duration, granted: Instant, now: Instant) -> Duration {
-    at_least.saturating_sub(now.since(granted))
+pub(crate) fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -93,12 +102,26 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_with_its_margin_is_believed_as_long_as_was_asked() {
+        for believed in [0, 1, 19, 20, 100, 379, 380, 381, 30_000, 2_592_000_000].map(|ms| ms * MS) {
+            let lease = with_margin(believed);
+            assert!(lease - margin(lease) >= believed, "{believed:?}");
+            assert!(lease - margin(lease) <= believed + MS, "{believed:?}");
+        }
+    }
+
+    #[test]
     fn a_job_that_must_run_once_outlives_its_process() {
-        assert_eq!(wish(30_000 * MS, Duration::ZERO).first_lease(), 30_000 * MS);
-        assert_eq!(wish(1000 * MS, 5000 * MS).first_lease(), 5250 * MS);
-        assert_eq!(wish(30_000 * MS, 5000 * MS).first_lease(), 30_000 * MS);
-        let granted = Instant::PAST + 100 * MS;
-        assert_eq!(still_to_keep(5000 * MS, granted, granted + 1000 * MS), 4000 * MS);
-        assert_eq!(still_to_keep(5000 * MS, granted, granted + 6000 * MS), Duration::ZERO);
+        let stretch = 10 * MS;
+        assert_eq!(wish(30_000 * MS, Duration::ZERO).server_lease(stretch), 30_000 * MS);
+        assert!(wish(1000 * MS, 5000 * MS).server_lease(stretch) >= 5250 * MS);
+        assert_eq!(wish(30_000 * MS, 5000 * MS).server_lease(stretch), 30_000 * MS);
+    }
+
+    #[test]
+    fn a_fixed_lease_lasts_for_whoever_gets_it_at_the_end_of_the_stretch() {
+        let fixed = Wish { lease: Lease::Fixed(10_000 * MS), ..wish(MS, Duration::ZERO) };
+        let lease = fixed.server_lease(10 * MS);
+        assert!(deadline(Instant::PAST, lease) >= Instant::PAST + 10_010 * MS);
     }
 }

@@ -34,13 +34,13 @@ pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
 /// A request under way. Dropping it leaves the queue; what was granted meanwhile is given back.
 pub struct Ticket {
     pub(super) table: Arc<Table>,
-    pub(super) client: Client,
+    /// Keeps the client alive while somebody waits.
+    pub(super) _client: Client,
     pub(super) target: Arc<Target>,
     pub(super) key: SlotKey,
     pub(super) id: u64,
     pub(super) entered: Instant,
     pub(super) until: Instant,
-    pub(super) once: bool,
     pub(super) receiver: oneshot::Receiver<Answer>,
     pub(super) seen: Arc<Seen>,
     pub(super) flight: Option<Flight>,
@@ -98,7 +98,10 @@ impl Ticket {
 
     fn out_of_time(&self, now: Instant) -> AcquireError {
         let name = self.target.name.clone();
-        if self.seen.is_busy() && now >= self.until {
+        if self.seen.is_unsure(now) {
+            let source = ServerError::unknown("a request without an answer may still be carried out");
+            AcquireError::OutcomeUnknown { name, source }
+        } else if self.seen.is_busy() && now >= self.until {
             AcquireError::TimedOut { name, waited: now.since(self.entered) }
         } else if self.seen.progress.is_sent() {
             let source = ServerError::unknown("the time ran out before an answer came");
@@ -110,16 +113,6 @@ impl Ticket {
 
     fn error(&self, failure: Failure) -> AcquireError {
         told(failure, self.target.name.clone())
-    }
-
-    /// Whether it was for one look only.
-    pub fn is_once(&self) -> bool {
-        self.once
-    }
-
-    /// The client it was made with.
-    pub fn client(&self) -> &Client {
-        &self.client
     }
 }
 

@@ -13,8 +13,18 @@ use crate::clock::Instant;
 pub(super) struct Channel {
     pub(super) watchers: HashMap<u64, Sink>,
     pub(super) force: Force,
-    /// The key to look at when polling, and when to look next.
-    pub(super) poll: Option<(Bytes, Instant)>,
+    /// What to look at when polling.
+    pub(super) poll: Option<Poll>,
+    /// Messages heard on it.
+    pub(super) heard: u64,
+}
+
+/// What a poll looks at for a channel.
+pub(super) struct Poll {
+    pub(super) key: Bytes,
+    /// The key by which those are told of us whose messages we do not get.
+    pub(super) mark: Option<Bytes>,
+    pub(super) due: Instant,
 }
 
 pub(super) enum Sink {
@@ -49,7 +59,8 @@ pub struct Wake {
 }
 
 impl Channel {
-    pub(super) fn tell(&self, payload: &Bytes) {
+    pub(super) fn tell(&mut self, payload: &Bytes) {
+        self.heard += 1;
         for sink in self.watchers.values() {
             match sink {
                 Sink::Signal(signal) => {

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use super::channel::{Channel, Force, Listener, Registration, Signal, Sink, Watch};
-use super::poll;
+use super::channel::{Channel, Force, Listener, Poll, Registration, Signal, Sink, Watch};
+use super::poll::{self, Look};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::connection::{Push, Server};
@@ -24,6 +24,9 @@ const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// How long a denied channel is left alone before it is tried again: a minute. Permissions change by hand.
 const QUARANTINE: Duration = Duration::from_secs(60);
+
+/// Denied channels that are remembered; beyond that each new watcher of one tries again.
+const MOST_DENIED: usize = 10_000;
 
 /// The wake-up hub of one node.
 pub(crate) struct Hub {
@@ -51,6 +54,8 @@ struct State {
     /// Channels that nobody watches any more.
     to_leave: BTreeSet<Bytes>,
     polls: BTreeSet<(Instant, Bytes)>,
+    /// Channels that were denied, and when.
+    denied: HashMap<Bytes, Instant>,
     next_id: u64,
     /// Counts the gaps: what was subscribed before one is not in force after it.
     gaps: u64,
@@ -78,9 +83,24 @@ impl Hub {
     }
 
     /// Watches `channel` for as long as the result lives, and polls `key` beneath it.
-    pub(crate) fn watch(self: &Arc<Self>, channel: Bytes, key: Option<Bytes>) -> Watch {
+    pub(crate) fn watch(self: &Arc<Self>, channel: Bytes, key: Bytes) -> Watch {
+        self.watch_polling(channel, Poll { key, mark: None, due: Instant::NEVER })
+    }
+
+    /// The same for who wants the name: as long as the subscription is not in force, `mark` tells others of it.
+    pub(crate) fn watch_contended(self: &Arc<Self>, channel: Bytes, key: Bytes, mark: Bytes) -> Watch {
+        self.watch_polling(channel, Poll { key, mark: Some(mark), due: Instant::NEVER })
+    }
+
+    /// How many messages were heard on a channel that is in force.
+    pub(crate) fn heard(&self, channel: &Bytes) -> Option<u64> {
+        let state = self.state();
+        state.channels.get(channel).filter(|channel| channel.force == Force::Confirmed).map(|channel| channel.heard)
+    }
+
+    fn watch_polling(self: &Arc<Self>, channel: Bytes, poll: Poll) -> Watch {
         let signal = Arc::new(Signal::default());
-        let id = self.add(&channel, Sink::Signal(Arc::clone(&signal)), key);
+        let id = self.add(&channel, Sink::Signal(Arc::clone(&signal)), Some(poll));
         Watch { registration: Registration { hub: Arc::clone(self), channel, id }, signal }
     }
 
@@ -96,12 +116,14 @@ impl Hub {
         self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
     }
 
-    fn add(&self, name: &Bytes, sink: Sink, key: Option<Bytes>) -> u64 {
+    fn add(&self, name: &Bytes, sink: Sink, poll: Option<Poll>) -> u64 {
         let now = self.clock.now();
         let mut state = self.state();
         state.next_id += 1;
         let id = state.next_id;
-        let fresh = || Channel { watchers: HashMap::new(), force: Force::Wanted, poll: None };
+        // A denial is remembered beyond the last watcher: each try costs the subscriber connection.
+        let force = state.denied.get(name).map_or(Force::Wanted, |since| Force::Denied(*since));
+        let fresh = || Channel { watchers: HashMap::new(), force, poll: None, heard: 0 };
         let channel = state.channels.entry(name.clone()).or_insert_with(fresh);
         if let (Sink::Signal(signal), Force::Confirmed) = (&sink, channel.force) {
             signal.in_force.store(true, Ordering::Release);
@@ -109,22 +131,22 @@ impl Hub {
             signal.recheck.store(true, Ordering::Release);
         }
         channel.watchers.insert(id, sink);
-        let was_denied = matches!(channel.force, Force::Denied(since) if now.since(since) > QUARANTINE);
         let is_new = channel.force == Force::Wanted && channel.watchers.len() == 1;
-        if let (Some(key), None) = (key, &channel.poll) {
-            let due = now + UNSUBSCRIBED_POLL;
-            channel.poll = Some((key, due));
-            state.polls.insert((due, name.clone()));
+        match (poll, &mut channel.poll) {
+            (Some(poll), Some(known)) => known.mark = known.mark.take().or(poll.mark),
+            (Some(poll), none) => {
+                let due = now + UNSUBSCRIBED_POLL;
+                *none = Some(Poll { due, ..poll });
+                state.polls.insert((due, name.clone()));
+            }
+            (None, _) => {}
         }
         state.to_leave.remove(name);
         if is_new {
             state.to_join.insert(name.clone());
         }
-        if was_denied {
-            state.to_try.insert(name.clone());
-        }
         drop(state);
-        if is_new || was_denied {
+        if is_new {
             self.wanted.notify_one();
         }
         self.polls.notify_one();
@@ -136,8 +158,8 @@ impl Hub {
         let Some(channel) = state.channels.get_mut(name) else { return };
         channel.watchers.remove(&id);
         if channel.watchers.is_empty() {
-            if let Some((_, due)) = channel.poll.take() {
-                state.polls.remove(&(due, name.clone()));
+            if let Some(poll) = channel.poll.take() {
+                state.polls.remove(&(poll.due, name.clone()));
             }
             state.to_leave.insert(name.clone());
             drop(state);
@@ -151,7 +173,7 @@ impl Hub {
         while let Some(push) = pushes.recv().await {
             match push {
                 Push::Message { channel, payload } => {
-                    if let Some(channel) = self.state().channels.get(&channel) {
+                    if let Some(channel) = self.state().channels.get_mut(&channel) {
                         channel.tell(&payload);
                     }
                 }
@@ -169,23 +191,18 @@ impl Hub {
         let now = self.clock.now();
         let mut state = self.state();
         state.gaps += 1;
-        let State { channels, to_join, to_try, polls, .. } = &mut *state;
+        let State { channels, to_join, polls, .. } = &mut *state;
         for (name, channel) in channels {
-            match channel.force {
-                Force::Confirmed => {
-                    channel.set(Force::Wanted);
-                    to_join.insert(name.clone());
-                    // Nobody will tell meanwhile: look soon, and often.
-                    if let Some((_, due)) = &mut channel.poll {
-                        polls.remove(&(*due, name.clone()));
-                        *due = (now + UNSUBSCRIBED_POLL).min(*due);
-                        polls.insert((*due, name.clone()));
-                    }
-                }
-                Force::Denied(since) if now.since(since) > QUARANTINE => {
-                    to_try.insert(name.clone());
-                }
-                Force::Wanted | Force::Denied(_) => {}
+            if channel.force != Force::Confirmed {
+                continue;
+            }
+            channel.set(Force::Wanted);
+            to_join.insert(name.clone());
+            // Nobody will tell meanwhile: look soon, and often.
+            if let Some(poll) = &mut channel.poll {
+                polls.remove(&(poll.due, name.clone()));
+                poll.due = (now + UNSUBSCRIBED_POLL).min(poll.due);
+                polls.insert((poll.due, name.clone()));
             }
         }
     }
@@ -195,7 +212,11 @@ impl Hub {
         loop {
             let (leaving, joining, suspect) = self.differences();
             if leaving.is_empty() && joining.is_empty() {
-                self.wanted.notified().await;
+                let pardon = self.pardon();
+                tokio::select! {
+                    () = self.wanted.notified() => {}
+                    () = self.clock.sleep_until(pardon) => {}
+                }
                 continue;
             }
             if !leaving.is_empty() {
@@ -209,6 +230,27 @@ impl Hub {
                 }
             }
         }
+    }
+
+    /// Has channels tried again that were denied long ago; returns when the next is due.
+    fn pardon(&self) -> Instant {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let State { channels, denied, to_try, .. } = &mut *state;
+        let mut next = Instant::NEVER;
+        denied.retain(|name, since| {
+            let until = *since + QUARANTINE;
+            if until > now {
+                next = next.min(until);
+                return true;
+            }
+            if let Some(channel) = channels.get_mut(name) {
+                channel.set(Force::Wanted);
+                to_try.insert(name.clone());
+            }
+            false
+        });
+        if to_try.is_empty() { next } else { now }
     }
 
     /// The next channels to unsubscribe, the next to subscribe by one command, and whether that is one that was part of a
@@ -257,10 +299,10 @@ impl Hub {
             if direct > 0 {
                 direct -= 1;
                 channel.recheck();
-            } else if let Some((key, due)) = channel.poll.take() {
-                polls.remove(&(due, name.clone()));
+            } else if let Some(poll) = &mut channel.poll {
+                polls.remove(&(poll.due, name.clone()));
+                poll.due = Instant::PAST;
                 polls.insert((Instant::PAST, name.clone()));
-                channel.poll = Some((key, Instant::PAST));
             }
         }
     }
@@ -270,11 +312,16 @@ impl Hub {
         let now = self.clock.now();
         {
             let mut state = self.state();
-            let State { channels, to_join, to_try, .. } = &mut *state;
+            let State { channels, denied: quarantine, to_join, to_try, .. } = &mut *state;
             for name in chunk {
                 let Some(channel) = channels.get_mut(name) else { continue };
                 match (denied, chunk.len()) {
-                    (true, 1) => channel.set(Force::Denied(now)),
+                    (true, 1) => {
+                        channel.set(Force::Denied(now));
+                        if quarantine.len() < MOST_DENIED {
+                            quarantine.insert(name.clone(), now);
+                        }
+                    }
                     (true, _) => {
                         to_try.insert(name.clone());
                     }
@@ -305,25 +352,27 @@ impl Hub {
     }
 
     /// Takes the names that are due for a look, at most `most`, and sets when they are due again.
-    pub(super) fn due(&self, most: usize) -> Vec<(Bytes, Bytes)> {
+    pub(super) fn due(&self, most: usize) -> Vec<Look> {
         let now = self.clock.now();
         let mut state = self.state();
         let State { channels, polls, .. } = &mut *state;
-        let mut names = Vec::new();
-        while names.len() < most {
+        let mut looks = Vec::new();
+        while looks.len() < most {
             let Some((due, name)) = polls.first().cloned() else { break };
             if due > now {
                 break;
             }
             polls.pop_first();
             let Some(channel) = channels.get_mut(&name) else { continue };
-            let every = if channel.force == Force::Confirmed { self.settings.poll_interval } else { UNSUBSCRIBED_POLL };
-            let Some((key, due)) = &mut channel.poll else { continue };
-            *due = now + every;
-            names.push((name.clone(), key.clone()));
-            polls.insert((*due, name));
+            let in_force = channel.force == Force::Confirmed;
+            let every = if in_force { self.settings.poll_interval } else { UNSUBSCRIBED_POLL };
+            let Some(poll) = &mut channel.poll else { continue };
+            poll.due = now + every;
+            let mark = poll.mark.clone().filter(|_| !in_force);
+            looks.push(Look { channel: name.clone(), key: poll.key.clone(), mark });
+            polls.insert((poll.due, name));
         }
-        names
+        looks
     }
 
     /// When the next name is due for a look.

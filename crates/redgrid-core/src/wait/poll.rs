@@ -11,6 +11,18 @@ use crate::error::ServerError;
 use crate::script::BulkScript;
 
 static PEEK: BulkScript = BulkScript::new("wait/peek", include_str!("peek.lua"));
+static MARK: BulkScript = BulkScript::new("wait/mark", include_str!("mark.lua"));
+
+/// How long a mark says that somebody waits: three looks. It is set anew at each.
+const MARKED: Duration = Duration::from_millis(300);
+
+/// One look at a name.
+pub(super) struct Look {
+    pub(super) channel: Bytes,
+    pub(super) key: Bytes,
+    /// Where to leave word of it, as no message reaches us.
+    pub(super) mark: Option<Bytes>,
+}
 
 /// How often the poll runs while names are due. The budget of a second is spent in ten parts.
 const TICK: Duration = Duration::from_millis(100);
@@ -32,9 +44,9 @@ pub(super) async fn run(hub: Arc<Hub>) {
                     // A new name may be due earlier than the one this sleeps for.
                     () = hub.polls.notified(), if due > hub.clock.now() + TICK => continue,
                 }
-                let names = hub.due(part);
-                if !names.is_empty() {
-                    look(&hub, names).await;
+                let looks = hub.due(part);
+                if !looks.is_empty() {
+                    look(&hub, looks).await;
                     tokio::time::sleep(TICK).await;
                 }
             }
@@ -42,10 +54,17 @@ pub(super) async fn run(hub: Arc<Hub>) {
     }
 }
 
-async fn look(hub: &Hub, names: Vec<(Bytes, Bytes)>) {
-    let request = PEEK.with(names.iter().map(|(_, key)| key.clone())).idempotent();
+async fn look(hub: &Hub, looks: Vec<Look>) {
     let limit: Instant = hub.clock.now() + hub.settings.timeout;
-    let answer = hub.server.call(vec![request.not_after(limit)]).await.pop();
+    let peek = PEEK.with(looks.iter().map(|look| look.key.clone())).idempotent().not_after(limit);
+    let marks: Vec<_> = looks.iter().filter_map(|look| look.mark.clone()).collect();
+    let mut requests = vec![peek];
+    if !marks.is_empty() {
+        let lifetime = i64::try_from(MARKED.as_millis()).unwrap_or(i64::MAX);
+        // A user who may not write them polls without being waited for.
+        requests.push(MARK.with(marks).int(lifetime).idempotent().not_after(limit));
+    }
+    let answer = hub.server.call(requests).await.into_iter().next();
     if answer
         .as_ref()
         .is_some_and(|answer| !matches!(answer, Err(ServerError::NotSent { .. } | ServerError::Unknown { .. })))
@@ -54,14 +73,14 @@ async fn look(hub: &Hub, names: Vec<(Bytes, Bytes)>) {
     }
     match answer.map(|answer| answer.and_then(|reply| reply.into_typed::<Vec<i64>>())) {
         Some(Ok(left)) => {
-            for ((channel, _), left) in names.iter().zip(left) {
+            for (look, left) in looks.iter().zip(left) {
                 if matches!(left, ABSENT | UNREADABLE) {
-                    hub.recheck(channel);
+                    hub.recheck(&look.channel);
                 }
             }
         }
         // One key that the user may not read refuses the whole call: let each waiter find out itself.
-        Some(Err(error)) if error.code().is_some() => names.iter().for_each(|(channel, _)| hub.recheck(channel)),
+        Some(Err(error)) if error.code().is_some() => looks.iter().for_each(|look| hub.recheck(&look.channel)),
         // Without contact there is nothing to tell.
         _ => {}
     }

@@ -4,13 +4,13 @@
 -- ARGV[1]  holder
 -- ARGV[2]  publish  PUBLISH or SPUBLISH
 -- ARGV[3]  channel  where waiters listen; the message is `0`
--- Returns  1  it was this holder's, and is free
---          0  it was not this holder's
+-- Returns  1 + n  it was this holder's, and is free; n subscribers were told
+--          0      it was not this holder's
 --
 -- Work: O(1), writes one key. Sent twice, it answers 0 the second time.
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
 -- Free already: a message that may not be sent does not undo it, and waiters look by themselves.
-redis.pcall(ARGV[2], ARGV[3], '0')
-return 1
+local told = redis.pcall(ARGV[2], ARGV[3], '0')
+return type(told) == 'number' and told + 1 or 1

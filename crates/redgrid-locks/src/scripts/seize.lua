@@ -6,7 +6,7 @@
 -- ARGV[3]  not after     microseconds since 1970 by this server's clock
 -- ARGV[4]  only if held  1: leave a free lock alone
 -- ARGV[5]  notices       channel of a client's notices, up to the client's id; `}` follows the id
--- Returns  {1, time, 0}   taken at `time`, the fencing token
+-- Returns  {1, time, n}   taken at `time`, the fencing token; n holders lost it
 --          {0, time, -2}  it was free, and only a held one was to be taken
 --          {2, time, 0}   too late
 --
@@ -27,8 +27,10 @@ if type(bounded) == 'table' then
   redis.call('HDEL', KEYS[1], ARGV[1])
   return bounded
 end
+local lost = 0
 for _, holder in ipairs(holders) do
   if holder ~= ARGV[1] then
+    lost = lost + 1
     redis.call('HDEL', KEYS[1], holder)
     local client = string.match(holder, '^(%x+%-%x+%-%x+%-%x+%-%x+):')
     if client then
@@ -37,4 +39,4 @@ for _, holder in ipairs(holders) do
     end
   end
 end
-return {1, time, 0}
+return {1, time, lost}

@@ -1,0 +1,59 @@
+//! W3: sell a stock to its end under one lock, from several processes that run the same job at once.
+//!
+//! Read, check, write, with plain commands: `PREFIX:stock` is there before and must be 0 afterwards.
+
+use std::time::Instant;
+
+use redgrid::{Grid, Lock};
+
+use super::crew::{self, Bounds, Cycle, Notes};
+use super::job::Job;
+use super::outcome::Outcome;
+use super::start::Start;
+use super::{Trouble, contended};
+
+/// Runs the job. Whoever started several processes adds up what they sold.
+pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
+    let stock = format!("{}:stock", job.prefix);
+    let lock = format!("{}:lock", job.prefix);
+    let order = Order { lock: grid.lock(lock), grid: grid.clone(), stock };
+    if order.left().await?.is_none() {
+        return Err(format!("there is no stock to sell; SET {} to a number first", order.stock).into());
+    }
+    contended::warm(grid, job).await;
+    start.given().await?;
+    let orders = (0..job.tasks).map(|_| order.clone()).collect();
+    Ok(crew::run(orders, Bounds { ops: job.ops, secs: job.secs }).await)
+}
+
+/// Sells one unit.
+#[derive(Clone)]
+struct Order {
+    grid: Grid,
+    lock: Lock,
+    stock: String,
+}
+
+impl Order {
+    async fn left(&self) -> Result<Option<i64>, Trouble> {
+        Ok(self.grid.command("GET").key(&self.stock)?.idempotent().query().await?)
+    }
+}
+
+impl Cycle for Order {
+    async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
+        let asked = Instant::now();
+        let guard = self.lock.acquire().await?;
+        let left = self.left().await?.ok_or("the stock has gone")?;
+        let sold = left > 0;
+        if sold {
+            let rest = (left - 1).to_string();
+            self.grid.command("SET").key(&self.stock)?.arg(rest).query::<()>().await?;
+        }
+        guard.release().await?;
+        if sold {
+            notes.latency.record(asked.elapsed());
+        }
+        Ok(sold)
+    }
+}

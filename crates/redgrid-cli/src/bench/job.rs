@@ -1,0 +1,170 @@
+//! What is to be done: from options, or from a line `JOB key=value …`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::Trouble;
+use crate::cli::BenchOptions;
+
+/// Warm-up where none is asked for: 0.3 s, enough for connections, script caches and pages to be there.
+const WARM: Duration = Duration::from_millis(300);
+
+/// Length where neither operations nor time are asked for: 2 s.
+const SECS: Duration = Duration::from_secs(2);
+
+/// The longest time that may be asked for: an hour.
+const LONGEST: f64 = 3600.0;
+
+/// One timed section.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Job {
+    pub(super) workload: Workload,
+    /// What the names of its keys begin with.
+    pub(super) prefix: String,
+    pub(super) tasks: usize,
+    /// Operations of all tasks together.
+    pub(super) ops: Option<u64>,
+    pub(super) secs: Option<Duration>,
+    pub(super) warm: Duration,
+    /// Locks to hold (W5).
+    pub(super) n: usize,
+}
+
+/// What a job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Workload {
+    /// Lock and unlock, a name a task.
+    W1,
+    /// Lock and unlock, one name for all.
+    W2,
+    /// Sell a stock under one lock.
+    W3,
+    /// Hold many locks under the watchdog.
+    W5,
+}
+
+/// A workload that this driver does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no workload `{0}` here; there are W1, W2, W3 and W5")]
+pub(super) struct Unsupported(String);
+
+impl FromStr for Workload {
+    type Err = Unsupported;
+
+    fn from_str(name: &str) -> Result<Self, Unsupported> {
+        match name {
+            "W1" => Ok(Workload::W1),
+            "W2" => Ok(Workload::W2),
+            "W3" => Ok(Workload::W3),
+            "W5" => Ok(Workload::W5),
+            _ => Err(Unsupported(name.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Job {
+    /// The job that options describe.
+    pub(super) fn from_options(options: &BenchOptions) -> Result<Job, Trouble> {
+        Ok(Job {
+            workload: options.workload.parse()?,
+            prefix: options.prefix.clone().unwrap_or_else(default_prefix),
+            tasks: options.tasks,
+            ops: options.ops,
+            secs: options.secs.map(seconds).transpose()?,
+            warm: options.warm.map_or(Ok(WARM), seconds)?,
+            n: options.n,
+        }
+        .bounded())
+    }
+
+    /// The job that the words behind `JOB` describe. Keys of workloads that are not here are passed over; a 0 for
+    /// operations or seconds is no bound.
+    pub(super) fn from_words(words: &str) -> Result<Job, Trouble> {
+        let mut job = Job {
+            workload: Workload::W1,
+            prefix: default_prefix(),
+            tasks: 1,
+            ops: None,
+            secs: None,
+            warm: WARM,
+            n: 1000,
+        };
+        for (key, value) in words.split_whitespace().filter_map(|word| word.split_once('=')) {
+            let unread = |error: &dyn fmt::Display| format!("`{key}={value}` is not understood: {error}");
+            match key {
+                "workload" => job.workload = value.parse()?,
+                "prefix" => job.prefix = value.to_owned(),
+                "tasks" => job.tasks = value.parse().map_err(|error| unread(&error))?,
+                "ops" => job.ops = Some(value.parse().map_err(|error| unread(&error))?).filter(|ops| *ops > 0),
+                "secs" => {
+                    let secs = seconds(value.parse().map_err(|error| unread(&error))?)?;
+                    job.secs = Some(secs).filter(|secs| !secs.is_zero());
+                }
+                "warm" => job.warm = seconds(value.parse().map_err(|error| unread(&error))?)?,
+                "n" => job.n = value.parse().map_err(|error| unread(&error))?,
+                _ => {}
+            }
+        }
+        Ok(job.bounded())
+    }
+
+    fn bounded(mut self) -> Job {
+        if self.ops.is_none() && self.secs.is_none() {
+            self.secs = Some(SECS);
+        }
+        self
+    }
+
+    /// Where the warm-up works, so that the measured names are untouched.
+    pub(super) fn warm_prefix(&self) -> String {
+        format!("{}w", self.prefix)
+    }
+}
+
+/// Names of its own for each process.
+fn default_prefix() -> String {
+    format!("redgrid-bench:{}", std::process::id())
+}
+
+fn seconds(given: f64) -> Result<Duration, Trouble> {
+    if (0.0..=LONGEST).contains(&given) {
+        Ok(Duration::from_secs_f64(given))
+    } else {
+        Err(format!("{given} s is not within 0 s to {LONGEST} s").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_harness_is_understood() {
+        let job = Job::from_words("workload=W2 tasks=64 secs=1.5 warm=0 prefix=bench:7 k=16").unwrap();
+        assert_eq!((job.workload, job.tasks, &*job.prefix), (Workload::W2, 64, "bench:7"));
+        assert_eq!((job.secs, job.ops, job.warm), (Some(Duration::from_millis(1500)), None, Duration::ZERO));
+    }
+
+    #[test]
+    fn zero_is_no_bound_and_without_any_bound_it_is_two_seconds() {
+        let job = Job::from_words("workload=W1 ops=20 secs=0").unwrap();
+        assert_eq!((job.ops, job.secs), (Some(20), None));
+        assert_eq!(Job::from_words("ops=0").unwrap().secs, Some(SECS));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        assert!(Job::from_words("workload=W4").unwrap_err().is::<Unsupported>());
+        for (words, word) in [("tasks=many", "tasks=many"), ("secs=-1", "-1 s"), ("warm=NaN", "NaN"), ("n=", "n=")] {
+            let error = Job::from_words(words).unwrap_err().to_string();
+            assert!(error.contains(word), "{words}: {error}");
+        }
+    }
+}

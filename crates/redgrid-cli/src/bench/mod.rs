@@ -1,0 +1,110 @@
+//! `redgrid bench`: our driver in a bench that runs several libraries side by side.
+//!
+//! One job on the command line, or many from stdin (`serve`). A workload has a file of its own; `crew` runs its tasks,
+//! `latency` takes down how long they took, `outcome` tells it.
+
+mod contended;
+mod crew;
+mod flash_sale;
+mod held;
+mod job;
+mod latency;
+mod outcome;
+mod serve;
+mod start;
+mod uncontended;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use redgrid::{Config, Grid, LockGuard};
+use tokio::runtime::{Builder, Runtime};
+
+use self::job::{Job, Workload};
+use self::outcome::Outcome;
+use self::start::Start;
+use crate::cli::{BenchOptions, Global};
+use crate::failure::{Failure, WRONG, chain};
+
+/// What went wrong, for a person to read.
+type Trouble = Box<dyn Error + Send + Sync>;
+
+/// How long the server may take to answer at first: 5 s, more than one attempt to connect.
+const READY_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long giving everything back may take at the end: 2 s, for the 10,000 locks of W5. Leases end the rest.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Runs `redgrid bench`.
+pub(crate) fn run(global: &Global, options: &BenchOptions) -> Result<ExitCode, Failure> {
+    let job = Job::from_options(options).map_err(|trouble| Failure::usage(trouble.to_string()))?;
+    runtime(options.threads)?.block_on(async {
+        let (grid, addr) = connect(global, options).await?;
+        let mut driver = Driver { grid, held: Vec::new() };
+        let ended =
+            if options.serve { serve::run(&mut driver).await } else { once(&mut driver, &job, global.json).await };
+        driver.tidy();
+        // What could not be given back in time is ended by its lease.
+        let _ = driver.grid.shutdown(FAREWELL).await;
+        ended.map_err(|trouble| Failure::broken(format!("the bench on {addr} broke off: {}", chain(&*trouble))))
+    })
+}
+
+/// A client of the bench's server, and the locks that W5 goes on holding until the next job.
+struct Driver {
+    grid: Grid,
+    held: Vec<LockGuard>,
+}
+
+impl Driver {
+    /// Sets a job up, waits for the start, and runs it.
+    async fn run(&mut self, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
+        self.tidy();
+        match job.workload {
+            Workload::W1 => uncontended::run(&self.grid, job, start).await,
+            Workload::W2 => contended::run(&self.grid, job, start).await,
+            Workload::W3 => flash_sale::run(&self.grid, job, start).await,
+            Workload::W5 => held::run(&self.grid, job, start, &mut self.held).await,
+        }
+    }
+
+    /// Gives back what W5 held.
+    fn tidy(&mut self) {
+        self.held.clear();
+    }
+}
+
+/// One job from the command line.
+async fn once(driver: &mut Driver, job: &Job, json: bool) -> Result<ExitCode, Trouble> {
+    let outcome = driver.run(job, &mut start::AtOnce).await?;
+    start::say(&if json { outcome.json(job)? } else { outcome.sentence(job) })?;
+    Ok(if outcome.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(WRONG) })
+}
+
+/// A client that has had an answer, and the server's address for messages.
+async fn connect(global: &Global, options: &BenchOptions) -> Result<(Grid, String), Failure> {
+    let url = match (&options.addr, &global.url) {
+        (Some(addr), _) => format!("redis://{addr}"),
+        (None, Some(url)) => url.clone(),
+        (None, None) => return Err(Failure::usage("name the server: --addr HOST:PORT, or --url URL")),
+    };
+    let config = Config::from_url(&url).map_err(|error| Failure::usage(chain(&error)))?.client_name("redgrid-bench");
+    let shown = options.addr.clone().unwrap_or_else(|| "the server of --url".into());
+    let unavailable = |error: &(dyn Error + 'static)| {
+        Failure::unavailable(format!("cannot work with {shown}; start it, or check --addr: {}", chain(error)))
+    };
+    let grid = Grid::connect(config).await.map_err(|error| unavailable(&error))?;
+    grid.wait_ready(READY_WITHIN).await.map_err(|error| unavailable(&error))?;
+    Ok((grid, shown))
+}
+
+/// Several workers, as services have them; or, on request, all on this thread.
+fn runtime(threads: u16) -> Result<Runtime, Failure> {
+    let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    if threads > 1 {
+        builder.worker_threads(threads.into());
+    }
+    let built = builder.enable_all().build();
+    built.map_err(|error| Failure::broken(format!("the runtime could not be started: {error}")))
+}

@@ -1,0 +1,98 @@
+//! Setting the lease of a tenure: longer by a script that may be sent until it is answered, shorter by one that is sent
+//! once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::table::Table;
+use super::tenure::Tenure;
+use crate::clock::Instant;
+use crate::connection::{Persistence, Progress, certainly_over};
+use crate::error::ServerError;
+
+/// What became of it.
+pub(super) enum Set {
+    /// The server has it; believed from when the request left.
+    Done { sent: Instant },
+    /// It is not ours.
+    Gone,
+    /// The server refused it, because it came too late.
+    TooLate,
+    Failed(ServerError),
+}
+
+impl Table {
+    /// Lengthens: twice is once, so it is sent until it is answered.
+    pub(super) async fn lengthen(self: &Arc<Self>, tenure: &Arc<Tenure>, lease: Duration) -> Set {
+        let request = tenure.kind.renew(&[tenure.claim(lease)]);
+        let until = tenure.deadline().min(self.now() + self.core.settings.patience());
+        let server = &*tenure.place.server;
+        let asked = self.core.exchange(server, request, until, Persistence::Retries, &Progress::default()).await;
+        let status = asked.result.and_then(|reply| reply.into_typed::<Vec<i64>>());
+        let set = match status.map(|list| list.first().copied()) {
+            Ok(Some(1)) => Set::Done { sent: asked.sent },
+            Ok(Some(0)) => Set::Gone,
+            Ok(_) => Set::Failed(ServerError::not_sent("the server could not read or write it")),
+            Err(error) => Set::Failed(error),
+        };
+        self.settled(tenure, lease, &set);
+        set
+    }
+
+    /// Shortens: the deadline is lowered first, and the request is never sent again, as a late copy could undo what came
+    /// after it.
+    pub(super) async fn shorten(self: &Arc<Self>, tenure: &Arc<Tenure>, lease: Duration) -> Set {
+        let sent = self.now();
+        let underway = Shortening::begin(tenure, sent, lease, self.core.settings.timeout);
+        self.reschedule(tenure);
+        let request = tenure.kind.extend(tenure.claim(lease));
+        let until = tenure.deadline().min(self.now() + self.core.settings.patience());
+        let server = &*tenure.place.server;
+        let asked = self.core.exchange(server, request, until, Persistence::Retries, &Progress::default()).await;
+        underway.end(asked.unanswered_until);
+        let set = match asked.result.and_then(|reply| reply.into_typed::<(i64, u64)>()) {
+            // From when it was begun, which is not later than when it left.
+            Ok((1, _)) => Set::Done { sent },
+            Ok((0, _)) => Set::Gone,
+            Ok(_) => Set::TooLate,
+            Err(error) => Set::Failed(error),
+        };
+        self.settled(tenure, lease, &set);
+        set
+    }
+
+    fn settled(&self, tenure: &Tenure, lease: Duration, set: &Set) {
+        if let Set::Done { sent } = set {
+            tenure.confirmed(*sent, lease);
+            self.reschedule(tenure);
+        }
+    }
+}
+
+/// A shortening under way. Dropped early, it counts as unanswered.
+struct Shortening<'a> {
+    tenure: &'a Tenure,
+    timeout: Duration,
+    ended: bool,
+}
+
+impl<'a> Shortening<'a> {
+    fn begin(tenure: &'a Tenure, sent: Instant, lease: Duration, timeout: Duration) -> Self {
+        tenure.begin_shortening(sent, lease);
+        Shortening { tenure, timeout, ended: false }
+    }
+
+    fn end(mut self, unanswered_until: Option<Instant>) {
+        self.ended = true;
+        self.tenure.end_shortening(unanswered_until);
+    }
+}
+
+impl Drop for Shortening<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let limit = self.tenure.clock.now() + self.timeout;
+            self.tenure.end_shortening(Some(certainly_over(limit, self.timeout)));
+        }
+    }
+}

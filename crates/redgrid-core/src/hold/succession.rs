@@ -1,0 +1,213 @@
+//! Who has the name next: the second level. A tenure passes from task to task of this process, in the order of their asking,
+//! without asking the server while its stretch lasts.
+
+use std::sync::Arc;
+
+use super::error::LostReason;
+use super::grant::Grant;
+use super::lease::Set;
+use super::state::{Hold, Phase};
+use super::stretch::{self, Fit, Held};
+use super::table::{Answers, Busy, Entry, SlotKey, State, Table, send};
+use super::tenure::Tenure;
+use super::terms::{self, Lease, Wish};
+use crate::clock::Instant;
+
+/// How often the clock is read while a token becomes due: some microseconds. It is due at once unless a thousand tasks in a
+/// row hold the name for less than a microsecond each.
+const SPINS: usize = 100;
+
+/// What makes a tenure free for the next.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Basis {
+    /// A request that left at `sent` was confirmed for the entry with this number.
+    For { entry: u64, sent: Instant },
+    /// Its owner has let go.
+    HandOver,
+}
+
+/// What a grant of the server turns out to be when it arrives.
+pub(super) enum Arrival {
+    Ours,
+    /// Taken from us by force before we knew that we had it.
+    Superseded,
+    /// The client is shut down.
+    Closed,
+}
+
+impl Table {
+    /// Takes in what the server granted to a request that left at `sent`.
+    pub(super) fn arrive(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &SlotKey,
+        tenure: &Arc<Tenure>,
+        sent: Instant,
+    ) -> Arrival {
+        if state.closed {
+            return Arrival::Closed;
+        }
+        let forced = state.forced.remove(&tenure.id).is_some();
+        let Some(slot) = state.slots.get_mut(key) else { return Arrival::Closed };
+        // Only where the two were under way at the same time does the lower token tell that it came first.
+        let (token, known) = slot.last;
+        if forced || (sent <= known && tenure.token < token) {
+            return Arrival::Superseded;
+        }
+        slot.last = (tenure.token, tenure.granted);
+        slot.contact = tenure.granted;
+        slot.contended = false;
+        slot.turn = None;
+        let former = slot.tenure.take();
+        if let Some(former) = former.filter(|former| former.end()) {
+            // Ours until now: it was lost without our knowing, or we took it from ourselves.
+            state.schedule.remove(former.id);
+            if let Some(hold) = slot.hold.take()
+                && hold.end(Phase::Forced)
+            {
+                slot.lost.push(Arc::downgrade(&hold));
+            }
+        }
+        slot.tenure = Some(Arc::clone(tenure));
+        Arrival::Ours
+    }
+
+    /// Nobody has the tenure of this name: the next of the queue gets it, or the server.
+    pub(super) fn pass_on(self: &Arc<Self>, state: &mut State, key: &SlotKey, basis: Basis) -> Answers {
+        let now = self.now();
+        let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
+        let Some(tenure) = slot.tenure.clone() else { return Answers::new() };
+        let stretch = self.stretch(&slot.place);
+        let Some(next) = slot.next() else {
+            self.send_back(state, key, &tenure, Instant::PAST);
+            return Answers::new();
+        };
+        let (entry, holder) = (next.id, next.wish.holder);
+        let confirmed = match basis {
+            Basis::For { entry, sent } if entry == next.id => Some(sent),
+            _ => None,
+        };
+        if confirmed.is_none() {
+            if now >= tenure.stretch_ends || !tenure.is_believed() {
+                self.send_back(state, key, &tenure, Instant::PAST);
+                return Answers::new();
+            }
+            let (renewed, lease) = (tenure.has_renewed_lease(), tenure.lease());
+            let held = Held { renewed, lease, deadline: tenure.deadline() };
+            let fit = stretch::fit(&held, &next.wish, stretch, now);
+            if fit != Fit::Yes {
+                slot.busy = Busy::Fitting;
+                self.hand_over(Box::pin(Arc::clone(self).refit(key.clone(), tenure, entry, fit)));
+                return Answers::new();
+            }
+        }
+        let (_, due) = tenure.next_token();
+        if !self.is_past(due) {
+            slot.busy = Busy::Fitting;
+            self.hand_over(Box::pin(Arc::clone(self).pass_on_at(key.clone(), tenure, due, basis)));
+            return Answers::new();
+        }
+        let Some(first) = slot.queue.pop_front() else { return Answers::new() };
+        // A holder that waits more than once is in with all of its requests.
+        let mut same = Vec::new();
+        if holder.is_some() {
+            let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.wish.holder == holder);
+            (same, slot.queue) = (mine, others.into());
+        }
+        let hold = self.own(state, key, &tenure, confirmed.unwrap_or(now), first.wish);
+        let mut answers = vec![(first.answer, Ok(Some(Grant::new(first.client, Arc::clone(&hold)))))];
+        let again = |entry: Entry| (entry.answer, Ok(Some(Grant::new(entry.client, Arc::clone(&hold)))));
+        answers.extend(same.into_iter().map(again));
+        answers
+    }
+
+    /// Makes a hold of a tenure: its owner is whoever wished that, with a lease counted from `from`.
+    pub(super) fn own(
+        &self,
+        state: &mut State,
+        key: &SlotKey,
+        tenure: &Arc<Tenure>,
+        from: Instant,
+        wish: Wish,
+    ) -> Arc<Hold> {
+        let now = self.now();
+        let (token, _) = tenure.next_token();
+        let (lease, owner_due) = ((tenure.has_renewed_lease(), tenure.lease()), tenure.owner_due());
+        let hold = Arc::new(Hold::new(Arc::clone(tenure), token, from, now, wish));
+        if tenure.owned() {
+            state.schedule.insert(Arc::clone(tenure), self.next_look(tenure, from));
+        } else if lease != (tenure.has_renewed_lease(), tenure.lease()) || tenure.owner_due() < owner_due {
+            state.schedule.reschedule(tenure.id, Some(self.next_look(tenure, now)));
+        }
+        self.wake_engine(state);
+        if let Some(slot) = state.slots.get_mut(key) {
+            slot.hold = Some(Arc::clone(&hold));
+        }
+        hold
+    }
+
+    pub(super) fn next_look(&self, tenure: &Tenure, from: Instant) -> Instant {
+        let lease = if tenure.is_renewed() { Lease::Renewed(tenure.lease()) } else { Lease::Fixed(tenure.lease()) };
+        terms::next_look(lease, self.core.settings.watchdog_lease, tenure.deadline(), from)
+    }
+
+    /// Gives a tenure back that nobody here wants, or may have. Until that leaves, a new request may still adopt it.
+    pub(super) fn send_back(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &SlotKey,
+        tenure: &Arc<Tenure>,
+        keep_until: Instant,
+    ) {
+        let Some(slot) = state.slots.get_mut(key) else { return };
+        let id = self.number();
+        slot.busy = Busy::Release { id, queued: keep_until == Instant::PAST };
+        self.hand_over(self.release_work(id, Arc::clone(tenure), keep_until, None));
+    }
+
+    /// Reads the clock until it shows `due`, if that is a matter of microseconds.
+    fn is_past(&self, due: Instant) -> bool {
+        (0..SPINS).any(|_| {
+            std::hint::spin_loop();
+            self.now() >= due
+        })
+    }
+
+    async fn pass_on_at(self: Arc<Self>, key: SlotKey, tenure: Arc<Tenure>, due: Instant, basis: Basis) {
+        self.core.clock.sleep_until(due).await;
+        self.fitted(&key, &tenure, Some(basis));
+    }
+
+    /// Makes what we hold fit the next one's wishes, by one script.
+    async fn refit(self: Arc<Self>, key: SlotKey, tenure: Arc<Tenure>, entry: u64, fit: Fit) {
+        let set = match fit {
+            Fit::Yes => Set::Done { sent: self.now() },
+            Fit::Lengthen(lease) => self.lengthen(&tenure, lease).await,
+            Fit::Shorten(lease) => self.shorten(&tenure, lease).await,
+        };
+        match set {
+            Set::Done { sent } => self.fitted(&key, &tenure, Some(Basis::For { entry, sent })),
+            Set::Gone => {
+                self.lose(&mut self.state(), &tenure, LostReason::Gone);
+                self.fitted(&key, &tenure, None);
+            }
+            // What is not confirmed is not handed on: back to the server, and asked for anew.
+            Set::TooLate | Set::Failed(_) => self.fitted(&key, &tenure, None),
+        }
+    }
+
+    /// A tenure was fitted, or could not be.
+    fn fitted(self: &Arc<Self>, key: &SlotKey, tenure: &Arc<Tenure>, basis: Option<Basis>) {
+        let mut state = self.state();
+        let Some(slot) = state.slots.get_mut(key).filter(|slot| slot.busy == Busy::Fitting) else { return };
+        slot.busy = Busy::No;
+        let mut answers = Answers::new();
+        match (slot.has(tenure), basis) {
+            (true, Some(basis)) => answers = self.pass_on(&mut state, key, basis),
+            (true, None) => self.send_back(&mut state, key, tenure, Instant::PAST),
+            (false, _) => self.go_on(&mut state, key),
+        }
+        drop(state);
+        send(answers);
+    }
+}

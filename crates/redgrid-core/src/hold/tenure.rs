@@ -1,0 +1,247 @@
+//! What a process has on the server under one name: one holder field, for all of its tasks that hold it in turn.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::kind::{Claim, HoldKind, Target};
+use super::stretch;
+use super::table::{Place, SlotKey};
+use super::terms::{self, Lease};
+use crate::clock::{Clock, Instant};
+use crate::connection::Exchange;
+
+/// What a grant of the server was, before it becomes a tenure.
+pub(crate) struct Granted {
+    pub(crate) id: u64,
+    pub(crate) field: Bytes,
+    /// The server's time in microseconds when it granted.
+    pub(crate) token: u64,
+    pub(crate) sent: Instant,
+    pub(crate) received: Instant,
+    pub(crate) unanswered_until: Option<Instant>,
+    /// The lease on the server.
+    pub(crate) lease: Duration,
+    /// Until when it may pass from task to task without asking the server.
+    pub(crate) stretch_ends: Instant,
+}
+
+impl Granted {
+    /// What the answer to `asked` granted.
+    pub(super) fn by(
+        asked: &Exchange,
+        id: u64,
+        field: Bytes,
+        token: u64,
+        lease: Duration,
+        stretch_ends: Instant,
+    ) -> Granted {
+        let (sent, received, unanswered_until) = (asked.sent, asked.received, asked.unanswered_until);
+        Granted { id, field, token, sent, received, unanswered_until, lease, stretch_ends }
+    }
+}
+
+/// One grant of the server, from its acquire to its release.
+pub(crate) struct Tenure {
+    /// The number in its field; unique in this client.
+    pub(crate) id: u64,
+    pub(crate) field: Bytes,
+    pub(crate) target: Arc<Target>,
+    pub(crate) kind: &'static dyn HoldKind,
+    pub(super) place: Place,
+    pub(crate) clock: Clock,
+    /// The token of its first owner.
+    pub(crate) token: u64,
+    /// When the answer was here.
+    pub(crate) granted: Instant,
+    /// Until when an unanswered copy of its acquire may still be carried out.
+    pub(crate) unanswered_until: Option<Instant>,
+    /// The lease that an unanswered copy would get.
+    pub(crate) first_lease: Duration,
+    pub(crate) stretch_ends: Instant,
+    /// How many of our tasks have had it; changed under the table's lock.
+    owners: AtomicU64,
+    deadline: AtomicU64,
+    /// The lease that renewals write, in nanoseconds.
+    lease: AtomicU64,
+    /// Whether the present owner's lease is renewed, and until when.
+    renewed: AtomicBool,
+    renewed_until: AtomicU64,
+    /// When something is to be done about the present owner: its lease ends. Never, for one that is renewed.
+    owner_due: AtomicU64,
+    /// No longer ours, or no longer believed.
+    over: AtomicBool,
+    /// Also the lock under which the deadline moves.
+    shortenings: Mutex<Shortenings>,
+}
+
+/// Extensions to a shorter lease that may be carried out late, and undo what a later request confirmed.
+#[derive(Default)]
+struct Shortenings {
+    /// Until when those without an answer may be carried out; never over for those that have just begun.
+    unanswered: Vec<Instant>,
+    /// When the last of the others was answered: what left before it says nothing about what came after.
+    settled: Instant,
+}
+
+impl Shortenings {
+    /// From when on a request that leaves is certainly carried out after them.
+    fn over(&self) -> Instant {
+        self.unanswered.iter().copied().max().unwrap_or(Instant::PAST).max(self.settled)
+    }
+}
+
+impl Tenure {
+    pub(super) fn new(
+        granted: Granted,
+        target: Arc<Target>,
+        kind: &'static dyn HoldKind,
+        place: Place,
+        clock: Clock,
+    ) -> Self {
+        Tenure {
+            id: granted.id,
+            field: granted.field,
+            target,
+            kind,
+            place,
+            clock,
+            token: granted.token,
+            granted: granted.received,
+            unanswered_until: granted.unanswered_until,
+            first_lease: granted.lease,
+            stretch_ends: granted.stretch_ends,
+            owners: AtomicU64::new(0),
+            deadline: AtomicU64::new(terms::deadline(granted.sent, granted.lease).as_nanos()),
+            lease: AtomicU64::new(terms::nanos(granted.lease)),
+            renewed: AtomicBool::new(false),
+            renewed_until: AtomicU64::new(0),
+            owner_due: AtomicU64::new(Instant::NEVER.as_nanos()),
+            over: AtomicBool::new(false),
+            shortenings: Mutex::default(),
+        }
+    }
+
+    /// The name in the table.
+    pub(super) fn slot_key(&self) -> SlotKey {
+        SlotKey(self.kind.name(), self.target.key.clone())
+    }
+
+    /// Until when it may be believed.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// The lease that renewals write.
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_nanos(self.lease.load(Ordering::Acquire))
+    }
+
+    /// Whether it is ours by our own clock.
+    pub(crate) fn is_believed(&self) -> bool {
+        !self.over.load(Ordering::Acquire) && self.clock.now() < self.deadline()
+    }
+
+    /// Whether it was found or given up as no longer ours.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// It is no longer ours; false when that was known before.
+    pub(crate) fn end(&self) -> bool {
+        !self.over.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether renewals lengthen it; otherwise they only look whether it is still ours.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.has_renewed_lease() && self.clock.now().as_nanos() < self.renewed_until.load(Ordering::Acquire)
+    }
+
+    /// Whether the present owner asked for a lease that is renewed.
+    pub(crate) fn has_renewed_lease(&self) -> bool {
+        self.renewed.load(Ordering::Acquire)
+    }
+
+    /// From here on it is left to its lease.
+    pub(crate) fn stop_renewing(&self) {
+        self.renewed_until.store(0, Ordering::Release);
+    }
+
+    /// Takes over an owner's lease: what renewals write, until when they do, and when the owner's own lease is looked at.
+    pub(crate) fn serve(&self, lease: Lease, renewed_until: Instant, owner_due: Instant) {
+        if let Lease::Renewed(lease) = lease {
+            self.lease.store(terms::nanos(lease), Ordering::Release);
+        }
+        self.renewed_until.store(renewed_until.as_nanos(), Ordering::Release);
+        self.renewed.store(matches!(lease, Lease::Renewed(_)), Ordering::Release);
+        self.set_owner_due(owner_due);
+    }
+
+    pub(crate) fn set_owner_due(&self, due: Instant) {
+        self.owner_due.store(due.as_nanos(), Ordering::Release);
+    }
+
+    pub(crate) fn owner_due(&self) -> Instant {
+        Instant::from_nanos(self.owner_due.load(Ordering::Acquire))
+    }
+
+    /// When something ends by the clock: the belief in it, or the lease of its owner.
+    pub(crate) fn next_end(&self) -> Instant {
+        self.deadline().min(self.owner_due())
+    }
+
+    /// The token of the next owner, and from when on the server's clock is certainly past it.
+    pub(crate) fn next_token(&self) -> (u64, Instant) {
+        match self.owners.load(Ordering::Acquire) {
+            0 => (self.token, Instant::PAST),
+            k => (self.token + k, stretch::token_due(self.granted, k)),
+        }
+    }
+
+    /// It has another owner; true for the first.
+    pub(crate) fn owned(&self) -> bool {
+        self.owners.fetch_add(1, Ordering::AcqRel) == 0
+    }
+
+    /// A confirmation that left at `sent`: the deadline moves forward, unless a shortening may still come after it.
+    pub(crate) fn confirmed(&self, sent: Instant, lease: Duration) -> Instant {
+        let shortenings = self.shortenings();
+        // Once it is over it stays over: somebody may have been told.
+        let in_time = self.clock.now() < self.deadline();
+        if in_time && sent >= shortenings.over() {
+            self.deadline.fetch_max(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
+        }
+        self.deadline()
+    }
+
+    /// Lowers the deadline for a shortening that is about to leave, at `sent` or later.
+    pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
+        self.shortenings().unanswered.push(Instant::NEVER);
+        self.deadline.fetch_min(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
+    }
+
+    /// The shortening was answered by now, or may be carried out until `unanswered_until`. What leaves from then on counts
+    /// again.
+    pub(crate) fn end_shortening(&self, unanswered_until: Option<Instant>) {
+        let now = self.clock.now();
+        let mut shortenings = self.shortenings();
+        let begun = shortenings.unanswered.iter().position(|until| *until == Instant::NEVER);
+        if let Some(begun) = begun {
+            shortenings.unanswered.swap_remove(begun);
+        }
+        match unanswered_until {
+            Some(until) => shortenings.unanswered.push(until),
+            None => shortenings.settled = now.max(shortenings.settled),
+        }
+    }
+
+    fn shortenings(&self) -> MutexGuard<'_, Shortenings> {
+        self.shortenings.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(crate) fn claim(&self, lease: Duration) -> Claim<'_> {
+        Claim { target: &self.target, field: &self.field, lease }
+    }
+}

@@ -1,0 +1,122 @@
+//! Turns: who gives up a stretch while its own tasks still wait lets the others go first.
+//!
+//! The release tells how many subscribers n its message reached. Each of them that wants the name will hold it and release
+//! it, with a message of its own; so after n messages (ours is the first) everybody had a turn. Only silence ends a turn
+//! early: a bound by total time would break the order.
+
+use std::time::Duration;
+
+/// The shortest silence that counts: 2 ms. A process that was woken tries within a fraction of it.
+const SILENCE: Duration = Duration::from_millis(2);
+
+/// The silence that counts while somebody waits who looks every 100 ms (but at times only after 200) and can not be told.
+const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
+
+/// How long after a release a request of the same process still counts as the continuation of what was held: 4 ms, or two
+/// round trips.
+const CONTINUED: Duration = Duration::from_millis(4);
+
+/// What a release said about those who wait elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Audience {
+    /// Subscribers that its message reached.
+    pub(super) listeners: u64,
+    /// Somebody waits who can not be told.
+    pub(super) unseen: bool,
+    /// How many messages had been heard here before the release left, where the subscription was in force.
+    pub(super) heard: Option<u64>,
+}
+
+impl Audience {
+    /// Subscribers other than this process.
+    pub(super) fn others(self) -> u64 {
+        self.listeners.saturating_sub(u64::from(self.heard.is_some()))
+    }
+}
+
+/// What is waited for before the next try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// Messages to let pass.
+    passes: u64,
+    /// The count from which they are counted; unknown until the subscription is in force.
+    from: Option<u64>,
+    silence: Duration,
+}
+
+impl Turn {
+    /// What is to be waited for after a release at the end of a stretch; nothing, when nobody else waits.
+    pub(super) fn after(audience: Audience, round_trip: Duration) -> Option<Turn> {
+        if audience.others() == 0 && !audience.unseen {
+            return None;
+        }
+        let silence = if audience.unseen { SILENCE_FOR_POLLERS } else { SILENCE.max(round_trip * 2) };
+        Some(Turn { passes: audience.listeners + u64::from(audience.unseen), from: audience.heard, silence })
+    }
+
+    /// How long silence must last until one probe is due.
+    pub(super) fn silence(&self) -> Duration {
+        self.silence
+    }
+
+    /// Whether everybody had a turn, now that `heard` messages were heard (`None` without a subscription).
+    pub(super) fn is_over(&mut self, heard: Option<u64>) -> bool {
+        let Some(heard) = heard else { return false };
+        let from = *self.from.get_or_insert(heard);
+        // A count that begins anew belongs to a new subscription: count from its beginning.
+        if heard < from {
+            self.from = Some(heard);
+            return false;
+        }
+        heard - from >= self.passes
+    }
+}
+
+/// How long a request after a release still belongs to the stretch before.
+pub(super) fn continued_for(round_trip: Duration) -> Duration {
+    CONTINUED.max(round_trip * 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn audience(listeners: u64, heard: Option<u64>) -> Audience {
+        Audience { listeners, unseen: false, heard }
+    }
+
+    #[test]
+    fn alone_there_is_no_turn() {
+        assert_eq!(Turn::after(audience(1, Some(7)), MS), None);
+        assert_eq!(Turn::after(audience(0, None), MS), None);
+    }
+
+    #[test]
+    fn a_turn_lets_everybody_go_once() {
+        let mut turn = Turn::after(audience(3, Some(7)), MS).unwrap();
+        assert_eq!([8, 9].map(|heard| turn.is_over(Some(heard))), [false, false]);
+        assert!(turn.is_over(Some(10)));
+    }
+
+    #[test]
+    fn who_was_not_subscribed_counts_from_when_it_is() {
+        let mut turn = Turn::after(audience(2, None), MS).unwrap();
+        assert!(!turn.is_over(None));
+        assert_eq!([5, 6, 7].map(|heard| turn.is_over(Some(heard))), [false, false, true]);
+        // A new subscription counts from its own beginning.
+        let mut turn = Turn::after(audience(2, Some(5)), MS).unwrap();
+        assert_eq!([0, 1, 2].map(|heard| turn.is_over(Some(heard))), [false, false, true]);
+    }
+
+    #[test]
+    fn who_can_only_poll_is_given_the_time_of_a_poll() {
+        let unseen = Audience { listeners: 1, unseen: true, heard: Some(0) };
+        let mut turn = Turn::after(unseen, MS).unwrap();
+        assert_eq!(turn.silence(), SILENCE_FOR_POLLERS);
+        // Our own message, and that of whoever could not be told.
+        assert_eq!([1, 2].map(|heard| turn.is_over(Some(heard))), [false, true]);
+        assert_eq!(Turn::after(audience(2, Some(0)), 5 * MS).unwrap().silence(), 10 * MS);
+    }
+}

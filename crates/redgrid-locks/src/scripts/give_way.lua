@@ -1,0 +1,20 @@
+-- give_way.lua: give a lock back at the end of a stretch, while others of the same process wait for it.
+--
+-- KEYS[1]  lock     hash; one field, the holder
+-- KEYS[2]  mark     present while somebody waits who gets no messages
+-- ARGV[1]  holder
+-- ARGV[2]  publish  PUBLISH or SPUBLISH
+-- ARGV[3]  channel  where waiters listen; the message is `0`
+-- Returns  {1 + n, waiting}  it was this holder's, and is free; n subscribers were told; waiting is 1 with the mark
+--          {0, 0}            it was not this holder's
+--
+-- Work: O(1), writes one key. Sent twice, it answers {0, 0} the second time.
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
+  return {0, 0}
+end
+local told = redis.pcall(ARGV[2], ARGV[3], '0')
+if type(told) ~= 'number' then
+  -- Nobody was told: whoever waits finds out by looking.
+  return {1, 1}
+end
+return {told + 1, redis.call('EXISTS', KEYS[2])}
