@@ -1,5 +1,6 @@
 //! Where a scenario plays: one server and one Redisson for each version, and a name of the scenario's own.
 
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,8 +124,9 @@ impl Ground {
     }
 
     /// Waits until so many clients listen.
-    pub(crate) async fn until_listening(&self, clients: u64) {
-        wait_until(SOON, async || self.listeners().await == clients).await;
+    #[track_caller]
+    pub(crate) fn until_listening(&self, clients: u64) -> impl Future<Output = ()> {
+        wait_until(SOON, async move || self.listeners().await == clients)
     }
 
     /// When the lock's lease ends, in microseconds by the server's clock, as tokens are.
@@ -164,9 +166,13 @@ pub(crate) fn assert_entered_at(lease_end: u64, entered: u64) {
 }
 
 /// Fails unless `work` is done at once: by a message, that is.
-pub(crate) async fn at_once<T>(work: impl Future<Output = T>) -> T {
-    let began = Instant::now();
-    let done = work.await;
-    assert!(began.elapsed() < AT_ONCE, "took {:?}", began.elapsed());
-    done
+#[track_caller]
+pub(crate) fn at_once<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    let place = Location::caller();
+    async move {
+        let began = Instant::now();
+        let done = work.await;
+        assert!(began.elapsed() < AT_ONCE, "{place} took {:?}", began.elapsed());
+        done
+    }
 }

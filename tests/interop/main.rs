@@ -31,7 +31,7 @@ use program::Program;
 const VERSIONS: [&str; 2] = ["4.7.0", "3.52.0"];
 
 /// Far above what a scenario takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Scenarios mostly wait for the server, so more of them run at a time than there are cores.
 const AT_A_TIME: usize = 6;

@@ -21,7 +21,9 @@ enum Step {
     Done,
     /// We hold the name, or something of ours is in flight: wait for a change. From `listen_at` on the end of the stretch is
     /// near, and what others do is to be heard.
-    Local { listen_at: Instant },
+    Local {
+        listen_at: Instant,
+    },
     Try(Box<Attempt>),
     /// Others go first.
     Yield,

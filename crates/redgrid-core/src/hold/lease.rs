@@ -13,7 +13,9 @@ use crate::error::ServerError;
 /// What became of it.
 pub(super) enum Set {
     /// The server has it; believed from when the request left.
-    Done { sent: Instant },
+    Done {
+        sent: Instant,
+    },
     /// It is not ours.
     Gone,
     /// The server refused it, because it came too late.

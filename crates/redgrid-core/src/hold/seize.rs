@@ -70,7 +70,8 @@ impl Table {
                 let granted = Granted::by(&asked, id, field, token, theft.lease, stretch_ends);
                 let repeat = asked.is_repeat();
                 // A repeat finds only itself.
-                let robbed = repeat || asked.result.is_ok_and(|reply| reply.into_typed::<(i64, u64, i64)>().is_ok_and(|r| r.2 > 0));
+                let robbed = repeat
+                    || asked.result.is_ok_and(|reply| reply.into_typed::<(i64, u64, i64)>().is_ok_and(|r| r.2 > 0));
                 let granted = if robbed { self.outlast(&theft, granted).await? } else { granted };
                 let grant = self.install(client, theft, granted, wish);
                 if grant.is_none() { Err(Failure::ShuttingDown) } else { Ok(grant) }
@@ -152,8 +153,7 @@ impl Table {
         let key = SlotKey(theft.kind.name(), theft.target.key.clone());
         let Theft { kind, target, place, .. } = theft;
         let now = self.now();
-        let tenure =
-            Arc::new(Tenure::new(granted, Arc::clone(&target), kind, place.clone(), self.core.clock.clone()));
+        let tenure = Arc::new(Tenure::new(granted, Arc::clone(&target), kind, place.clone(), self.core.clock.clone()));
         let mut state = self.state();
         state.slots.entry(key.clone()).or_insert_with(|| Slot::new(place, kind, target, now));
         match self.arrive(&mut state, &key, &tenure, sent) {

@@ -16,9 +16,9 @@ use super::kind::{HoldKind, Target};
 use super::schedule::Schedule;
 use super::state::{Hold, Phase};
 use super::stretch;
+use super::succession::Basis;
 use super::tenure::Tenure;
 use super::terms::Wish;
-use super::succession::Basis;
 use super::ticket::Ticket;
 use super::turn::{self, Audience, Turn};
 use crate::clock::Instant;
@@ -249,11 +249,7 @@ impl Slot {
 
     fn is_idle(&mut self) -> bool {
         self.lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
-        self.queue.is_empty()
-            && self.tenure.is_none()
-            && self.lost.is_empty()
-            && self.busy == Busy::No
-            && !self.driven
+        self.queue.is_empty() && self.tenure.is_none() && self.lost.is_empty() && self.busy == Busy::No && !self.driven
     }
 }
 
