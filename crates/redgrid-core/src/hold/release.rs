@@ -41,7 +41,7 @@ pub(super) struct Settlement {
 enum Way {
     Release,
     /// While others of this process wait.
-    GiveWay,
+    Yield,
     /// It stays taken for so long.
     Linger(Duration),
 }
@@ -195,14 +195,14 @@ impl Table {
         let keep = keep_until.since(self.now());
         let way = match (keep.is_zero(), give_way) {
             (false, _) => Way::Linger(keep),
-            (true, true) => Way::GiveWay,
+            (true, true) => Way::Yield,
             (true, false) => Way::Release,
         };
         let lease_ends = tenure.deadline() + terms::margin(tenure.lease());
         let heard = tenure.place.hub.heard(&tenure.target.channel);
         let mut asked = self.send_release(tenure, way, lease_ends).await;
         let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
-        if way == Way::GiveWay && asked.result.as_ref().is_err_and(denied) {
+        if way == Way::Yield && asked.result.as_ref().is_err_and(denied) {
             // Perhaps it was only the mark that may not be read.
             asked = self.send_release(tenure, Way::Release, lease_ends).await;
         }
@@ -233,7 +233,7 @@ impl Table {
     async fn send_release(&self, tenure: &Tenure, way: Way, until: Instant) -> Exchange {
         let request = match way {
             Way::Release => tenure.kind.release(tenure.claim(Duration::ZERO)),
-            Way::GiveWay => tenure.kind.give_way(tenure.claim(Duration::ZERO)),
+            Way::Yield => tenure.kind.give_way(tenure.claim(Duration::ZERO)),
             Way::Linger(keep) => tenure.kind.linger(tenure.claim(keep)),
         };
         let server = &*tenure.place.server;
