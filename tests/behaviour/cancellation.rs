@@ -11,7 +11,7 @@ use redgrid_tests::{client, server};
 /// What is left a second after everybody has left.
 const AFTER: Duration = Duration::from_secs(1);
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, channels: 0 };
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 
 async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
     wait_until(AFTER, async || {

@@ -7,7 +7,7 @@ use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
 use redgrid_testkit::{Direction, Fault, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, channels: 0 };
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_longer_than_the_patience_without_contact_is_still_waiting() {

@@ -233,7 +233,8 @@ impl Client {
         };
         // One channel of each hub is the client's own, for notices.
         let channels = hubs.iter().map(|hub| hub.channels().saturating_sub(1)).sum();
-        InHand { names: self.0.table.names(), holds: self.0.table.holds(), channels }
+        let table = &self.0.table;
+        InHand { names: table.names(), holds: table.holds(), waiting: table.waiting(), channels }
     }
 
     /// Refuses new requests, wakes those who wait, gives back all holds in bulk, and closes the connections.
@@ -289,6 +290,8 @@ pub struct InHand {
     pub names: usize,
     /// Holds that are believed.
     pub holds: usize,
+    /// Requests that wait in this process.
+    pub waiting: usize,
     /// Channels that waiters watch.
     pub channels: usize,
 }

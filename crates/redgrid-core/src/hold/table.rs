@@ -294,6 +294,15 @@ impl Table {
         self.state().slots.len()
     }
 
+    /// How many requests wait in queues.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state()
+            .slots
+            .values()
+            .map(|slot| slot.queue.iter().filter(|entry| !entry.answer.is_closed()).count())
+            .sum()
+    }
+
     /// Asks for `target`. The table owns the attempt from here on; the ticket waits for its outcome.
     pub(crate) fn enter(
         self: &Arc<Self>,

@@ -1,0 +1,276 @@
+//! The second level: tasks of one process pass a lock on without asking the server.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redgrid_core::{Client, InHand};
+use redgrid_locks::{Holder, Lock, LockGuard};
+use redgrid_testkit::{Action, Proxy, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with, script, server};
+
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+
+/// The scripts of locks that went through a proxy, in their order.
+fn scripts(proxy: &Proxy) -> Arc<Mutex<Vec<&'static str>>> {
+    let known = [
+        (script!("acquire"), "acquire"),
+        (script!("release"), "release"),
+        (script!("give_way"), "give way"),
+        (script!("extend"), "extend"),
+        (script!("renew"), "renew"),
+        (script!("linger"), "linger"),
+    ];
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    proxy.on_request(move |command| {
+        let named = command.get(1).and_then(|sha| known.iter().find(|(known, _)| known.as_bytes() == &sha[..]));
+        log.lock().unwrap().extend(named.map(|(_, name)| *name));
+        Action::Forward
+    });
+    seen
+}
+
+async fn through(proxy: &Proxy, server: &RedisServer) -> Client {
+    client_with(&server.url_via(proxy.addr()), |config| config).await
+}
+
+/// Many tasks take turns; returns how often each was in.
+async fn crowd(client: &Client, tasks: usize, rounds: usize, lease: Option<Duration>) -> Vec<usize> {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let working = (0..tasks).map(|task| {
+        let (lock, order) = (Lock::new(client, "a"), Arc::clone(&order));
+        tokio::spawn(async move {
+            while order.lock().unwrap().len() < rounds {
+                let ask = lock.acquire();
+                let ask = if let Some(lease) = lease { ask.lease(lease) } else { ask };
+                let guard = ask.await.unwrap();
+                order.lock().unwrap().push(task);
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    for done in futures_util::future::join_all(working).await {
+        done.unwrap();
+    }
+    let order = std::mem::take(&mut *order.lock().unwrap());
+    (0..tasks).map(|task| order.iter().filter(|entered| **entered == task).count()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_server() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = through(&proxy, &server).await;
+    let seen = scripts(&proxy);
+    for lease in [None, Some(Duration::from_secs(10))] {
+        seen.lock().unwrap().clear();
+        let shares = crowd(&client, 64, 20_000, lease).await;
+        let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+        assert!(*most as f64 <= *least as f64 * 1.1, "{lease:?}: {shares:?}");
+        let asked = std::mem::take(&mut *seen.lock().unwrap());
+        let acquisitions: usize = shares.iter().sum();
+        assert!(asked.len() * 20 <= acquisitions, "{lease:?}: {} scripts for {acquisitions}", asked.len());
+        // One of the process talks to the server at a time: each acquire is followed by the end of what it got.
+        for pair in asked.chunks(2) {
+            assert!(matches!(pair, ["acquire", "give way" | "release"] | ["acquire"]), "{lease:?}: {asked:?}");
+        }
+    }
+    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_just_dropped_is_had_again_without_asking() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = through(&proxy, &server).await;
+    let lock = Lock::new(&client, "a");
+    let seen = scripts(&proxy);
+    // On this thread alone: the task that would give it back has no chance to begin in between.
+    let local = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Handle::current();
+        runtime.block_on(async move {
+            let mut adopted = 0;
+            for _ in 0..200 {
+                let first = lock.acquire().await.unwrap();
+                let token = first.token();
+                drop(first);
+                let second = lock.acquire().await.unwrap();
+                assert!(second.token() > token);
+                // A token of the same grant of the server is near: counted on from it, not read from its clock.
+                adopted += usize::from(second.token().get() - token.get() == 1);
+                second.release().await.unwrap();
+            }
+            adopted
+        })
+    });
+    let adopted = local.await.unwrap();
+    assert!(adopted > 0);
+    let asked = seen.lock().unwrap().iter().filter(|name| **name == "acquire").count();
+    assert!(asked <= 400 - adopted, "{asked} asked, {adopted} adopted");
+    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    assert!(!server.observer().await.unwrap().exists("a").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_over_hand_overs_and_are_never_ahead_of_the_servers_clock() {
+    for server in servers().await {
+        // Two processes, so that local and remote grants alternate; the server's clock is that of this machine.
+        let (one, two) = (client(&server).await, client(&server).await);
+        let tokens = Arc::new(Mutex::new(Vec::new()));
+        let working = (0..16).map(|task| {
+            let lock = Lock::new(if task % 2 == 0 { &one } else { &two }, "a");
+            let tokens = Arc::clone(&tokens);
+            tokio::spawn(async move {
+                for _ in 0..1000 {
+                    let guard = lock.acquire().await.unwrap();
+                    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
+                    let token = guard.token().get();
+                    assert!(token <= now, "{token} at {now}");
+                    tokens.lock().unwrap().push(token);
+                    drop(guard);
+                }
+            })
+        });
+        for done in futures_util::future::join_all(working).await {
+            done.unwrap();
+        }
+        let tokens = tokens.lock().unwrap();
+        assert_eq!(tokens.len(), 16_000);
+        assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]));
+        let handed_over = tokens.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+        assert!(handed_over > 1000, "{handed_over} hand-overs");
+    }
+}
+
+async fn servers() -> Vec<RedisServer> {
+    let mut servers = vec![server().await];
+    if let Some(newest) = redgrid_testkit::ServerBinary::newest_or_skip("two_levels") {
+        servers.push(RedisServer::builder().binary(newest).start().await.unwrap());
+    }
+    servers
+}
+
+/// The first owner's lease, the second's, and the scripts between them.
+async fn across(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncFnOnce(&Lock) -> LockGuard) -> Across {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    // A long stretch: it is not to end while a slow machine gets this far.
+    let set = |config: redgrid_core::Config| config.stretch(Duration::from_millis(500));
+    let client = client_with(&server.url_via(proxy.addr()), set).await;
+    let lock = Lock::new(&client, "a");
+    // When this subscription comes into force, all that is held is looked after.
+    let observer = server.observer().await.unwrap();
+    let notices = format!("redgrid_client:{{{}}}", client.id());
+    wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&notices)).await;
+    Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
+    let owner = first(&lock).await;
+    let seen = scripts(&proxy);
+    let (second, ()) = tokio::join!(second(&lock), async {
+        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        owner.release().await.unwrap();
+    });
+    let left = observer.time_to_live("a").await.unwrap().unwrap();
+    let asked = std::mem::take(&mut *seen.lock().unwrap());
+    let remaining = second.remaining();
+    second.release().await.unwrap();
+    Across { asked, left, remaining }
+}
+
+struct Across {
+    asked: Vec<&'static str>,
+    left: Duration,
+    remaining: Duration,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hand_over_gives_each_the_lease_it_asked_for() {
+    let secs = Duration::from_secs;
+    let fixed = |lease: u64| async move |lock: &Lock| lock.acquire().lease(secs(lease)).await.unwrap();
+    let renewed = |lease: u64| async move |lock: &Lock| lock.acquire().watchdog(secs(lease)).await.unwrap();
+    let job = |keep: u64| async move |lock: &Lock| lock.acquire().at_least(secs(keep)).await.unwrap();
+    let check = |what: &str, got: Across, asked: &[&str], remaining: u64, left: std::ops::RangeInclusive<u64>| {
+        assert_eq!(got.asked, asked, "{what}");
+        let (least, most) = (secs(remaining) * 9 / 10, secs(remaining));
+        assert!(got.remaining >= least && got.remaining <= most, "{what}: {:?}", got.remaining);
+        let (least, most) = (secs(*left.start()), secs(*left.end()));
+        assert!(got.left >= least && got.left <= most, "{what}: {:?} left", got.left);
+    };
+    check("the same", across(fixed(10), fixed(10)).await, &[], 10, 10..=12);
+    check("watchdog again", across(renewed(30), renewed(30)).await, &[], 30, 28..=30);
+    check("short to long", across(fixed(10), fixed(60)).await, &["renew"], 60, 60..=65);
+    check("long to a little shorter", across(fixed(10), fixed(8)).await, &[], 8, 9..=12);
+    check("long to short", across(fixed(600), fixed(10)).await, &["extend"], 10, 9..=12);
+    check("watchdog to explicit", across(renewed(30), fixed(5)).await, &["extend"], 5, 4..=7);
+    check("explicit to watchdog", across(fixed(10), renewed(30)).await, &["renew"], 30, 28..=30);
+    check("shorter to longer watchdog", across(renewed(10), renewed(30)).await, &["renew"], 30, 28..=30);
+    check("a job that must run once", across(renewed(30), job(100)).await, &["renew"], 100, 100..=110);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_owners_explicit_lease_is_enforced_while_others_wait() {
+    let server = server().await;
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "a");
+    let lease = Duration::from_millis(400);
+    let mut owner = lock.acquire().lease(lease).await.unwrap();
+    // The first owner never lets go, nor does any later one: each gets in when the lease before it is over.
+    for _ in 0..3 {
+        let watch = owner.watch();
+        let next = lock.acquire().lease(lease).wait(SOON).await.unwrap();
+        assert!(!watch.is_held() && !owner.is_held(), "told before the next one is in");
+        assert!(next.token() > owner.token());
+        assert!(owner.release().await.is_err());
+        assert!(next.is_held(), "what an owner of before does changes nothing");
+        owner = next;
+    }
+    owner.release().await.unwrap();
+    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_enters_again_waits_for_nobody() {
+    let server = server().await;
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "a");
+    let me = Holder::new();
+    let outer = lock.acquire().by(&me).await.unwrap();
+    let waiting: Vec<_> = (0..8).map(|_| tokio::spawn(lock.acquire().wait(SOON).into_future())).collect();
+    wait_until(SOON, async || client.in_hand().waiting == 8).await;
+    let inner = lock.acquire().by(&me).await.unwrap();
+    assert_eq!(inner.token(), outer.token());
+    outer.release().await.unwrap();
+    assert_eq!(client.in_hand().waiting, 8, "still in by its second guard");
+    inner.release().await.unwrap();
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenure_found_gone_is_not_handed_on() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;
+    let lock = Lock::new(&client, "a");
+    let owner = lock.acquire().await.unwrap();
+    let next = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    server.delete_key("a").await.unwrap();
+    owner.lost().await;
+    let next = next.await.unwrap().unwrap();
+    assert!(next.is_held() && server.observer().await.unwrap().exists("a").await.unwrap());
+    assert!(owner.release().await.is_err());
+    assert!(next.is_held() && server.observer().await.unwrap().exists("a").await.unwrap());
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_stretch_the_server_is_asked_for_every_task() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.stretch(Duration::ZERO)).await;
+    let seen = scripts(&proxy);
+    let acquisitions: usize = crowd(&client, 4, 200, None).await.iter().sum();
+    let asked = seen.lock().unwrap().iter().filter(|name| **name == "acquire").count();
+    assert_eq!(asked, acquisitions);
+}
