@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use redgrid_locks::{Holder, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
-use redgrid_tests::{SOON, client, client_with, script, server};
+use redgrid_tests::{SOON, client, client_with, listening, script, server};
 
 /// The names of the commands a proxy has seen.
 fn record(proxy: &Proxy) -> Arc<Mutex<Vec<String>>> {
@@ -26,11 +26,9 @@ fn take(seen: &Mutex<Vec<String>>) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_uncontended_pair_is_two_script_calls_and_nothing_else() {
     let server = server().await;
-    let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
-    let notices = format!("redgrid_client:{{{}}}", client.id());
-    wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&notices)).await;
+    listening(&server, &client).await;
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
     let seen = record(&proxy);
     for n in 0..100 {

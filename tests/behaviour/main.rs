@@ -15,6 +15,7 @@ mod regressions;
 mod renewals;
 mod tokens;
 mod two_levels;
+mod unsettled;
 mod wakeups;
 mod weather;
 mod wire;

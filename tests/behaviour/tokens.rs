@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redgrid_locks::{Holder, Lock};
 use redgrid_testkit::{RedisServer, ServerBinary};
-use redgrid_tests::{SOON, client, server};
+use redgrid_tests::{SOON, client, listening, server};
 
 /// Grants from several processes, re-entries, thefts and empty restarts on one server.
 async fn tokens_rise_on(server: RedisServer) {
@@ -57,10 +57,8 @@ async fn tokens_rise_on_the_newest_server_too() {
 async fn a_forced_release_tells_the_holder_at_once_and_frees_the_lock() {
     let server = server().await;
     let (holder, admin) = (client(&server).await, client(&server).await);
-    // The notice travels by a subscription that is made in the background.
     let observer = server.observer().await.unwrap();
-    let channel = format!("redgrid_client:{{{}}}", holder.id());
-    redgrid_testkit::wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
+    listening(&server, &holder).await;
     let mut told = Vec::new();
     for _ in 0..20 {
         let guard = Lock::new(&holder, "a").acquire().wait(SOON).await.unwrap();

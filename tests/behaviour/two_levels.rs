@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redgrid_core::{Client, InHand};
 use redgrid_locks::{Holder, Lock, LockGuard};
 use redgrid_testkit::{Action, Proxy, RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, script, server};
+use redgrid_tests::{SOON, client, client_with, listening, script, server};
 
 const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 
@@ -31,7 +31,9 @@ fn scripts(proxy: &Proxy) -> Arc<Mutex<Vec<&'static str>>> {
 }
 
 async fn through(proxy: &Proxy, server: &RedisServer) -> Client {
-    client_with(&server.url_via(proxy.addr()), |config| config).await
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    listening(server, &client).await;
+    client
 }
 
 /// Many tasks take turns; returns how often each was in.
@@ -158,10 +160,7 @@ async fn across(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncF
     let set = |config: redgrid_core::Config| config.stretch(Duration::from_millis(500));
     let client = client_with(&server.url_via(proxy.addr()), set).await;
     let lock = Lock::new(&client, "a");
-    // When this subscription comes into force, all that is held is looked after.
-    let observer = server.observer().await.unwrap();
-    let notices = format!("redgrid_client:{{{}}}", client.id());
-    wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&notices)).await;
+    listening(&server, &client).await;
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
     let owner = first(&lock).await;
     let seen = scripts(&proxy);
@@ -169,7 +168,7 @@ async fn across(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncF
         wait_until(SOON, async || client.in_hand().waiting == 1).await;
         owner.release().await.unwrap();
     });
-    let left = observer.time_to_live("a").await.unwrap().unwrap();
+    let left = server.observer().await.unwrap().time_to_live("a").await.unwrap().unwrap();
     let asked = std::mem::take(&mut *seen.lock().unwrap());
     let remaining = second.remaining();
     second.release().await.unwrap();

@@ -32,6 +32,14 @@ pub async fn client_unready(url: &str, settings: impl FnOnce(Config) -> Config) 
     Client::connect(settings(Config::from_url(url).expect("a valid URL"))).await.expect("a valid configuration")
 }
 
+/// Waits until the client's notices are subscribed: when that comes into force, all that is held is looked after once.
+pub async fn listening(server: &RedisServer, client: &Client) {
+    let observer = server.observer().await.expect("the server answers");
+    let notices = format!("redgrid_client:{{{}}}", client.id());
+    let subscribed = async || observer.pubsub_channels("*").await.is_ok_and(|channels| channels.contains(&notices));
+    redgrid_testkit::wait_until(SOON, subscribed).await;
+}
+
 /// The hash by which a lock script goes over the wire: `script!("acquire")`.
 #[macro_export]
 macro_rules! script {

@@ -135,10 +135,6 @@ async fn pause(server: &dyn Server, settings: &Settings, clock: &Clock, until: I
         () = wait => {}
         () = clock.sleep_until(until) => {}
     }
-    // A node that is gone answers at once, again and again; do not spin until the deadline.
-    if epoch.has_changed().is_err() {
-        clock.sleep_until(until.min(clock.now() + settings.retry_delay)).await;
-    }
 }
 
 /// `mean`, spread evenly from half to one and a half of it.

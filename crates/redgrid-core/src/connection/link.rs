@@ -180,6 +180,7 @@ impl Link {
 
     /// Follows the life of fred's router task; true when we are to close, false when the router has ended.
     async fn watch<T>(&self, router: &mut JoinHandle<T>, closing: &mut watch::Receiver<bool>) -> bool {
+        let mut wait = Duration::from_millis(RECONNECT.0.into());
         loop {
             // Subscribed once the connection is there and before the handshake: what happens after it is seen, and the
             // news of this very connection is not taken for that of another.
@@ -190,6 +191,7 @@ impl Link {
                 None => return true,
                 Some(Ok(epoch)) => {
                     self.epoch.send_replace(Some(epoch));
+                    wait = Duration::from_millis(RECONNECT.0.into());
                 }
                 Some(Err(error)) => {
                     if connected {
@@ -198,8 +200,12 @@ impl Link {
                     if router.is_finished() {
                         return false;
                     }
-                    if self.sleep_or_close(Duration::from_millis(RECONNECT.0.into()), closing).await {
+                    if self.sleep_or_close(wait, closing).await {
                         return true;
+                    }
+                    // A greeting that is refused will be refused again; a connection that is not there yet soon is.
+                    if connected {
+                        wait = (wait * 2).min(Duration::from_millis(RECONNECT.1.into()));
                     }
                     continue;
                 }

@@ -1,0 +1,198 @@
+//! What a copy of a request without an answer may still do: it is given back, and nobody is told what is not certain.
+
+use std::time::Duration;
+
+use redgrid_core::{Client, InHand};
+use redgrid_locks::{AcquireError, Lock};
+use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with, listening, script, server};
+
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+struct Rig {
+    server: RedisServer,
+    proxy: Proxy,
+    observer: Observer,
+    client: Client,
+    elsewhere: Client,
+}
+
+async fn rig() -> Rig {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(TIMEOUT)).await;
+    listening(&server, &client).await;
+    let elsewhere = redgrid_tests::client(&server).await;
+    // All scripts are known to the server: a held or lost request is the EVALSHA itself.
+    Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
+    Rig { server, proxy, observer, client, elsewhere }
+}
+
+impl Rig {
+    /// Waits for a request to be held back, and closes the connection that it came from.
+    async fn cut_off(&self) {
+        wait_until(SOON, async || self.proxy.counts().held == 1).await;
+        self.proxy.cut_all();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_told_that_nothing_is_held_while_a_copy_may_still_take_it() {
+    let rig = rig().await;
+    let held = Lock::new(&rig.elsewhere, "a").acquire().await.unwrap();
+    rig.proxy.next(1, script!("acquire"), Action::Hold);
+    let asking = tokio::spawn(Lock::new(&rig.client, "a").acquire().wait(Duration::from_millis(800)).into_future());
+    rig.cut_off().await;
+    let told = asking.await.unwrap();
+    held.release().await.unwrap();
+    assert_eq!(rig.proxy.release_held().await, 1);
+    // The late copy took it, or it was too late for that: in the first case it was not said that nothing is held.
+    if rig.observer.exists("a").await.unwrap() {
+        assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+    }
+    // And it is given back long before its lease of 30 s.
+    wait_until(TIMEOUT * 2, async || !rig.observer.exists("a").await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_late_copy_took_after_the_answer_busy_is_given_back() {
+    let rig = rig().await;
+    let held = Lock::new(&rig.elsewhere, "a").acquire().await.unwrap();
+    rig.proxy.next(1, script!("acquire"), Action::Hold);
+    let trying = tokio::spawn(Lock::new(&rig.client, "a").try_acquire().into_future());
+    rig.cut_off().await;
+    // Its second copy is answered: busy. What the first may do is not known, so this is no plain "others hold it".
+    let told = trying.await.unwrap();
+    assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+    held.release().await.unwrap();
+    assert_eq!(rig.proxy.release_held().await, 1);
+    wait_until(TIMEOUT * 2, async || !rig.observer.exists("a").await.unwrap()).await;
+    wait_until(SOON, async || rig.client.in_hand() == NOTHING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_granted_without_an_answer_is_given_back_at_once() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    // A long timeout: what is given back only when no copy can arrive any more would be there for 10 s.
+    let timeout = Duration::from_secs(10);
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout).retries(0)).await;
+    Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
+    proxy.next(1, script!("acquire"), Action::SwallowReply);
+    let asking = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
+    wait_until(SOON, async || observer.exists("a").await.unwrap()).await;
+    proxy.cut_all();
+    let told = asking.await.unwrap();
+    assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+    wait_until(timeout / 2, async || !observer.exists("a").await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_arrives_during_a_shutdown_goes_back() {
+    let rig = rig().await;
+    for n in 0..5 {
+        let client = client_with(&rig.server.url_via(rig.proxy.addr()), |config| config).await;
+        let name = format!("a{n}");
+        Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
+        rig.proxy.set(Direction::ToClient, Fault::Stall);
+        let asking = tokio::spawn(Lock::new(&client, &name).acquire().into_future());
+        wait_until(SOON, async || rig.observer.exists(&name).await.unwrap()).await;
+        let (down, ()) = tokio::join!(client.shutdown(SOON), async {
+            wait_until(SOON, async || asking.is_finished()).await;
+            rig.proxy.set(Direction::ToClient, Fault::Pass);
+        });
+        down.unwrap();
+        assert!(matches!(asking.await.unwrap(), Err(AcquireError::ShuttingDown { .. })));
+        assert!(!rig.observer.exists(&name).await.unwrap(), "shut down, and still there");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_taken_by_force_before_its_grant_is_known_is_never_believed() {
+    let rig = rig().await;
+    for n in 0..5 {
+        let name = format!("a{n}");
+        // The grant's answer is stalled; the notice, on another connection, arrives with it or before it.
+        rig.proxy.set(Direction::ToClient, Fault::Stall);
+        let ask = Lock::new(&rig.client, &name).acquire().lease(SOON);
+        let asking = tokio::spawn(ask.into_future());
+        wait_until(SOON, async || rig.observer.exists(&name).await.unwrap()).await;
+        let thief = Lock::new(&rig.elsewhere, &name).steal().await.unwrap();
+        rig.proxy.set(Direction::ToClient, Fault::Pass);
+        // Either it waits on, as the name is taken, or it was told for a moment that it had it.
+        let late = async {
+            wait_until(SOON, async || asking.is_finished() || rig.client.in_hand().channels == 1).await;
+        };
+        late.await;
+        if asking.is_finished() {
+            let guard = asking.await.unwrap().unwrap();
+            wait_until(Duration::from_secs(1), async || !guard.is_held()).await;
+            thief.release().await.unwrap();
+        } else {
+            thief.release().await.unwrap();
+            asking.await.unwrap().unwrap().release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_grant_had_a_late_copy_stays_taken_as_long_as_it_must() {
+    let rig = rig().await;
+    let keep = Duration::from_secs(6);
+    rig.proxy.next(1, script!("acquire"), Action::Hold);
+    let ask = Lock::new(&rig.client, "job").try_acquire().at_least(keep);
+    let asking = tokio::spawn(ask.into_future());
+    rig.cut_off().await;
+    let began = tokio::time::Instant::now();
+    let guard = asking.await.unwrap().unwrap().unwrap();
+    guard.release().await.unwrap();
+    // When no copy can arrive any more it is given back once more: for as long as it must stay, not before.
+    let limit = TIMEOUT + Duration::from_millis(500);
+    while began.elapsed() < limit {
+        assert!(rig.observer.exists("job").await.unwrap(), "free after {:?}", began.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(rig.observer.time_to_live("job").await.unwrap().unwrap() > Duration::from_secs(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_is_carried_out_twice_does_not_shorten_its_lease() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let text = include_str!("../../crates/redgrid-locks/src/scripts/acquire.lua");
+    let far = "99999999999999999";
+    for lease in ["60000", "1000"] {
+        let (status, _, _): (i64, String, i64) =
+            observer.query(&["EVAL", text, "1", "a", "holder:1", lease, far]).await.unwrap();
+        assert_eq!(status, 1);
+    }
+    assert!(observer.time_to_live("a").await.unwrap().unwrap() > Duration::from_secs(50));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denied_channel_costs_one_connection_not_one_for_each_wait() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let rules = ["on", ">secret", "~*", "resetchannels", "&redgrid_client:*", "+@all"];
+    server.set_user("half", &rules).await.unwrap();
+    let holder = client(&server).await;
+    let denied = client_with(&server.url_for("half", "secret"), |config| config).await;
+    listening(&server, &denied).await;
+    let _held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let connections = async || {
+        let info: String = observer.query(&["INFO", "stats"]).await.unwrap();
+        let made = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        made.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = connections().await;
+    for _ in 0..12 {
+        let wait = Duration::from_millis(150);
+        let told = Lock::new(&denied, "a").acquire().wait(wait).await;
+        assert!(matches!(told, Err(AcquireError::TimedOut { .. })), "{told:?}");
+    }
+    let made = connections().await - before;
+    assert!(made <= 3, "{made} connections for 12 waits");
+}
