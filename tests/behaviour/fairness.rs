@@ -38,12 +38,12 @@ async fn contest(server: &RedisServer, processes: usize, tasks: usize, section: 
     }
     stop.store(true, Ordering::Relaxed);
     let mut shares = Vec::new();
-    for (_, count, workers) in running {
-        let mut share = Share { sections: count.load(Ordering::Relaxed), ..Share::default() };
+    for (process, (_, count, workers)) in running.into_iter().enumerate() {
+        let worst = turn.seen.lock().unwrap()[&(process as u64 + 1)].1;
+        shares.push(Share { sections: count.load(Ordering::Relaxed), worst });
         for worker in workers {
-            share.worst = share.worst.max(worker.await.unwrap());
+            worker.await.unwrap();
         }
-        shares.push(share);
     }
     shares
 }
@@ -53,6 +53,8 @@ async fn contest(server: &RedisServer, processes: usize, tasks: usize, section: 
 struct Turns {
     last: AtomicU64,
     passed: AtomicU64,
+    /// When each process was in last, and the longest it was not.
+    seen: std::sync::Mutex<std::collections::HashMap<u64, (Instant, Duration)>>,
 }
 
 impl Turns {
@@ -60,6 +62,11 @@ impl Turns {
         if self.last.swap(process, Ordering::Relaxed) != process {
             self.passed.fetch_add(1, Ordering::Relaxed);
         }
+        let now = Instant::now();
+        let mut seen = self.seen.lock().unwrap();
+        let entry = seen.entry(process).or_insert((now, Duration::ZERO));
+        entry.1 = entry.1.max(now - entry.0);
+        entry.0 = now;
     }
 
     fn passed(&self) -> u64 {
@@ -100,7 +107,7 @@ fn spread(shares: &[Share]) -> f64 {
 async fn explore() {
     let server = server().await;
     for (processes, tasks, ms) in
-        [(3, 16, 0), (3, 1, 0), (3, 16, 5), (3, 1, 5), (2, 4, 20), (8, 2, 0), (8, 2, 5), (16, 2, 0)]
+        [(8, 16, 0), (16, 16, 0), (8, 1, 0), (8, 16, 5), (16, 8, 5)]
     {
         let began = Instant::now();
         let shares = contest(&server, processes, tasks, Duration::from_millis(ms), 500).await;
