@@ -1,0 +1,350 @@
+//! What everybody saw, and what follows from it: the judge of a run.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::{Code, Reply, ServerError};
+use redgrid_locks::{HoldWatch, LockGuard};
+use redgrid_tests::lossy::{Call, Witness};
+use tokio::time::Instant;
+
+/// Lines of the trace that are kept.
+const TRACE: usize = 4000;
+
+/// The books of one run. Clones write into the same.
+#[derive(Clone, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Books>>);
+
+#[derive(Default)]
+struct Books {
+    began: Option<Instant>,
+    names: HashMap<Bytes, Name>,
+    waiters: BTreeMap<u64, Waiter>,
+    next: u64,
+    /// Grants of which a client was told, by holder field.
+    told: HashMap<Bytes, Told>,
+    /// Fields that may stay until their lease ends.
+    left: HashSet<Bytes>,
+    restarts: Vec<u64>,
+    submitted: u64,
+    pub(crate) seen: Seen,
+    violations: Vec<String>,
+    trace: Option<VecDeque<String>>,
+}
+
+#[derive(Default)]
+struct Name {
+    beliefs: Vec<Belief>,
+    /// Tokens that somebody got, and the highest of them.
+    owned: HashSet<u64>,
+    highest: u64,
+    /// Server times at which it was taken by force.
+    forced: Vec<u64>,
+    /// It is to stay taken for the holder with this token until this server time.
+    keep: Option<(u64, u64)>,
+}
+
+struct Belief {
+    client: usize,
+    token: u64,
+    watch: HoldWatch,
+}
+
+struct Waiter {
+    client: usize,
+    name: Bytes,
+    wish: WishKey,
+    since: Instant,
+    once: bool,
+}
+
+/// What an acquire asks for, as far as it can be told from the wire: the first lease in milliseconds. Wishes that differ
+/// have different ones here.
+pub(crate) type WishKey = i64;
+
+struct Told {
+    token: u64,
+    lease: WishKey,
+    at: Instant,
+    in_time: bool,
+}
+
+/// How often what happened.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) acquisitions: u64,
+    pub(crate) dropped: u64,
+    pub(crate) granted: u64,
+    pub(crate) busy: u64,
+    pub(crate) failed: u64,
+    pub(crate) lost: u64,
+    pub(crate) reentered: u64,
+    pub(crate) seized: u64,
+    pub(crate) restarts: u64,
+    pub(crate) calls: u64,
+    pub(crate) unanswered: u64,
+    /// Grants given back although somebody of the same client waited, with another wish than the one that was granted.
+    pub(crate) refitted: u64,
+}
+
+impl Seen {
+    pub(crate) fn add(&mut self, other: Seen) {
+        for (sum, n) in [
+            (&mut self.acquisitions, other.acquisitions),
+            (&mut self.dropped, other.dropped),
+            (&mut self.granted, other.granted),
+            (&mut self.busy, other.busy),
+            (&mut self.failed, other.failed),
+            (&mut self.lost, other.lost),
+            (&mut self.reentered, other.reentered),
+            (&mut self.seized, other.seized),
+            (&mut self.restarts, other.restarts),
+            (&mut self.calls, other.calls),
+            (&mut self.unanswered, other.unanswered),
+            (&mut self.refitted, other.refitted),
+        ] {
+            *sum += n;
+        }
+    }
+}
+
+/// Somebody waits for as long as this lives.
+pub(crate) struct Waiting(Ledger, u64);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.books().waiters.remove(&self.1);
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(traced: bool) -> Self {
+        let ledger = Ledger::default();
+        let mut books = ledger.books();
+        books.began = Some(Instant::now());
+        books.trace = traced.then(VecDeque::new);
+        drop(books);
+        ledger
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(crate) fn count(&self, add: impl FnOnce(&mut Seen)) {
+        add(&mut self.books().seen);
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        self.books().seen
+    }
+
+    pub(crate) fn submitted(&self) -> u64 {
+        self.books().submitted
+    }
+
+    pub(crate) fn violation(&self, what: String) {
+        self.books().violation(what);
+    }
+
+    pub(crate) fn note(&self, line: impl FnOnce() -> String) {
+        self.books().note(line);
+    }
+
+    /// What must not have been, and the trace if there is one.
+    pub(crate) fn verdict(&self) -> (Vec<String>, Vec<String>) {
+        let books = self.books();
+        (books.violations.clone(), books.trace.iter().flatten().cloned().collect())
+    }
+
+    /// A request for `name` begins to wait.
+    pub(crate) fn waits(&self, client: usize, name: &str, wish: WishKey, once: bool) -> Waiting {
+        let mut books = self.books();
+        books.next += 1;
+        let id = books.next;
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        books.note(|| format!("c{client} waits for {name:?} by {wish} (w{id}, once: {once})"));
+        books.waiters.insert(id, Waiter { client, name, wish, since: Instant::now(), once });
+        drop(books);
+        Waiting(self.clone(), id)
+    }
+
+    /// Somebody got a guard. `again`: by a holder that may have been in already. `server_time` is read after it came.
+    pub(crate) fn got(&self, client: usize, guard: &LockGuard, again: bool, at_least: Duration, server_time: u64) {
+        let (token, watch) = (guard.token().get(), guard.watch());
+        let key = Bytes::copy_from_slice(guard.name().as_str().as_bytes());
+        let mut books = self.books();
+        books.note(|| format!("c{client} got {key:?} token {token} again: {again} held: {}", watch.is_held()));
+        if token > server_time {
+            books.violation(format!("{key:?}: token {token} is ahead of the server's clock {server_time}"));
+        }
+        let restarts = books.restarts.clone();
+        let name = books.names.entry(key.clone()).or_default();
+        let excused = |forced: &[u64], one: u64, two: u64| {
+            let between = |at: &&u64| **at > one.min(two) && **at <= one.max(two);
+            forced.iter().chain(&restarts).any(|at| between(&at))
+        };
+        let mut wrong = Vec::new();
+        if !name.owned.insert(token) && !again {
+            wrong.push(format!("{key:?}: token {token} was given twice"));
+        }
+        if token < name.highest && !excused(&name.forced, token, name.highest) && watch.is_held() {
+            wrong.push(format!("{key:?}: token {token} after {}", name.highest));
+        }
+        name.highest = name.highest.max(token);
+        name.beliefs.retain(|belief| belief.watch.is_held());
+        if watch.is_held() {
+            for other in name.beliefs.iter().filter(|other| other.token != token) {
+                if !excused(&name.forced, token, other.token) {
+                    let others = format!("client {} with token {}", other.client, other.token);
+                    wrong.push(format!("{key:?}: client {client} with token {token} believes beside {others}"));
+                }
+            }
+            if !at_least.is_zero() {
+                // The server's clock may be slower than ours by what is allowed for.
+                let keep = u64::try_from(at_least.as_micros()).unwrap_or(u64::MAX);
+                name.keep = Some((token, token + keep - keep / 500 - 2000));
+            }
+            name.beliefs.push(Belief { client, token, watch });
+        }
+        for wrong in wrong {
+            books.violation(wrong);
+        }
+    }
+
+    /// The hold with this token is left to its lease.
+    pub(crate) fn left_to_its_lease(&self, token: u64) {
+        let mut books = self.books();
+        let fields: Vec<_> =
+            books.told.iter().filter(|(_, told)| told.token == token).map(|(field, _)| field.clone()).collect();
+        books.left.extend(fields);
+    }
+
+    /// Whether a field may still be on the server although its holder has gone.
+    pub(crate) fn may_stay(&self, field: &Bytes) -> bool {
+        self.books().left.contains(field)
+    }
+}
+
+impl Books {
+    fn violation(&mut self, what: String) {
+        self.note(|| format!("VIOLATION {what}"));
+        self.violations.push(what);
+    }
+
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        let Some(trace) = &mut self.trace else { return };
+        if trace.len() == TRACE {
+            trace.pop_front();
+        }
+        let passed = self.began.map_or(Duration::ZERO, |began| began.elapsed());
+        trace.push_back(format!("{:>9.3} {}", passed.as_secs_f64() * 1000.0, line()));
+    }
+
+    /// A client gives back a field. If it had been told that the field was granted, in time, and nobody of its own had
+    /// it, then nobody of its own may have waited for it when it was told.
+    fn given_back(&mut self, client: usize, call: &Call) {
+        let (Some(field), Some(key)) = (call.field(), call.keys.first()) else { return };
+        let Some(told) = self.told.get(field).filter(|told| told.in_time) else { return };
+        let name = self.names.entry(key.clone()).or_default();
+        let superseded = name.highest > told.token || name.forced.iter().any(|at| *at > told.token);
+        if name.owned.contains(&told.token) || superseded {
+            return;
+        }
+        let waited = |waiter: &&Waiter| {
+            waiter.client == client && waiter.name == *key && !waiter.once && waiter.since < told.at
+        };
+        let fits = |waiter: &Waiter| waiter.wish == told.lease;
+        let waiting: Vec<_> = self.waiters.iter().filter(|(_, waiter)| waited(waiter)).collect();
+        if let Some((id, _)) = waiting.iter().find(|(_, waiter)| fits(waiter)) {
+            let told = format!("token {} by {}, told {:?} ago", told.token, told.lease, told.at.elapsed());
+            self.violation(format!("{key:?}: {field:?} ({told}) was thrown away while w{id} waited for it"));
+        } else if !waiting.is_empty() {
+            self.seen.refitted += 1;
+        }
+    }
+}
+
+impl Witness for Ledger {
+    fn submitted(&self, client: usize, call: &Call, _now: Instant) {
+        let mut books = self.books();
+        books.submitted += 1;
+        books.seen.calls += 1;
+        books.note(|| format!("c{client} sends {}", shown(call)));
+        if matches!(call.name.as_str(), "lock/release" | "lock/linger") {
+            books.given_back(client, call);
+        }
+    }
+
+    fn executed(&self, client: usize, call: &Call, answer: &Result<Reply, ServerError>, micros: u64) {
+        let mut books = self.books();
+        books.note(|| format!("    server {micros}: c{client} {} -> {answer:?}", shown(call)));
+        if let Err(ServerError::Refused { code: Code::Other, message }) = answer {
+            books.violation(format!("{}: {message}", call.name));
+        }
+        let Some(token) = granted(call, answer) else { return };
+        let restarts = books.restarts.clone();
+        let name = books.names.entry(call.keys[0].clone()).or_default();
+        if call.name == "lock/seize" {
+            name.forced.push(micros);
+        }
+        if let Some((since, until)) = name.keep {
+            let broken = name.forced.iter().chain(&restarts).any(|at| *at > since);
+            if token > since && token < until && !broken {
+                let key = &call.keys[0];
+                books.violation(format!("{key:?}: granted at {token}, to be kept until {until} since {since}"));
+            }
+        }
+    }
+
+    fn delivered(&self, client: usize, call: &Call, answer: &Result<Reply, ServerError>, sent: Instant, now: Instant) {
+        let mut books = self.books();
+        books.note(|| format!("c{client} is told {} -> {answer:?}", shown(call)));
+        if answer.as_ref().is_err_and(ServerError::is_unknown) {
+            books.seen.unanswered += 1;
+        }
+        let gives_back = matches!(call.name.as_str(), "lock/release" | "lock/linger");
+        if let (true, Err(ServerError::Refused { code, .. }), Some(field)) = (gives_back, answer, call.field())
+            && !code.is_passing()
+        {
+            books.left.insert(field.clone());
+        }
+        // What lingers stays, and stays away from everybody.
+        if let ("lock/linger", Some(field)) = (call.name.as_str(), call.field()) {
+            books.left.insert(field.clone());
+        }
+        if let (Some(token), Some(field)) = (granted(call, answer), call.field()) {
+            let lease = call.int(1);
+            let lasts = Duration::from_millis(lease.unsigned_abs());
+            let in_time = now < sent + lasts.mul_f64(0.9).saturating_sub(Duration::from_millis(25));
+            books.told.insert(field.clone(), Told { token, lease, at: now, in_time });
+        }
+    }
+
+    fn restarted(&self, micros: u64) {
+        let mut books = self.books();
+        books.note(|| format!("    server {micros}: starts again, empty"));
+        books.seen.restarts += 1;
+        books.restarts.push(micros);
+    }
+}
+
+/// The server's time of a grant.
+fn granted(call: &Call, answer: &Result<Reply, ServerError>) -> Option<u64> {
+    if !matches!(call.name.as_str(), "lock/acquire" | "lock/seize") {
+        return None;
+    }
+    let (status, time, _) = answer.clone().ok()?.into_typed::<(i64, u64, i64)>().ok()?;
+    (status == 1).then_some(time)
+}
+
+fn shown(call: &Call) -> String {
+    let short = |bytes: &Bytes| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        text.rsplit_once('-').map_or(text.clone(), |(_, end)| end.to_owned())
+    };
+    let list = |all: &[Bytes]| all.iter().map(short).collect::<Vec<_>>().join(" ");
+    format!("{} {} | {}", call.name, list(&call.keys), list(&call.args))
+}
