@@ -90,9 +90,10 @@ impl Member {
                 ask.wish = as_wish(lease);
             }
             9 => {
-                ask.at_least = ms(self.random.u64(20..120));
-                ask.lease = Some(ms(700));
-                ask.wish = 700;
+                let keep = self.random.u64(1..4) * 40;
+                ask.at_least = ms(keep);
+                ask.lease = Some(ms(600 + keep));
+                ask.wish = as_wish(ms(600 + keep));
             }
             10 => {
                 ask.max_hold = Some(ms(100));
