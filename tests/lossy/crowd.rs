@@ -145,7 +145,7 @@ impl Member {
                 | AcquireError::OutcomeUnknown { .. }
                 | AcquireError::Refused { .. }),
             ) => {
-                self.ledger.note(|| format!("c{at} failed: {error} ({:?})", std::error::Error::source(&error)));
+                self.ledger.note(format!("c{at} failed: {error} ({:?})", std::error::Error::source(&error)));
                 self.ledger.count(|seen| seen.failed += 1);
             }
             Err(error) => self.ledger.violation(format!("{}: {error}", lock_name(lock))),

@@ -1,6 +1,7 @@
 //! What everybody saw, and what follows from it: the judge of a run.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use redgrid_locks::{HoldWatch, LockGuard};
 use redgrid_tests::lossy::{Call, Witness};
 use tokio::time::Instant;
 
-/// Lines of the trace that are kept.
-const TRACE: usize = 100_000;
+/// Lines of the trace that are kept: more than a run has, unless somebody waits for ever.
+const TRACE: usize = 60_000;
 
 /// The books of one run. Clones write into the same.
 #[derive(Clone, Default)]
@@ -31,7 +32,15 @@ struct Books {
     submitted: u64,
     pub(crate) seen: Seen,
     violations: Vec<String>,
-    trace: Option<VecDeque<String>>,
+    trace: VecDeque<(Instant, Line)>,
+}
+
+/// One line of the trace. Put into words only when something went wrong.
+enum Line {
+    Said(String),
+    Sends(usize, Call),
+    Executes(u64, usize, Call, Result<Reply, ServerError>),
+    IsTold(usize, Call, Result<Reply, ServerError>),
 }
 
 #[derive(Default)]
@@ -120,12 +129,9 @@ impl Drop for Waiting {
 }
 
 impl Ledger {
-    pub(crate) fn new(traced: bool) -> Self {
+    pub(crate) fn new() -> Self {
         let ledger = Ledger::default();
-        let mut books = ledger.books();
-        books.began = Some(Instant::now());
-        books.trace = traced.then(VecDeque::new);
-        drop(books);
+        ledger.books().began = Some(Instant::now());
         ledger
     }
 
@@ -149,14 +155,17 @@ impl Ledger {
         self.books().violation(what);
     }
 
-    pub(crate) fn note(&self, line: impl FnOnce() -> String) {
+    pub(crate) fn note(&self, line: impl Into<String>) {
         self.books().note(line);
     }
 
-    /// What must not have been, and the trace if there is one.
+    /// What must not have been, and if there is any of it, all that happened.
     pub(crate) fn verdict(&self) -> (Vec<String>, Vec<String>) {
         let books = self.books();
-        (books.violations.clone(), books.trace.iter().flatten().cloned().collect())
+        let began = books.began.unwrap_or_else(Instant::now);
+        let trace = if books.violations.is_empty() { None } else { Some(&books.trace) };
+        let shown = |(at, line): &(Instant, Line)| format!("{:>9} {line}", (*at - began).as_millis());
+        (books.violations.clone(), trace.into_iter().flatten().map(shown).collect())
     }
 
     /// A request for `name` begins to wait.
@@ -165,7 +174,7 @@ impl Ledger {
         books.next += 1;
         let id = books.next;
         let name = Bytes::copy_from_slice(name.as_bytes());
-        books.note(|| format!("c{client} waits for {name:?} by {wish} (w{id}, once: {once})"));
+        books.note(format!("c{client} waits for {name:?} by {wish} (w{id}, once: {once})"));
         books.waiters.insert(id, Waiter { client, name, wish, since: Instant::now(), once });
         drop(books);
         Waiting(self.clone(), id)
@@ -176,7 +185,7 @@ impl Ledger {
         let (token, watch) = (guard.token().get(), guard.watch());
         let key = Bytes::copy_from_slice(guard.name().as_str().as_bytes());
         let mut books = self.books();
-        books.note(|| format!("c{client} got {key:?} token {token} again: {again} held: {}", watch.is_held()));
+        books.note(format!("c{client} got {key:?} token {token} again: {again} held: {}", watch.is_held()));
         if token > server_time {
             books.violation(format!("{key:?}: token {token} is ahead of the server's clock {server_time}"));
         }
@@ -230,17 +239,19 @@ impl Ledger {
 
 impl Books {
     fn violation(&mut self, what: String) {
-        self.note(|| format!("VIOLATION {what}"));
+        self.note(format!("VIOLATION {what}"));
         self.violations.push(what);
     }
 
-    fn note(&mut self, line: impl FnOnce() -> String) {
-        let Some(trace) = &mut self.trace else { return };
-        if trace.len() == TRACE {
-            trace.pop_front();
+    fn note(&mut self, line: impl Into<String>) {
+        self.trace(Line::Said(line.into()));
+    }
+
+    fn trace(&mut self, line: Line) {
+        if self.trace.len() == TRACE {
+            self.trace.pop_front();
         }
-        let passed = self.began.map_or(Duration::ZERO, |began| began.elapsed());
-        trace.push_back(format!("{:>9.3} {}", passed.as_secs_f64() * 1000.0, line()));
+        self.trace.push_back((Instant::now(), line));
     }
 
     /// A client gives back a field. If it had been told that the field was granted, in time, and nobody of its own had
@@ -253,9 +264,8 @@ impl Books {
         if name.owned.contains(&told.token) || superseded {
             return;
         }
-        let waited = |waiter: &&Waiter| {
-            waiter.client == client && waiter.name == *key && !waiter.once && waiter.since < told.at
-        };
+        let waited =
+            |waiter: &&Waiter| waiter.client == client && waiter.name == *key && !waiter.once && waiter.since < told.at;
         let fits = |waiter: &Waiter| waiter.wish == told.lease;
         let waiting: Vec<_> = self.waiters.iter().filter(|(_, waiter)| waited(waiter)).collect();
         if let Some((id, _)) = waiting.iter().find(|(_, waiter)| fits(waiter)) {
@@ -272,7 +282,7 @@ impl Witness for Ledger {
         let mut books = self.books();
         books.submitted += 1;
         books.seen.calls += 1;
-        books.note(|| format!("c{client} sends {}", shown(call)));
+        books.trace(Line::Sends(client, call.clone()));
         if matches!(call.name.as_str(), "lock/release" | "lock/linger") {
             books.given_back(client, call);
         }
@@ -280,7 +290,7 @@ impl Witness for Ledger {
 
     fn executed(&self, client: usize, call: &Call, answer: &Result<Reply, ServerError>, micros: u64) {
         let mut books = self.books();
-        books.note(|| format!("    server {micros}: c{client} {} -> {answer:?}", shown(call)));
+        books.trace(Line::Executes(micros, client, call.clone(), answer.clone()));
         if let Err(ServerError::Refused { code: Code::Other, message }) = answer {
             books.violation(format!("{}: {message}", call.name));
         }
@@ -301,7 +311,7 @@ impl Witness for Ledger {
 
     fn delivered(&self, client: usize, call: &Call, answer: &Result<Reply, ServerError>, sent: Instant, now: Instant) {
         let mut books = self.books();
-        books.note(|| format!("c{client} is told {} -> {answer:?}", shown(call)));
+        books.trace(Line::IsTold(client, call.clone(), answer.clone()));
         if answer.as_ref().is_err_and(ServerError::is_unknown) {
             books.seen.unanswered += 1;
         }
@@ -326,7 +336,7 @@ impl Witness for Ledger {
 
     fn restarted(&self, micros: u64) {
         let mut books = self.books();
-        books.note(|| format!("    server {micros}: starts again, empty"));
+        books.note(format!("    server {micros}: starts again, empty"));
         books.seen.restarts += 1;
         books.restarts.push(micros);
     }
@@ -339,6 +349,19 @@ fn granted(call: &Call, answer: &Result<Reply, ServerError>) -> Option<u64> {
     }
     let (status, time, _) = answer.clone().ok()?.into_typed::<(i64, u64, i64)>().ok()?;
     (status == 1).then_some(time)
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Line::Said(what) => f.write_str(what),
+            Line::Sends(client, call) => write!(f, "c{client} sends {}", shown(call)),
+            Line::Executes(micros, client, call, answer) => {
+                write!(f, "    server {micros}: c{client} {} -> {answer:?}", shown(call))
+            }
+            Line::IsTold(client, call, answer) => write!(f, "c{client} is told {} -> {answer:?}", shown(call)),
+        }
+    }
 }
 
 fn shown(call: &Call) -> String {

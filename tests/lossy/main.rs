@@ -1,7 +1,8 @@
 //! Acquisitions dropped at random moments over a network that loses, delays and repeats.
 //!
-//! `REDGRID_SEED=7 cargo test -p redgrid-tests --test lossy` runs one seed, with `REDGRID_TRACE=1` and what happened in
-//! it; `REDGRID_ACQUISITIONS` and `REDGRID_FIRST_SEED` say how many are made and from which seed on.
+//! `REDGRID_SEED=7 cargo test -p redgrid-tests --test lossy` runs one seed, `REDGRID_ROUNDS` times;
+//! `REDGRID_ACQUISITIONS` and `REDGRID_FIRST_SEED` say how many are made and from which seed on. What happened in a run
+//! that went wrong is written to a file, which the failure names.
 
 mod crowd;
 mod ledger;
@@ -27,7 +28,6 @@ fn a_hundred_thousand_acquisitions_dropped_at_random_over_a_lossy_network_leave_
         quiet(info);
     }));
     let only = number("REDGRID_SEED");
-    let traced = std::env::var_os("REDGRID_TRACE").is_some();
     let first = only.or(number("REDGRID_FIRST_SEED")).unwrap_or(1);
     let runs = match only {
         Some(_) => number("REDGRID_ROUNDS").unwrap_or(1),
@@ -46,7 +46,7 @@ fn a_hundred_thousand_acquisitions_dropped_at_random_over_a_lossy_network_leave_
                     }
                     let seed = only.unwrap_or(first + round);
                     PANICS.set(0);
-                    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| run::run(seed, traced)));
+                    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| run::run(seed)));
                     let (seen, mut wrong, trace) = match outcome {
                         Ok(outcome) => (outcome.seen, outcome.violations, outcome.trace),
                         Err(_) => (Seen::default(), Vec::new(), Vec::new()),
@@ -57,7 +57,9 @@ fn a_hundred_thousand_acquisitions_dropped_at_random_over_a_lossy_network_leave_
                     let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     all.0.add(seen);
                     if !wrong.is_empty() {
-                        trace.iter().for_each(|line| eprintln!("{line}"));
+                        let file = format!("{}/lossy-{seed}.txt", env!("CARGO_TARGET_TMPDIR"));
+                        let written = std::fs::write(&file, trace.join("\n"));
+                        wrong.push(written.map_or_else(|error| error.to_string(), |()| file));
                         all.1.push((seed, wrong));
                     }
                 }

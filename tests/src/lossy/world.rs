@@ -314,14 +314,7 @@ impl State {
         BEGINNING.saturating_add_signed(passed + passed / 1000 * self.drift / 1000)
     }
 
-    fn submit(
-        &mut self,
-        client: usize,
-        connection: u64,
-        call: Call,
-        sender: oneshot::Sender<Answer>,
-        now: Instant,
-    ) {
+    fn submit(&mut self, client: usize, connection: u64, call: Call, sender: oneshot::Sender<Answer>, now: Instant) {
         let execute = |state: &mut State, at, connection, call, refusal, answer| {
             state.at(at, Event::Execute { client, connection, call, refusal, answer });
         };
