@@ -5,6 +5,7 @@
 //! that went wrong is written to a file, which the failure names.
 
 mod crowd;
+mod faithful;
 mod ledger;
 mod run;
 
