@@ -34,6 +34,9 @@ pub(crate) const FOR_EVER: Duration = Duration::from_secs(300);
 /// How much later than its bound a wait may end: what a timer takes, and the next turn of the task.
 const SLACK: Duration = Duration::from_millis(5);
 
+/// After this in calm weather, an acquire does not fail: no connection is lost, no request of before is still waited for.
+const CALM: Duration = Duration::from_secs(2);
+
 /// What one acquire asks for.
 struct Ask {
     lease: Option<Duration>,
@@ -147,6 +150,10 @@ impl Member {
             ) => {
                 self.ledger.note(format!("c{at} failed: {error} ({:?})", std::error::Error::source(&error)));
                 self.ledger.count(|seen| seen.failed += 1);
+                // What is late and what is to be given back is over; a wait may still end before an answer can come.
+                if wait.is_none() && self.ledger.calm_for(began) > CALM {
+                    self.ledger.violation(format!("{}: in calm weather, {error}", lock_name(lock)));
+                }
             }
             Err(error) => self.ledger.violation(format!("{}: {error}", lock_name(lock))),
         }

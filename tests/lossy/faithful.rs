@@ -31,11 +31,13 @@ const FIELDS: [&str; 5] = [
     "stranger",
     "not-a-hex-id-here:4",
 ];
-const CHANNELS: [&str; 4] = [
+const CHANNELS: [&str; 5] = [
     "redisson_lock__channel:{a}",
     "redisson_lock__channel:{b}",
     "redgrid_client:{0a1b2c3d-0001-4002-8003-0123456789ab}",
     "redgrid_client:{ffffffff-0001-4002-8003-0123456789AB}",
+    // Nobody's, for a field that only looks like ours.
+    "redgrid_client:{not-a-hex-id-here}",
 ];
 
 /// Lifetimes differ by what passes between two looks at two clocks.

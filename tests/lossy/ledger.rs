@@ -29,6 +29,8 @@ struct Books {
     /// Fields that may stay until their lease ends.
     left: HashSet<Bytes>,
     restarts: Vec<u64>,
+    /// Since when nothing goes wrong any more.
+    calm: Option<Instant>,
     submitted: u64,
     pub(crate) seen: Seen,
     violations: Vec<String>,
@@ -77,7 +79,8 @@ struct Told {
     token: u64,
     lease: WishKey,
     at: Instant,
-    in_time: bool,
+    /// It came in time, and whoever waits for the name may have it.
+    for_anybody: bool,
 }
 
 /// How often what happened.
@@ -149,6 +152,18 @@ impl Ledger {
 
     pub(crate) fn submitted(&self) -> u64 {
         self.books().submitted
+    }
+
+    /// From here on nothing goes wrong any more.
+    pub(crate) fn calm(&self) {
+        let mut books = self.books();
+        books.note("calm");
+        books.calm.get_or_insert_with(Instant::now);
+    }
+
+    /// How long nothing had gone wrong at `at`.
+    pub(crate) fn calm_for(&self, at: Instant) -> Duration {
+        self.books().calm.map_or(Duration::ZERO, |since| at.saturating_duration_since(since))
     }
 
     pub(crate) fn violation(&self, what: String) {
@@ -258,7 +273,7 @@ impl Books {
     /// it, then nobody of its own may have waited for it when it was told.
     fn given_back(&mut self, client: usize, call: &Call) {
         let (Some(field), Some(key)) = (call.field(), call.keys.first()) else { return };
-        let Some(told) = self.told.get(field).filter(|told| told.in_time) else { return };
+        let Some(told) = self.told.get(field).filter(|told| told.for_anybody) else { return };
         let name = self.names.entry(key.clone()).or_default();
         let superseded = name.highest > told.token || name.forced.iter().any(|at| *at > told.token);
         if name.owned.contains(&told.token) || superseded {
@@ -327,12 +342,13 @@ impl Witness for Ledger {
         if let ("lock/linger", Some(field)) = (call.name.as_str(), call.field()) {
             books.left.insert(field.clone());
         }
-        // What was taken by force was taken for one alone.
-        if let (Some(token), Some(field), "lock/acquire") = (granted(call, answer), call.field(), call.name.as_str()) {
+        if let (Some(token), Some(field)) = (granted(call, answer), call.field()) {
             let lease = call.int(1);
             let lasts = Duration::from_millis(lease.unsigned_abs());
             let in_time = now < sent + lasts.mul_f64(0.9).saturating_sub(Duration::from_millis(25));
-            books.told.insert(field.clone(), Told { token, lease, at: now, in_time });
+            // What was taken by force was taken for one alone.
+            let for_anybody = in_time && call.name == "lock/acquire";
+            books.told.insert(field.clone(), Told { token, lease, at: now, for_anybody });
         }
     }
 

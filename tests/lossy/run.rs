@@ -90,7 +90,7 @@ async fn within(seed: u64, ledger: &Ledger) {
         while let Some(ended) = crowd.join_next().await {
             left -= 1;
             if left == calm_at {
-                ledger.note("calm");
+                ledger.calm();
                 world.calm();
             }
             if let Err(error) = ended {
