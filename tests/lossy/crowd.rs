@@ -13,6 +13,7 @@ use redgrid_tests::lossy::World;
 use tokio::time::{Instant, Sleep};
 
 use crate::ledger::{Ledger, WishKey};
+use crate::run::WATCHDOG;
 
 /// One member of the crowd.
 pub(crate) struct Member {
@@ -78,7 +79,7 @@ impl Member {
             max_hold: None,
             wait: None,
             once: false,
-            wish: 3000,
+            wish: as_wish(WATCHDOG),
         };
         match self.random.u8(..20) {
             0..=4 => {
@@ -213,7 +214,8 @@ impl Member {
                 let polls = self.random.usize(..4);
                 drop(at_most(polls, guard.release()).await);
             }
-            6 => {
+            // Not where everybody would have to wait for half a minute.
+            6 if guard.remaining() < Duration::from_secs(4) => {
                 self.ledger.left_to_its_lease(token);
                 guard.forget();
             }

@@ -14,6 +14,10 @@ use tokio::time::Instant;
 /// Lines of the trace that are kept: more than a run has, unless somebody waits for ever.
 const TRACE: usize = 60_000;
 
+/// After this, nothing is left of what was given back: a copy that comes late does so within a `timeout` of 300 ms, and the
+/// longest outages last a few seconds. The leases of most locks are much longer.
+const LONG_AGO: Duration = Duration::from_secs(8);
+
 /// The books of one run. Clones write into the same.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Books>>);
@@ -26,6 +30,8 @@ struct Books {
     next: u64,
     /// Grants of which a client was told, by holder field.
     told: HashMap<Bytes, Told>,
+    /// When the release of a field was answered for the first time.
+    released: HashMap<Bytes, Instant>,
     /// Fields that may stay until their lease ends.
     left: HashSet<Bytes>,
     restarts: Vec<u64>,
@@ -53,6 +59,8 @@ struct Name {
     highest: u64,
     /// Server times at which it was taken by force.
     forced: Vec<u64>,
+    /// Whose acquire was granted last.
+    holder: Option<Bytes>,
     /// It is to stay taken for the holder with this token until this server time.
     keep: Option<(u64, u64)>,
 }
@@ -269,6 +277,17 @@ impl Books {
         self.trace.push_back((Instant::now(), line));
     }
 
+    /// Somebody finds a name taken: not by what was given back long ago.
+    fn is_in_the_way(&mut self, call: &Call, answer: &Result<Reply, ServerError>) {
+        let status = answer.clone().ok().and_then(|reply| reply.into_typed::<(i64, u64, i64)>().ok());
+        let holder = self.names.get(&call.keys[0]).and_then(|name| name.holder.clone());
+        let (Some((0, ..)), Some(holder)) = (status, holder) else { return };
+        let since = self.released.get(&holder).map(Instant::elapsed);
+        if let Some(since) = since.filter(|since| *since > LONG_AGO && !self.left.contains(&holder)) {
+            self.violation(format!("{:?}: {holder:?} is in the way {since:?} after its release", call.keys[0]));
+        }
+    }
+
     /// A client gives back a field. If it had been told that the field was granted, in time, and nobody of its own had
     /// it, then nobody of its own may have waited for it when it was told.
     fn given_back(&mut self, client: usize, call: &Call) {
@@ -309,11 +328,15 @@ impl Witness for Ledger {
         if let Err(ServerError::Refused { code: Code::Other, message }) = answer {
             books.violation(format!("{}: {message}", call.name));
         }
+        if call.name == "lock/acquire" {
+            books.is_in_the_way(call, answer);
+        }
         let Some(token) = granted(call, answer) else { return };
         let restarts = books.restarts.clone();
         // A late copy of a holder's own acquire keeps the name for it.
         let own = call.field().and_then(|field| books.told.get(field)).map(|told| told.token);
         let name = books.names.entry(call.keys[0].clone()).or_default();
+        name.holder = call.field().cloned();
         if call.name == "lock/seize" {
             name.forced.push(micros);
         }
@@ -337,6 +360,9 @@ impl Witness for Ledger {
             && !code.is_passing()
         {
             books.left.insert(field.clone());
+        }
+        if let (true, Ok(_), Some(field)) = (gives_back, answer, call.field()) {
+            books.released.entry(field.clone()).or_insert(now);
         }
         // What lingers stays, and stays away from everybody.
         if let ("lock/linger", Some(field)) = (call.name.as_str(), call.field()) {

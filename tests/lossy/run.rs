@@ -14,14 +14,14 @@ use crate::crowd::{FOR_EVER, Member};
 use crate::ledger::{Ledger, Seen};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
-const WATCHDOG: Duration = Duration::from_secs(3);
+pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
 
 /// After this, whatever was released is gone: what may be carried out late is so for one `timeout`, and its settlement
 /// may have to be asked for twice.
 const SETTLED: Duration = Duration::from_millis(900);
 
-/// After this, every lease has ended: the longest is that of a lock taken by force, 5 s.
-const LEASES: Duration = Duration::from_millis(5500);
+/// After this, every lease has ended.
+const LEASES: Duration = Duration::from_secs(31);
 
 /// Acquisitions of one task.
 const STEPS: u64 = 50;
@@ -127,6 +127,11 @@ async fn afterwards(ledger: &Ledger, world: &Arc<World>, clients: &[Client], nam
             ledger.violation(format!("{key:?}: {strays:?} is still there {SETTLED:?} after everybody had gone"));
         }
     }
+    for (at, client) in clients.iter().enumerate() {
+        if client.in_hand().channels > 0 {
+            ledger.violation(format!("client {at} watches although nobody waits: {:?}", client.in_hand()));
+        }
+    }
     tokio::time::sleep(LEASES).await;
     let keys = world.keys();
     if !keys.is_empty() {
@@ -142,7 +147,7 @@ async fn afterwards(ledger: &Ledger, world: &Arc<World>, clients: &[Client], nam
         ledger.violation(format!("still listened to: {listened:?}"));
     }
     let before = ledger.submitted();
-    tokio::time::sleep(WATCHDOG * 3).await;
+    tokio::time::sleep(WATCHDOG).await;
     let after = ledger.submitted();
     if after != before {
         ledger.violation(format!("{} requests although nobody wants anything", after - before));
