@@ -105,6 +105,8 @@ pub(crate) struct Seen {
     pub(crate) restarts: u64,
     pub(crate) calls: u64,
     pub(crate) unanswered: u64,
+    /// Releases that found something although an earlier one had been answered: a late copy had been granted.
+    pub(crate) settled: u64,
     /// Grants given back although somebody of the same client waited, with another wish than the one that was granted.
     pub(crate) refitted: u64,
 }
@@ -123,6 +125,7 @@ impl Seen {
             (&mut self.restarts, other.restarts),
             (&mut self.calls, other.calls),
             (&mut self.unanswered, other.unanswered),
+            (&mut self.settled, other.settled),
             (&mut self.refitted, other.refitted),
         ] {
             *sum += n;
@@ -279,12 +282,21 @@ impl Books {
 
     /// Somebody finds a name taken: not by what was given back long ago.
     fn is_in_the_way(&mut self, call: &Call, answer: &Result<Reply, ServerError>) {
-        let status = answer.clone().ok().and_then(|reply| reply.into_typed::<(i64, u64, i64)>().ok());
-        let holder = self.names.get(&call.keys[0]).and_then(|name| name.holder.clone());
-        let (Some((0, ..)), Some(holder)) = (status, holder) else { return };
-        let since = self.released.get(&holder).map(Instant::elapsed);
-        if let Some(since) = since.filter(|since| *since > LONG_AGO && !self.left.contains(&holder)) {
-            self.violation(format!("{:?}: {holder:?} is in the way {since:?} after its release", call.keys[0]));
+        let Ok(Reply::Array(answers)) = answer else { return };
+        let taken: Vec<&Bytes> = match call.name.as_str() {
+            "lock/acquire" if answers[0] == Reply::Int(0) => vec![&call.keys[0]],
+            "wait/peek" => {
+                let is_there = |left: &Reply| matches!(left, Reply::Int(0..));
+                call.keys.iter().zip(answers).filter(|(_, left)| is_there(left)).map(|(key, _)| key).collect()
+            }
+            _ => Vec::new(),
+        };
+        for key in taken {
+            let Some(holder) = self.names.get(key).and_then(|name| name.holder.clone()) else { continue };
+            let since = self.released.get(&holder).map(Instant::elapsed);
+            if let Some(since) = since.filter(|since| *since > LONG_AGO && !self.left.contains(&holder)) {
+                self.violation(format!("{key:?}: {holder:?} is in the way {since:?} after its release"));
+            }
         }
     }
 
@@ -328,8 +340,9 @@ impl Witness for Ledger {
         if let Err(ServerError::Refused { code: Code::Other, message }) = answer {
             books.violation(format!("{}: {message}", call.name));
         }
-        if call.name == "lock/acquire" {
-            books.is_in_the_way(call, answer);
+        books.is_in_the_way(call, answer);
+        if call.name == "lock/release" && *answer == Ok(Reply::Int(1)) && books.released.contains_key(&call.args[0]) {
+            books.seen.settled += 1;
         }
         let Some(token) = granted(call, answer) else { return };
         let restarts = books.restarts.clone();

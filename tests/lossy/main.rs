@@ -80,6 +80,7 @@ fn a_hundred_thousand_acquisitions_dropped_at_random_over_a_lossy_network_leave_
         enough(seen.dropped, seen.acquisitions, 10);
         enough(seen.reentered, seen.acquisitions, 50);
         enough(seen.unanswered, seen.calls, 100);
+        enough(seen.settled, seen.acquisitions, 10_000);
     }
 }
 

@@ -131,6 +131,12 @@ impl Plan {
         }
     }
 
+    /// Whether, and how soon, a connection is lost that holds a request back; otherwise the client waits out its time.
+    pub fn notices_soon(&mut self) -> Option<Duration> {
+        let most = Duration::from_millis(40);
+        self.random.bool().then(|| self.within(most))
+    }
+
     /// Around the time limit of requests; now and then far beyond.
     fn lateness(&mut self) -> Duration {
         match self.random.u8(..8) {

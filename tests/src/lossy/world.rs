@@ -319,6 +319,10 @@ impl State {
             state.at(at, Event::Execute { client, connection, call, refusal, answer });
         };
         let fate = self.plan.fate();
+        if let (Fate::Late { .. } | Fate::Twice { .. }, Some(soon)) = (fate, self.plan.notices_soon()) {
+            // The bytes are still on their way when the connection has gone and the next copy leaves on another.
+            self.later(soon, Event::LoseLine(client, connection));
+        }
         // What comes after it on the connection comes after it at the server.
         let in_order = |state: &mut State, there| {
             let link = &mut state.links[client];
