@@ -1,6 +1,7 @@
 //! What the behaviour tests share.
 
 pub mod cancel;
+pub mod lossy;
 
 use std::time::Duration;
 

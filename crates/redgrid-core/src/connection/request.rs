@@ -118,6 +118,12 @@ impl Request {
         &self.keys
     }
 
+    /// Its arguments in their order, for servers of a test's own making.
+    #[cfg(feature = "testing")]
+    pub fn arguments(&self) -> &[Arg] {
+        &self.args
+    }
+
     /// The name of the command or script, for errors and tests.
     pub fn label(&self) -> &str {
         match &self.what {

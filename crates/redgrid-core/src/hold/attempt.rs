@@ -9,7 +9,7 @@ use super::flight::Work;
 use super::kind::{Claim, HoldKind, Target};
 use super::release::Settlement;
 use super::succession::{Arrival, Basis};
-use super::table::{Answers, Busy, Entry, Failure, Place, Seen, Slot, SlotKey, State, Table, send};
+use super::table::{Answers, Entry, Failure, Place, Seen, Slot, SlotKey, State, Table, send};
 use super::tenure::{Granted, Tenure};
 use super::terms::{self, Wish};
 use crate::clock::Instant;
@@ -169,8 +169,7 @@ impl Table {
         }
         let mut answers = Answers::new();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
-            slot.busy = Busy::No;
-            slot.flight = None;
+            slot.asking = false;
             // It may have been asked for by somebody who has left: then the next has it, without asking again.
             let first = slot.next().map(|entry| (entry.id, entry.wish.holder));
             let is_in = |entry: &Entry| {
@@ -198,8 +197,7 @@ impl Table {
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.contact = received;
-            slot.busy = Busy::No;
-            slot.flight = None;
+            slot.asking = false;
             for entry in std::mem::take(&mut slot.queue) {
                 entry.seen.set_busy();
                 let unsure = unanswered_until.filter(|_| entry.id == attempt.entry);
@@ -215,7 +213,7 @@ impl Table {
                     }
                 }
             }
-            slot.contended = !slot.queue.is_empty();
+            slot.contended = slot.tenure.is_none() && !slot.queue.is_empty();
             self.go_on(&mut state, &attempt.key);
         }
         drop(state);
@@ -228,8 +226,7 @@ impl Table {
         let mut answers = Answers::new();
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
-            slot.busy = Busy::No;
-            slot.flight = None;
+            slot.asking = false;
             slot.contended = false;
             if matches!(failure, Failure::Refused(_)) {
                 slot.contact = now;

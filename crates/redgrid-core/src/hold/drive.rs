@@ -104,7 +104,7 @@ impl Table {
             let half = self.stretch(&slot.place) / 2;
             return Step::Local { listen_at: tenure.stretch_ends - half };
         }
-        if slot.busy != Busy::No {
+        if slot.busy != Busy::No || slot.asking {
             return Step::Local { listen_at: Instant::NEVER };
         }
         if let Some(turn) = slot.turn.take() {
@@ -114,7 +114,7 @@ impl Table {
         }
         match self.attempt_of(&course.key, slot) {
             Some(attempt) => {
-                slot.busy = Busy::Attempt;
+                slot.asking = true;
                 Step::Try(Box::new(attempt))
             }
             None => Step::Local { listen_at: Instant::NEVER },

@@ -29,6 +29,11 @@ impl Flight {
         }
     }
 
+    /// Whether it has landed or was taken away. While it is being polled, it is not.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.try_lock().is_ok_and(|here| here.is_none())
+    }
+
     /// Takes the work away, to be driven by a task.
     pub(crate) fn take(&self) -> Option<Work> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()

@@ -139,7 +139,7 @@ impl Table {
             && slot.queue.is_empty()
             && !slot.driven
         {
-            slot.flight = Some(flight.clone());
+            slot.fly(&flight);
             return flight;
         }
         drop(state);
@@ -248,7 +248,6 @@ impl Table {
         slot.contact = now;
         if matches!(slot.busy, Busy::Release { id: present, .. } if Some(present) == id) {
             slot.busy = Busy::No;
-            slot.flight = None;
         }
         if slot.has(tenure) {
             slot.tenure = None;
@@ -326,7 +325,7 @@ impl Table {
             waiting.extend(slot.queue.drain(..).map(|entry| entry.answer));
             slot.changed.notify_one();
             // What its caller polls is driven to its end from here: the caller may stop to poll.
-            flights.extend(slot.flight.take());
+            flights.append(&mut slot.flights);
         }
         let tenures = state.schedule.drain();
         let mut held = Vec::new();

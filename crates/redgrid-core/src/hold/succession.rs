@@ -88,7 +88,9 @@ impl Table {
             _ => None,
         };
         if confirmed.is_none() {
-            if now >= tenure.stretch_ends || !tenure.is_believed() {
+            // What nobody has had yet is not thrown away while somebody waits, however late it came.
+            let in_stretch = now < tenure.stretch_ends || tenure.is_unused();
+            if !in_stretch || !tenure.is_believed() {
                 self.send_back(state, key, &tenure, Instant::PAST);
                 return Answers::new();
             }
@@ -96,14 +98,14 @@ impl Table {
             let held = Held { renewed, lease, deadline: tenure.deadline() };
             let fit = stretch::fit(&held, &next.wish, stretch, now);
             if fit != Fit::Yes {
-                slot.busy = Busy::Fitting;
+                slot.busy = Busy::Fitting(tenure.id);
                 self.hand_over(Box::pin(Arc::clone(self).refit(key.clone(), tenure, entry, fit)));
                 return Answers::new();
             }
         }
         let (_, due) = tenure.next_token();
         if !self.is_past(due) {
-            slot.busy = Busy::Fitting;
+            slot.busy = Busy::Fitting(tenure.id);
             self.hand_over(Box::pin(Arc::clone(self).pass_on_at(key.clone(), tenure, due, basis)));
             return Answers::new();
         }
@@ -201,7 +203,7 @@ impl Table {
     /// A tenure was fitted, or could not be.
     fn fitted(self: &Arc<Self>, key: &SlotKey, tenure: &Arc<Tenure>, basis: Option<Basis>) {
         let mut state = self.state();
-        let Some(slot) = state.slots.get_mut(key).filter(|slot| slot.busy == Busy::Fitting) else { return };
+        let Some(slot) = state.slots.get_mut(key).filter(|slot| slot.busy == Busy::Fitting(tenure.id)) else { return };
         slot.busy = Busy::No;
         let mut answers = Answers::new();
         match (slot.has(tenure), basis) {

@@ -73,9 +73,11 @@ pub(super) struct Slot {
     pub(super) hold: Option<Arc<Hold>>,
     /// Holds that ended without us and whose guards still live: their holders can not enter again.
     pub(super) lost: Vec<Weak<Hold>>,
-    /// The exchange in flight that its caller polls in place.
-    pub(super) flight: Option<Flight>,
-    /// What is under way.
+    /// The exchanges in flight that their callers poll in place.
+    pub(super) flights: Vec<Flight>,
+    /// An attempt is under way.
+    pub(super) asking: bool,
+    /// What is under way for our tenure.
     pub(super) busy: Busy,
     /// The drive loop runs.
     pub(super) driven: bool,
@@ -92,13 +94,12 @@ pub(super) struct Slot {
     pub(super) contact: Instant,
 }
 
-/// What of ours is under way to the server under one name.
+/// What is under way to the server for what we have under one name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Busy {
     No,
-    Attempt,
-    /// What we hold is being fitted to the next one's wishes.
-    Fitting,
+    /// The tenure with this number is being fitted to the next one's wishes.
+    Fitting(u64),
     /// The release of our tenure.
     Release {
         /// Its own number: what was adopted meanwhile is given back by another.
@@ -211,7 +212,8 @@ impl Slot {
             tenure: None,
             hold: None,
             lost: Vec::new(),
-            flight: None,
+            flights: Vec::new(),
+            asking: false,
             busy: Busy::No,
             driven: false,
             contended: false,
@@ -240,6 +242,12 @@ impl Slot {
             self.queue.pop_front();
         }
         self.queue.front()
+    }
+
+    /// Makes an exchange visible to whoever may need it to go on without its caller.
+    pub(super) fn fly(&mut self, flight: &Flight) {
+        self.flights.retain(|flight| !flight.is_over());
+        self.flights.push(flight.clone());
     }
 
     /// Whether what is said of `tenure` concerns this name now.
@@ -356,7 +364,7 @@ impl Table {
         let alone = slot.is_idle();
         let once = wish.once;
         slot.queue.push_back(Entry { id, wish, client: client.clone(), answer, seen, until });
-        let mut to_task = None;
+        let mut to_tasks = Vec::new();
         let mut answers = Vec::new();
         if let Busy::Release { queued: true, .. } = slot.busy {
             // What is about to be given back need not be asked for again.
@@ -371,21 +379,21 @@ impl Table {
             if slot.turn.is_some() {
                 self.drive_if_needed(&key, slot);
             } else {
-                slot.busy = Busy::Attempt;
+                slot.asking = true;
                 let flight = Flight::new(self.attempt(&key, slot));
-                slot.flight = Some(flight.clone());
+                slot.fly(&flight);
                 ticket.flight = Some(flight);
             }
         } else {
             // Somebody else now waits for what is in flight: it must not depend on its caller's being polled.
-            to_task = slot.flight.take();
+            to_tasks = std::mem::take(&mut slot.flights);
             if !slot.driven {
                 self.drive_if_needed(&key, slot);
             }
         }
         drop(state);
         send(answers);
-        if let Some(work) = to_task.and_then(|flight| flight.take()) {
+        for work in to_tasks.into_iter().filter_map(|flight| flight.take()) {
             self.hand_over(work);
         }
         Ok(ticket)

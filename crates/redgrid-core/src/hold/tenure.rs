@@ -200,6 +200,11 @@ impl Tenure {
         }
     }
 
+    /// Whether nobody has had it yet.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.owners.load(Ordering::Acquire) == 0
+    }
+
     /// It has another owner.
     pub(crate) fn owned(&self) {
         self.owners.fetch_add(1, Ordering::AcqRel);

@@ -1,0 +1,208 @@
+//! The lock scripts once more, in Rust: one function per script, line by line as the Lua beside the library.
+//!
+//! That they say the same is not a matter of faith: `tests/lossy/faithful.rs` runs both side by side on a real server.
+
+use bytes::Bytes;
+use redgrid_core::{Arg, Code, Reply, Request, ServerError};
+
+use super::store::Store;
+
+/// A script or command as it arrives at a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// What it is called.
+    pub name: String,
+    /// `KEYS`.
+    pub keys: Vec<Bytes>,
+    /// `ARGV`.
+    pub args: Vec<Bytes>,
+}
+
+impl Call {
+    /// What goes over the wire for `request` when its time limit is written as `not_after`.
+    pub fn of(request: &Request, not_after: &Bytes) -> Call {
+        let argument = |arg: &Arg| match arg {
+            Arg::Bytes(bytes) => bytes.clone(),
+            Arg::NotAfter => not_after.clone(),
+        };
+        Call {
+            name: request.label().to_owned(),
+            keys: request.touched().to_vec(),
+            args: request.arguments().iter().map(argument).collect(),
+        }
+    }
+
+    /// A whole number among the arguments.
+    pub fn int(&self, at: usize) -> i64 {
+        std::str::from_utf8(&self.args[at]).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+    }
+
+    /// The holder field, where the script is about one.
+    pub fn field(&self) -> Option<&Bytes> {
+        let about_one = ["lock/acquire", "lock/seize", "lock/release", "lock/give-way", "lock/linger", "lock/extend"];
+        about_one.contains(&self.name.as_str()).then(|| &self.args[0])
+    }
+}
+
+/// Carries out a call at the store's present time.
+pub fn run(store: &mut Store, call: &Call) -> Result<Reply, ServerError> {
+    Ok(match call.name.as_str() {
+        "lock/acquire" => acquire(store, call),
+        "lock/seize" => seize(store, call),
+        "lock/release" => release(store, call),
+        "lock/give-way" => give_way(store, call),
+        "lock/linger" => linger(store, call),
+        "lock/extend" => extend(store, call),
+        "lock/renew" => renew(store, call),
+        "lock/release-many" => release_many(store, call),
+        "lock/inspect" => inspect(store, call),
+        "wait/peek" => peek(store, call),
+        "wait/mark" => mark(store, call),
+        "PING" => text("PONG"),
+        other => return Err(refused(&format!("ERR the simulated server does not know `{other}`"))),
+    })
+}
+
+/// A refusal in the server's words.
+pub fn refused(message: &str) -> ServerError {
+    ServerError::Refused { code: Code::of(message), message: message.to_owned() }
+}
+
+fn text(text: impl Into<Bytes>) -> Reply {
+    Reply::Bytes(text.into())
+}
+
+/// `{status, time, left}`.
+fn told(status: i64, time: u64, left: i64) -> Reply {
+    Reply::Array(vec![Reply::Int(status), text(time.to_string()), Reply::Int(left)])
+}
+
+fn is_late(time: u64, call: &Call, at: usize) -> bool {
+    i64::try_from(time).is_ok_and(|time| time > call.int(at))
+}
+
+fn acquire(store: &mut Store, call: &Call) -> Reply {
+    let (key, holder, time) = (&call.keys[0], &call.args[0], store.time());
+    if is_late(time, call, 2) {
+        return told(2, time, 0);
+    }
+    if store.exists(key) {
+        if !store.hexists(key, holder) {
+            return told(0, time, store.pttl(key));
+        }
+        if store.pttl(key) >= call.int(1) {
+            return told(1, time, 0);
+        }
+    }
+    store.hset(key, holder, b"1");
+    store.pexpire(key, call.int(1));
+    told(1, time, 0)
+}
+
+fn seize(store: &mut Store, call: &Call) -> Reply {
+    let (key, holder, time) = (&call.keys[0], &call.args[0], store.time());
+    if is_late(time, call, 2) {
+        return told(2, time, 0);
+    }
+    let holders = store.hgetall(key);
+    if holders.is_empty() && &call.args[3][..] == b"1" {
+        return told(0, time, -2);
+    }
+    store.hset(key, holder, b"1");
+    store.pexpire(key, call.int(1));
+    let mut lost = 0;
+    for (other, _) in holders {
+        if other != holder {
+            lost += 1;
+            store.hdel(key, &other);
+            if let Some(client) = client_of(&other) {
+                let channel = [&call.args[4][..], client, b"}"].concat();
+                store.publish(&channel, other.clone());
+            }
+        }
+    }
+    told(1, time, lost)
+}
+
+/// Lua's `^(%x+%-%x+%-%x+%-%x+%-%x+):`.
+fn client_of(field: &[u8]) -> Option<&[u8]> {
+    let (client, _) = field.split_at(field.iter().position(|byte| *byte == b':')?);
+    let groups: Vec<_> = client.split(|byte| *byte == b'-').collect();
+    let hex = |group: &&[u8]| !group.is_empty() && group.iter().all(u8::is_ascii_hexdigit);
+    (groups.len() == 5 && groups.iter().all(hex)).then_some(client)
+}
+
+fn release(store: &mut Store, call: &Call) -> Reply {
+    if store.hdel(&call.keys[0], &call.args[0]) == 0 {
+        return Reply::Int(0);
+    }
+    Reply::Int(1 + store.publish(&call.args[2], "0"))
+}
+
+fn give_way(store: &mut Store, call: &Call) -> Reply {
+    if store.hdel(&call.keys[0], &call.args[0]) == 0 {
+        return Reply::Array(vec![Reply::Int(0), Reply::Int(0)]);
+    }
+    let told = store.publish(&call.args[2], "0");
+    Reply::Array(vec![Reply::Int(1 + told), Reply::Int(i64::from(store.exists(&call.keys[1])))])
+}
+
+fn linger(store: &mut Store, call: &Call) -> Reply {
+    if !store.hexists(&call.keys[0], &call.args[0]) {
+        return Reply::Int(0);
+    }
+    store.pexpire(&call.keys[0], call.int(1));
+    store.publish(&call.args[3], "0");
+    Reply::Int(1)
+}
+
+fn extend(store: &mut Store, call: &Call) -> Reply {
+    let (key, time) = (&call.keys[0], store.time());
+    let told = |status| Reply::Array(vec![Reply::Int(status), text(time.to_string())]);
+    if is_late(time, call, 2) {
+        return told(2);
+    }
+    if !store.hexists(key, &call.args[0]) {
+        return told(0);
+    }
+    store.pexpire(key, call.int(1));
+    told(1)
+}
+
+fn renew(store: &mut Store, call: &Call) -> Reply {
+    let one = |(i, key): (usize, &Bytes)| {
+        let lease = call.int(2 * i + 1);
+        let ours = store.hexists(key, &call.args[2 * i]);
+        if ours && lease != 0 && store.pttl(key) < lease {
+            store.pexpire(key, lease);
+        }
+        Reply::Int(i64::from(ours))
+    };
+    Reply::Array(call.keys.iter().enumerate().map(one).collect())
+}
+
+fn release_many(store: &mut Store, call: &Call) -> Reply {
+    let one = |(i, key): (usize, &Bytes)| {
+        let freed = store.hdel(key, &call.args[2 * i + 1]);
+        if freed == 1 {
+            store.publish(&call.args[2 * i + 2], "0");
+        }
+        Reply::Int(freed)
+    };
+    Reply::Array(call.keys.iter().enumerate().map(one).collect())
+}
+
+fn inspect(store: &mut Store, call: &Call) -> Reply {
+    let fields = store.hgetall(&call.keys[0]).into_iter().flat_map(|(field, value)| [text(field), text(value)]);
+    let left = text(store.pttl(&call.keys[0]).to_string());
+    Reply::Array(std::iter::once(left).chain(fields).collect())
+}
+
+fn peek(store: &mut Store, call: &Call) -> Reply {
+    Reply::Array(call.keys.iter().map(|key| Reply::Int(store.pttl(key))).collect())
+}
+
+fn mark(store: &mut Store, call: &Call) -> Reply {
+    call.keys.iter().for_each(|key| store.set_px(key, call.int(0)));
+    Reply::Int(i64::try_from(call.keys.len()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,544 @@
+//! One simulated server with the connections of all its clients, and the queue of what happens next.
+//!
+//! Everything happens on tokio's paused clock, in the order of one queue, worked off by one task ([`World::run`]). A
+//! connection keeps the order of what it carries, as TCP does; what the plan singles out goes its own way.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::clock::Clock;
+use redgrid_core::{Epoch, Push, Reply, ServerClock, ServerError};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::plan::{Fate, Plan, Wreck};
+use super::scripts::{self, Call, refused};
+use super::store::Store;
+
+/// What one request is answered.
+pub(super) type Answer = Result<Reply, ServerError>;
+
+/// Somebody who sees everything that happens, to judge it.
+pub trait Witness: Send + Sync {
+    /// A client sent a call.
+    fn submitted(&self, _client: usize, _call: &Call, _now: Instant) {}
+    /// The server carried out a call at its time `micros`.
+    fn executed(&self, _client: usize, _call: &Call, _answer: &Result<Reply, ServerError>, _micros: u64) {}
+    /// A client was told the answer of a call that it had sent at `sent`.
+    fn delivered(
+        &self,
+        _client: usize,
+        _call: &Call,
+        _answer: &Result<Reply, ServerError>,
+        _sent: Instant,
+        _now: Instant,
+    ) {
+    }
+    /// The server began anew at its time `micros`, with nothing in it.
+    fn restarted(&self, _micros: u64) {}
+}
+
+/// One simulated server and the network around it.
+pub struct World {
+    state: Mutex<State>,
+    changed: Notify,
+    witness: Arc<dyn Witness>,
+}
+
+struct State {
+    store: Store,
+    plan: Plan,
+    queue: BTreeMap<(Instant, u64), Event>,
+    events: u64,
+    links: Vec<Link>,
+    began: Instant,
+    /// How much faster than ours the server's clock runs, in millionths.
+    drift: i64,
+    /// The server's time when it last carried out something: no two scripts see the same.
+    last: u64,
+    lives: u64,
+    down: bool,
+}
+
+/// The two connections of one client.
+struct Link {
+    clock: Clock,
+    time: Arc<ServerClock>,
+    epoch: watch::Sender<Option<Epoch>>,
+    connection: u64,
+    /// What becomes of what lost connections still carry.
+    wrecks: HashMap<u64, (Instant, Duration)>,
+    /// Until when each direction is taken by what was sent before.
+    there: Instant,
+    back: Instant,
+    pushes: Option<mpsc::UnboundedSender<Push>>,
+    subscriber: Option<u64>,
+    subscribers: u64,
+    listening: Instant,
+}
+
+enum Event {
+    Execute {
+        client: usize,
+        /// The connection that carries it; none, once nothing can stop it any more.
+        connection: Option<u64>,
+        call: Call,
+        refusal: Option<&'static str>,
+        answer: Option<(oneshot::Sender<Answer>, Duration)>,
+    },
+    Answer(oneshot::Sender<Answer>, Answer),
+    Listen {
+        client: usize,
+        subscriber: u64,
+        channels: Vec<Bytes>,
+        on: bool,
+        done: oneshot::Sender<Result<(), ServerError>>,
+    },
+    Confirm(oneshot::Sender<Result<(), ServerError>>, Result<(), ServerError>),
+    Push {
+        client: usize,
+        subscriber: u64,
+        push: Push,
+    },
+    /// A client, and the number of the connection.
+    LoseLine(usize, u64),
+    RestoreLine(usize),
+    LoseSubscriber(usize, u64),
+    RestoreSubscriber(usize),
+    Restart,
+    Restarted,
+}
+
+/// A request on its way.
+pub(super) struct Pending {
+    pub(super) connection: u64,
+    pub(super) answer: oneshot::Receiver<Answer>,
+    pub(super) epoch: watch::Receiver<Option<Epoch>>,
+}
+
+/// The server's time when a world begins: some day in 2023, in microseconds.
+const BEGINNING: u64 = 1_700_000_000_000_000;
+
+impl World {
+    /// A world in which things go wrong as `plan` says. Nothing happens before [`World::run`] is polled.
+    pub fn new(mut plan: Plan, witness: Arc<dyn Witness>) -> Arc<World> {
+        let drift = plan.random().i64(-450..=450);
+        let mut state = State {
+            store: Store::default(),
+            queue: BTreeMap::new(),
+            events: 0,
+            links: Vec::new(),
+            began: Instant::now(),
+            drift,
+            last: BEGINNING,
+            lives: 1,
+            down: false,
+            plan,
+        };
+        let restart = state.plan.next_restart();
+        state.later(restart, Event::Restart);
+        Arc::new(World { state: Mutex::new(state), changed: Notify::new(), witness })
+    }
+
+    /// Works off what happens, for ever.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            let next = {
+                let mut state = self.state();
+                match state.queue.first_key_value() {
+                    Some(((at, _), _)) if *at <= Instant::now() => {
+                        if let Some(((at, _), event)) = state.queue.pop_first() {
+                            state.happen(at, event, &*self.witness);
+                        }
+                        Some(None)
+                    }
+                    Some(((at, _), _)) => Some(Some(*at)),
+                    None => None,
+                }
+            };
+            match next {
+                // Whoever was told something has its say before the next thing happens.
+                Some(None) => tokio::task::yield_now().await,
+                Some(Some(at)) => {
+                    tokio::select! {
+                        biased;
+                        () = self.changed.notified() => {}
+                        () = tokio::time::sleep_until(at) => {}
+                    }
+                }
+                None => self.changed.notified().await,
+            }
+        }
+    }
+
+    /// Ends all that goes wrong; lost connections come back soon. What was late before is still to come.
+    pub fn calm(&self) {
+        let mut state = self.state();
+        state.plan.calm();
+        for client in 0..state.links.len() {
+            state.later(Duration::from_millis(50), Event::RestoreLine(client));
+            state.later(Duration::from_millis(50), Event::RestoreSubscriber(client));
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The server's time in microseconds since 1970.
+    pub fn server_time(&self) -> u64 {
+        let state = self.state();
+        state.server_time().max(state.last)
+    }
+
+    /// The keys that are there now, with their fields.
+    pub fn keys(&self) -> Vec<(Bytes, Vec<Bytes>)> {
+        let mut state = self.state();
+        let now = state.server_time().max(state.last);
+        state.store.set_time(now);
+        state.store.keys()
+    }
+
+    /// The channels that somebody listens to.
+    pub fn channels(&self) -> Vec<Bytes> {
+        self.state().store.channels()
+    }
+
+    /// A new client with connections of its own; its number.
+    pub(super) fn connect(&self, clock: Clock, time: Arc<ServerClock>) -> (usize, mpsc::UnboundedReceiver<Push>) {
+        let (pushes, receiver) = mpsc::unbounded_channel();
+        let now = Instant::now();
+        let mut state = self.state();
+        let client = state.links.len();
+        state.links.push(Link {
+            clock,
+            time,
+            epoch: watch::Sender::new(None),
+            connection: 0,
+            wrecks: HashMap::new(),
+            there: now,
+            back: now,
+            pushes: Some(pushes),
+            subscriber: None,
+            subscribers: 0,
+            listening: now,
+        });
+        for event in [Event::RestoreLine(client), Event::RestoreSubscriber(client)] {
+            let wait = state.plan.way();
+            state.later(wait, event);
+        }
+        drop(state);
+        self.changed.notify_one();
+        (client, receiver)
+    }
+
+    pub(super) fn epoch(&self, client: usize) -> watch::Receiver<Option<Epoch>> {
+        self.state().links[client].epoch.subscribe()
+    }
+
+    /// Puts a call on the wire, whatever becomes of it.
+    pub(super) fn submit(&self, client: usize, call: Call) -> Result<Pending, ServerError> {
+        let mut state = self.state();
+        let epoch = state.links[client].epoch.subscribe();
+        let Some(connection) = epoch.borrow().as_ref().map(|epoch| epoch.connection) else {
+            return Err(ServerError::NotSent { reason: "no connection".into() });
+        };
+        let now = Instant::now();
+        self.witness.submitted(client, &call, now);
+        let (sender, answer) = oneshot::channel();
+        state.submit(client, connection, call, sender, now);
+        drop(state);
+        self.changed.notify_one();
+        Ok(Pending { connection, answer, epoch })
+    }
+
+    pub(super) fn delivered(&self, client: usize, call: &Call, answer: &Answer, sent: Instant) {
+        self.witness.delivered(client, call, answer, sent, Instant::now());
+    }
+
+    /// Subscribes or unsubscribes channels.
+    pub(super) fn listen(
+        &self,
+        client: usize,
+        channels: Vec<Bytes>,
+        on: bool,
+    ) -> Result<oneshot::Receiver<Result<(), ServerError>>, ServerError> {
+        let mut state = self.state();
+        let way = state.plan.way();
+        let link = &mut state.links[client];
+        let Some(subscriber) = link.subscriber else {
+            return Err(ServerError::NotSent { reason: "no connection".into() });
+        };
+        let at = link.listening.max(Instant::now() + way);
+        link.listening = at;
+        let (done, told) = oneshot::channel();
+        state.at(at, Event::Listen { client, subscriber, channels, on, done });
+        drop(state);
+        self.changed.notify_one();
+        Ok(told)
+    }
+
+    /// Gives up a subscriber connection that did not answer.
+    pub(super) fn give_up_subscriber(&self, client: usize) {
+        self.state().lose_subscriber(client);
+        self.changed.notify_one();
+    }
+
+    /// Ends the connections of a client in good order.
+    pub(super) fn close(&self, client: usize) {
+        let mut state = self.state();
+        let all = Wreck { arrives: Duration::from_secs(60), extra: Duration::ZERO };
+        state.lose_line(client, all);
+        state.links[client].pushes = None;
+        state.links[client].subscriber = None;
+        state.store.hang_up(client);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl State {
+    fn at(&mut self, at: Instant, event: Event) {
+        self.events += 1;
+        self.queue.insert((at, self.events), event);
+    }
+
+    fn later(&mut self, wait: Duration, event: Event) {
+        self.at(Instant::now() + wait, event);
+    }
+
+    fn server_time(&self) -> u64 {
+        let passed = i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX);
+        BEGINNING.saturating_add_signed(passed + passed / 1000 * self.drift / 1000)
+    }
+
+    fn submit(&mut self, client: usize, connection: u64, call: Call, sender: oneshot::Sender<Answer>, now: Instant) {
+        let execute = |state: &mut State, at, connection, call, refusal, answer| {
+            state.at(at, Event::Execute { client, connection, call, refusal, answer });
+        };
+        let fate = self.plan.fate();
+        if let (Fate::Late { .. } | Fate::Twice { .. }, Some(soon)) = (fate, self.plan.notices_soon()) {
+            // The bytes are still on their way when the connection has gone and the next copy leaves on another.
+            self.later(soon, Event::LoseLine(client, connection));
+        }
+        // What comes after it on the connection comes after it at the server.
+        let in_order = |state: &mut State, there| {
+            let link = &mut state.links[client];
+            link.there = link.there.max(now + there);
+            link.there
+        };
+        match fate {
+            Fate::Plain { there, back } => {
+                let at = in_order(self, there);
+                execute(self, at, Some(connection), call, None, Some((sender, back)));
+            }
+            Fate::Refused { there, back, message } => {
+                let at = in_order(self, there);
+                execute(self, at, Some(connection), call, Some(message), Some((sender, back)));
+            }
+            Fate::RequestLost => {}
+            Fate::ReplyLost { there } => {
+                let at = in_order(self, there);
+                execute(self, at, Some(connection), call, None, None);
+            }
+            Fate::Late { by } => execute(self, now + by, None, call, None, None),
+            Fate::Twice { there, again } => {
+                let at = in_order(self, there);
+                execute(self, at, Some(connection), call.clone(), None, None);
+                execute(self, now + again, None, call, None, None);
+            }
+        }
+    }
+
+    fn happen(&mut self, at: Instant, event: Event, witness: &dyn Witness) {
+        match event {
+            Event::Execute { client, connection, call, refusal, answer } => {
+                let link = &self.links[client];
+                if self.down {
+                    return;
+                }
+                if let Some(lost) = connection
+                    && link.epoch.borrow().as_ref().is_none_or(|epoch| epoch.connection != lost)
+                {
+                    match link.wrecks.get(&lost) {
+                        Some((until, extra)) if at <= *until => {
+                            let (at, connection, answer) = (at + *extra, None, None);
+                            self.at(at, Event::Execute { client, connection, call, refusal, answer });
+                        }
+                        _ => {}
+                    }
+                    return;
+                }
+                let result = match refusal {
+                    Some(message) => Err(refused(message)),
+                    None => self.execute(&call),
+                };
+                witness.executed(client, &call, &result, self.last);
+                self.send_messages();
+                if let Some((sender, back)) = answer {
+                    let link = &mut self.links[client];
+                    link.back = link.back.max(Instant::now() + back);
+                    let at = link.back;
+                    self.at(at, Event::Answer(sender, result));
+                }
+            }
+            // Nobody may be there to hear it.
+            Event::Answer(sender, answer) => drop(sender.send(answer)),
+            Event::Confirm(sender, answer) => drop(sender.send(answer)),
+            Event::Listen { client, subscriber, channels, on, done } => {
+                if self.links[client].subscriber != Some(subscriber) {
+                    return;
+                }
+                let denied = on && self.plan.denies_subscription();
+                for channel in channels {
+                    match on {
+                        true if denied => {}
+                        true => self.store.subscribe(client, channel),
+                        false => self.store.unsubscribe(client, &channel),
+                    }
+                }
+                let told = if denied { Err(refused("NOPERM one of the channels is denied")) } else { Ok(()) };
+                let wait = self.plan.way();
+                self.later(wait, Event::Confirm(done, told));
+            }
+            Event::Push { client, subscriber, push } => {
+                if self.links[client].subscriber == Some(subscriber) {
+                    self.links[client].push(push);
+                }
+            }
+            Event::LoseLine(client, connection) => {
+                let present = self.links[client].epoch.borrow().as_ref().map(|epoch| epoch.connection);
+                if self.plan.is_calm() || present != Some(connection) {
+                    return;
+                }
+                let wreck = self.plan.wreck();
+                self.lose_line(client, wreck);
+                let outage = self.plan.outage();
+                self.later(outage, Event::RestoreLine(client));
+            }
+            Event::RestoreLine(client) => self.restore_line(client),
+            Event::LoseSubscriber(client, subscriber) => {
+                if !self.plan.is_calm() && self.links[client].subscriber == Some(subscriber) {
+                    self.lose_subscriber(client);
+                }
+            }
+            Event::RestoreSubscriber(client) => self.restore_subscriber(client),
+            Event::Restart => {
+                if self.plan.is_calm() {
+                    return;
+                }
+                self.down = true;
+                self.tick();
+                self.store.restart();
+                witness.restarted(self.last);
+                // What the dead process had received is lost with it.
+                let nothing = Wreck { arrives: Duration::ZERO, extra: Duration::ZERO };
+                for client in 0..self.links.len() {
+                    self.lose_line(client, nothing);
+                    self.links[client].wrecks.clear();
+                    self.lose_subscriber(client);
+                }
+                let outage = self.plan.outage();
+                self.later(outage, Event::Restarted);
+                let next = self.plan.next_restart();
+                self.later(next, Event::Restart);
+            }
+            Event::Restarted => {
+                self.down = false;
+                self.lives += 1;
+                for client in 0..self.links.len() {
+                    let wait = self.plan.outage();
+                    self.later(wait, Event::RestoreLine(client));
+                    let wait = self.plan.outage();
+                    self.later(wait, Event::RestoreSubscriber(client));
+                }
+            }
+        }
+    }
+
+    /// The server's clock goes on: no two scripts see the same time.
+    fn tick(&mut self) {
+        self.last = self.server_time().max(self.last + self.plan.random().u64(1..20));
+        self.store.set_time(self.last);
+    }
+
+    fn execute(&mut self, call: &Call) -> Answer {
+        self.tick();
+        scripts::run(&mut self.store, call)
+    }
+
+    fn send_messages(&mut self) {
+        for message in self.store.take_published() {
+            for client in message.to {
+                if self.plan.loses_message() {
+                    continue;
+                }
+                let way = self.plan.way();
+                let link = &mut self.links[client];
+                let Some(subscriber) = link.subscriber else { continue };
+                let at = link.listening.max(Instant::now() + way);
+                link.listening = at;
+                let push = Push::Message { channel: message.channel.clone(), payload: message.payload.clone() };
+                self.at(at, Event::Push { client, subscriber, push });
+            }
+        }
+    }
+
+    fn lose_line(&mut self, client: usize, wreck: Wreck) {
+        let link = &mut self.links[client];
+        if link.epoch.send_replace(None).is_some() {
+            link.wrecks.insert(link.connection, (Instant::now() + wreck.arrives, wreck.extra));
+        }
+    }
+
+    fn restore_line(&mut self, client: usize) {
+        if self.down || self.links[client].epoch.borrow().is_some() || self.links[client].pushes.is_none() {
+            return;
+        }
+        let run_id = format!("life-{}", self.lives).into();
+        // The handshake read it a little earlier.
+        let time = self.server_time() - self.plan.random().u64(..3000);
+        let link = &mut self.links[client];
+        link.connection += 1;
+        (link.there, link.back) = (Instant::now(), Instant::now());
+        link.time.reset();
+        link.time.observe(time, link.clock.now());
+        link.epoch.send_replace(Some(Epoch { run_id, connection: link.connection }));
+        let (next, connection) = (self.plan.next_loss(), link.connection);
+        self.later(next, Event::LoseLine(client, connection));
+    }
+
+    fn lose_subscriber(&mut self, client: usize) {
+        self.store.hang_up(client);
+        if self.links[client].subscriber.take().is_some() {
+            self.links[client].push(Push::Gap);
+        }
+        if !self.down {
+            let outage = self.plan.outage();
+            self.later(outage, Event::RestoreSubscriber(client));
+        }
+    }
+
+    fn restore_subscriber(&mut self, client: usize) {
+        let link = &mut self.links[client];
+        if self.down || link.subscriber.is_some() || link.pushes.is_none() {
+            return;
+        }
+        link.subscribers += 1;
+        link.subscriber = Some(link.subscribers);
+        link.listening = Instant::now();
+        link.push(Push::Gap);
+        let (next, subscriber) = (self.plan.next_gap(), link.subscribers);
+        self.later(next, Event::LoseSubscriber(client, subscriber));
+    }
+}
+
+impl Link {
+    fn push(&self, push: Push) {
+        if let Some(pushes) = &self.pushes {
+            let _ = pushes.send(push);
+        }
+    }
+}
