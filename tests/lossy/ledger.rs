@@ -406,8 +406,7 @@ impl Witness for Ledger {
         if let (Some(token), Some(field)) = (granted(call, answer), call.field()) {
             let lease = call.int(1);
             let lasts = Duration::from_millis(lease.unsigned_abs());
-            // The one who asked wanted less than that: a margin and a stretch are on top.
-            let in_time = now < sent + lasts.mul_f64(0.7).saturating_sub(Duration::from_millis(25));
+            let in_time = now < sent + lasts.mul_f64(0.9).saturating_sub(Duration::from_millis(25));
             // What was taken by force was taken for one alone, also where its token is read once more.
             let by_force = call.name == "lock/seize" || books.told.contains_key(field);
             let (key, for_anybody) = (call.keys[0].clone(), in_time && !by_force);

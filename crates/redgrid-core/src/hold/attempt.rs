@@ -85,7 +85,7 @@ impl Table {
             verdict = judge(&attempt.place, &asked);
         }
         match verdict {
-            Verdict::Granted { .. } if self.now() >= terms::deadline(asked.sent, attempt.wish.lease.duration()) => {
+            Verdict::Granted { .. } if self.now() >= terms::deadline(asked.sent, attempt.lease) => {
                 // Over before it was known: a guard that holds nothing would be no answer.
                 self.settle_copies(&attempt, &field, &asked, true);
                 let why = ServerError::unknown("the answer came when the lease had ended");
@@ -170,6 +170,13 @@ impl Table {
         let mut answers = Answers::new();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.asking = false;
+            if self.now() >= terms::deadline(sent, attempt.wish.lease.duration()) {
+                // What the one who asked wanted is over; what the server keeps for us is not.
+                let asker = slot.queue.iter().position(|entry| entry.id == attempt.entry);
+                let why = ServerError::unknown("the answer came when the lease had ended");
+                let asker = asker.and_then(|at| slot.queue.remove(at));
+                answers.extend(asker.map(|entry| (entry.answer, Err(Failure::Unknown(why)))));
+            }
             // It may have been asked for by somebody who has left: then the next has it, without asking again.
             let first = slot.next().map(|entry| (entry.id, entry.wish.holder));
             let is_in = |entry: &Entry| {

@@ -117,6 +117,9 @@ impl Table {
             if let Some(hold) = slot.hold.take() {
                 hold.end(reason.into());
                 slot.lost.push(Arc::downgrade(&hold));
+            } else if reason == LostReason::Expired {
+                // No guard will free what the server still has of it.
+                self.hand_over(self.release_work(None, Arc::clone(tenure), Instant::PAST, None));
             }
             self.go_on(state, &key);
         }

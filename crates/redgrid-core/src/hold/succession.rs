@@ -184,6 +184,10 @@ impl Table {
 
     /// Makes what we hold fit the next one's wishes, by one script.
     async fn refit(self: Arc<Self>, key: SlotKey, tenure: Arc<Tenure>, entry: u64, fit: Fit) {
+        if let Fit::Shorten(_) = fit {
+            // A renewal would undo it.
+            tenure.stop_renewing();
+        }
         let set = match fit {
             Fit::Yes => Set::Done { sent: self.now() },
             Fit::Lengthen(lease) => self.lengthen(&tenure, lease).await,

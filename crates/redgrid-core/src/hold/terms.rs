@@ -77,8 +77,11 @@ pub(crate) fn next_look(lease: Lease, watchdog: Duration, deadline: Instant, fro
         Lease::Fixed(_) => watchdog / 3,
     };
     // Where less than the whole lease is left, earlier.
-    from + third.min(deadline.since(from) / 2)
+    from + third.min(deadline.since(from) / 2).max(SHORTEST_LOOK)
 }
+
+/// The shortest time between two looks after a tenure, however near its end is.
+const SHORTEST_LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
