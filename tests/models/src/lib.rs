@@ -7,3 +7,4 @@
 //! * [`one_level`]: one lock, several clients, each hold on its own: acquire, renew, extend, release.
 
 pub mod one_level;
+pub mod two_level;

@@ -1,0 +1,54 @@
+mod canonical;
+mod hear;
+pub mod model;
+pub mod process;
+pub mod properties;
+pub mod rules;
+pub mod server;
+pub mod table;
+
+pub use crate::one_level::Timer;
+pub use model::{Action, Bounds, Mishaps, State, TwoLevel};
+pub use rules::Rules;
+
+/// What a task asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wish {
+    /// Its own lease in ticks; without one it believes as long as the tenure.
+    pub lease: Option<u8>,
+    /// The name stays taken that long, however soon it is released.
+    pub at_least: u8,
+    /// It asks by a holder, the same one in all such wishes of a process.
+    pub by_holder: bool,
+}
+
+/// The lengths of a configuration, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Lease of who has no lease of its own.
+    pub lease: u8,
+    /// How long a tenure is handed on.
+    pub stretch: u8,
+    /// How long a copy of an acquire is good for.
+    pub window: u8,
+    /// A tick is the unit of tokens, and they are compared. Otherwise a tick is much longer, and tokens are left out.
+    pub tokens: bool,
+}
+
+impl Timing {
+    /// The lease this task counts on.
+    pub fn lease_of(&self, wish: Wish) -> u8 {
+        wish.lease.unwrap_or(self.lease)
+    }
+
+    /// What must be left of the key's lease when this task enters.
+    pub fn need(&self, rules: &Rules, wish: Wish) -> u8 {
+        let at_least = if rules.at_least_is_in_the_lease { wish.at_least } else { 0 };
+        self.lease_of(wish).max(at_least)
+    }
+
+    /// The lease asked of the server for this task: it outlives the last hand-over.
+    pub fn key_lease(&self, rules: &Rules, wish: Wish) -> u8 {
+        self.need(rules, wish) + self.stretch
+    }
+}
