@@ -47,6 +47,12 @@ impl Timing {
         self.lease_of(wish).max(at_least)
     }
 
+    /// Tokens of this age and more are all alike: no tenure lasts so long where tokens are compared, since nothing is
+    /// lengthened there.
+    pub fn oldest(&self) -> i8 {
+        i8::try_from(self.lease + self.stretch + 2).expect("a handful of ticks")
+    }
+
     /// The lease asked of the server for this task: it outlives the last hand-over.
     pub fn key_lease(&self, rules: &Rules, wish: Wish) -> u8 {
         self.need(rules, wish) + self.stretch

@@ -53,6 +53,7 @@ fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
         if !model.timing.tokens || !is_handed_on {
             (tenure.lag, tenure.room) = (0, 0);
         }
+        tenure.watched &= owner.is_none();
         tenure.handed_on &= owner.is_some();
         tenure.lengthened &= owner.is_some();
     }

@@ -40,21 +40,24 @@ impl Process {
     }
 
     /// The connection is lost: whether the request was carried out, or will be, is unknown.
-    pub fn lose_connection(&mut self, ways: &Ways) {
+    pub fn lose_connection(&mut self, ways: &Ways) -> Option<Entry> {
         let flight = self.flight.take().expect("offered only with a request under way");
         if flight.answer.is_none() {
             self.late.push(flight.request);
         }
         if let Order::Acquire { refused_from, by_force, .. } = flight.request.order {
-            let (serial, refused_from) = (flight.request.serial, refused_from.max(flight.carried));
+            let (serial, refused_from) = (flight.request.serial, refused_from.max(flight.carried.unwrap_or(Timer::PAST)));
             if by_force {
-                self.leave_theft_unsettled(ways, serial, refused_from);
+                self.leave_theft_unsettled(ways, serial, Some(refused_from));
             } else {
                 let (not_before, answered) = (Timer::PAST, false);
                 self.unsettled.push(Unsettled { serial, refused_from, not_before, by_force, answered });
             }
+        }
+        if self.drive == Drive::Idle {
             self.drive_on();
         }
+        if ways.rules.loss_is_looked_at { self.advance(ways) } else { None }
     }
 
     /// Another process has taken the key by force, and this one is told.
@@ -93,6 +96,7 @@ impl Process {
             keep: Timer::PAST,
             carried: flight.carried,
             handed_on: false,
+            watched: false,
             lengthened: false,
             release_queued: flight.orphan,
             forced: false,
@@ -118,11 +122,10 @@ impl Process {
     }
 
     /// A theft of unknown outcome: who was robbed may hand on for a stretch after it, so that the name is kept so long.
-    fn leave_theft_unsettled(&mut self, ways: &Ways, serial: u8, refused_from: Timer) {
+    fn leave_theft_unsettled(&mut self, ways: &Ways, serial: u8, carried: Option<Timer>) {
+        let Some(refused_from) = carried else { return };
         let by_force = ways.rules.unsure_theft_waits;
         let not_before = if by_force { refused_from.and(ways.timing.stretch) } else { Timer::PAST };
-        if refused_from.is_ahead() {
-            self.unsettled.push(Unsettled { serial, refused_from, not_before, by_force, answered: false });
-        }
+        self.unsettled.push(Unsettled { serial, refused_from, not_before, by_force, answered: false });
     }
 }

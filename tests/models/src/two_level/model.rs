@@ -7,9 +7,6 @@ use super::server::{Field, Order, Server};
 use super::table::{Verdict, Ways};
 use super::{Rules, Timer, Timing, Wish, properties};
 
-/// Ages of tokens beyond this are all alike: nothing is handed on so late.
-pub(super) const LONGEST: i8 = 15;
-
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoLevel {
@@ -143,7 +140,7 @@ impl Model for TwoLevel {
             server: Server::default(),
             processes: vec![Process::default(); usize::from(self.bounds.processes)],
             left: self.bounds.mishaps,
-            highest: if self.timing.tokens { LONGEST } else { 0 },
+            highest: if self.timing.tokens { self.timing.oldest() } else { 0 },
             kept: Timer::PAST,
             flaws: Flaws::default(),
         }]
@@ -237,7 +234,7 @@ impl TwoLevel {
         if let Some(tenure) = &process.tenure {
             if tenure.release_queued {
                 actions.push(Action::Release(at));
-            } else if process.owner.is_none() && process.verdict(&self.ways()) != Some(Verdict::Wait) {
+            } else if tenure.watched && process.owner.is_none() && process.verdict(&self.ways()) != Some(Verdict::Wait) {
                 actions.push(Action::Pass(at));
             }
         } else if !process.queue.is_empty() && process.drive != Drive::Idle {
@@ -259,6 +256,11 @@ impl TwoLevel {
                 }
                 (at, state.process(at).ask(ways, self.bounds.wishes[usize::from(wish)]))
             }
+            Action::Cancel(at, place) => (at, state.process(at).cancel(ways, place.into())),
+            Action::Lose(at) => {
+                state.left.losses -= 1;
+                (at, state.process(at).lose_connection(ways))
+            }
             Action::LetGo(at, guard) => (at, state.process(at).let_go(ways, guard.into())),
             Action::Enforce(at) => (at, state.process(at).enforce(ways)),
             Action::Pass(at) => (at, state.process(at).advance(ways)),
@@ -275,20 +277,19 @@ impl TwoLevel {
     fn apply_quiet(&self, state: &mut State, action: Action) {
         let ways = &self.ways();
         match action {
-            Action::Cancel(at, place) => state.process(at).cancel(ways, place.into()),
             Action::Reenter(at) => state.process(at).reenter(ways),
             Action::Attempt(at) => {
                 let serial = state.unused_serial(at);
-                state.process(at).send_attempt(ways, serial, Timer::PAST, false);
+                state.process(at).send_attempt(ways, serial, None, false);
             }
             Action::AttemptAgain(at, place) => {
                 let left = state.process(at).unsettled.remove(place.into());
-                state.process(at).send_attempt(ways, left.serial, left.refused_from, false);
+                state.process(at).send_attempt(ways, left.serial, Some(left.refused_from), false);
             }
             Action::Seize(at) => {
                 state.left.thefts -= 1;
                 let serial = state.unused_serial(at);
-                state.process(at).send_attempt(ways, serial, Timer::PAST, true);
+                state.process(at).send_attempt(ways, serial, None, true);
             }
             Action::Release(at) => {
                 let design = Ways { rules: Rules::ALL, ..*ways };
@@ -306,10 +307,6 @@ impl TwoLevel {
                 let request = state.process(at).late.remove(place.into());
                 self.execute(state, at, request);
             }
-            Action::Lose(at) => {
-                state.left.losses -= 1;
-                state.process(at).lose_connection(ways);
-            }
             Action::Crash(at) => {
                 state.left.crashes -= 1;
                 let process = state.process(at);
@@ -320,8 +317,9 @@ impl TwoLevel {
             Action::Tick => {
                 state.server.tick();
                 state.kept.tick();
-                state.highest = (state.highest + 1).min(LONGEST);
-                state.processes.iter_mut().for_each(|process| process.tick(LONGEST));
+                let oldest = self.timing.oldest();
+                state.highest = (state.highest + 1).min(oldest);
+                state.processes.iter_mut().for_each(|process| process.tick(oldest));
             }
             _ => unreachable!("handled by `apply`"),
         }

@@ -61,12 +61,14 @@ pub struct Tenure {
     pub settling: Option<Timer>,
     /// The name is kept until then.
     pub keep: Timer,
-    /// Every lost copy of its acquire is refused from then on.
-    pub carried: Timer,
+    /// Some copy of its acquire was not answered; every such copy is refused from then on.
+    pub carried: Option<Timer>,
     /// It was handed on; shows what was reached.
     pub handed_on: bool,
     /// Its lease was lengthened for the next owner; shows what was reached.
     pub lengthened: bool,
+    /// The table has set a timer to look at it again.
+    pub watched: bool,
     /// Its release is queued, and not sent.
     pub release_queued: bool,
     /// A notice said that it was taken by force; only where it is (wrongly) kept.
@@ -119,8 +121,8 @@ pub struct Flight {
     pub stretch: Timer,
     /// The terms of the first owner.
     pub first: First,
-    /// Every lost copy of the acquire is refused from then on.
-    pub carried: Timer,
+    /// An earlier copy of the acquire was not answered; every such copy is refused from then on.
+    pub carried: Option<Timer>,
     /// A notice said that it was taken by force before the reply came.
     pub forced: bool,
     /// Its asker left; only where that (wrongly) matters.
@@ -198,11 +200,11 @@ impl Process {
     }
 
     /// Lets one tick pass, by its clock and the server's.
-    pub fn tick(&mut self, longest: i8) {
-        let age = |age: &mut i8| *age = (*age + 1).min(longest);
+    pub fn tick(&mut self, oldest: i8) {
+        let age = |age: &mut i8| *age = (*age + 1).min(oldest);
         if let Some(tenure) = &mut self.tenure {
             let Tenure { deadline, stretch, first, lag, room, settling, keep, carried, .. } = tenure;
-            [deadline, stretch, keep, carried].into_iter().for_each(Timer::tick);
+            [deadline, stretch, keep].into_iter().chain(carried).for_each(Timer::tick);
             if let Some(first) = first {
                 first.end.tick();
             }
@@ -218,7 +220,7 @@ impl Process {
         self.guards.iter_mut().for_each(|guard| guard.deadline.tick());
         if let Some(Flight { request, answer, deadline, stretch, first, carried, .. }) = &mut self.flight {
             request.order.tick();
-            [deadline, stretch, &mut first.end, carried].into_iter().for_each(Timer::tick);
+            [deadline, stretch, &mut first.end].into_iter().chain(carried).for_each(Timer::tick);
             if let Some(Answer::Granted { lag }) = answer {
                 age(lag);
             }

@@ -120,7 +120,7 @@ fn sometimes() -> Vec<Property<TwoLevel>> {
             state.processes.iter().any(|process| process.crashed) && believers(model, state).next().is_some()
         }),
         Property::sometimes(GRANT_AFTER_LOSS, |_: &TwoLevel, state: &State| {
-            owned(state).any(|process| process.tenure.is_some_and(|tenure| tenure.carried.is_ahead()))
+            owned(state).any(|process| process.tenure.is_some_and(|tenure| tenure.carried.is_some()))
         }),
         Property::sometimes(ENTERED_AGAIN, |_: &TwoLevel, state: &State| {
             state.processes.iter().any(|process| {
@@ -160,6 +160,5 @@ fn is_cared_for(process: &Process) -> bool {
 
 fn tenure_moves(process: &Process) -> bool {
     let Some(tenure) = &process.tenure else { return true };
-    let is_waited_for = !process.queue.is_empty() || tenure.settling.is_some() || tenure.keep.is_ahead();
-    process.owner.is_some() || tenure.release_queued || process.flight.is_some() || is_waited_for
+    process.owner.is_some() || tenure.release_queued || process.flight.is_some() || tenure.watched
 }

@@ -35,6 +35,8 @@ pub struct Rules {
     pub grant_outlives_its_asker: bool,
     /// The watch belongs to the table. Off: it goes with the waiter that began it.
     pub watch_outlives_its_asker: bool,
+    /// A request that is lost is followed by another look at the tenure. Off: whoever waits for its reply waits on.
+    pub loss_is_looked_at: bool,
     /// A release that was answered begins an attempt for those who came meanwhile. Off: it ends, and that is all.
     pub release_begins_an_attempt: bool,
     /// Who adopts a tenure takes back its queued release. Off: both go on.
@@ -68,6 +70,7 @@ impl Rules {
         reentry_ends_with_the_deadline: true,
         grant_outlives_its_asker: true,
         watch_outlives_its_asker: true,
+        loss_is_looked_at: true,
         release_begins_an_attempt: true,
         adoption_takes_the_release_back: true,
         unsettled_is_kept: true,

@@ -37,7 +37,7 @@ impl Process {
     }
 
     /// A waiting task leaves.
-    pub fn cancel(&mut self, ways: &Ways, place: usize) {
+    pub fn cancel(&mut self, ways: &Ways, place: usize) -> Option<Entry> {
         self.queue.remove(place);
         if place == 0 {
             if let Some(flight) = &mut self.flight {
@@ -47,6 +47,7 @@ impl Process {
                 self.drive = Drive::Idle;
             }
         }
+        self.advance(ways)
     }
 
     /// Whether somebody may enter again by the guard of the present owner.
@@ -95,6 +96,7 @@ impl Process {
         if ways.rules.adoption_takes_the_release_back || verdict == Verdict::Release {
             tenure.release_queued = verdict == Verdict::Release;
         }
+        tenure.watched = verdict == Verdict::Wait;
         match verdict {
             Verdict::Wait => None,
             Verdict::Release => {
@@ -148,7 +150,7 @@ impl Process {
     }
 
     /// Sends an attempt for the first who waits.
-    pub fn send_attempt(&mut self, ways: &Ways, serial: u8, carried: Timer, by_force: bool) {
+    pub fn send_attempt(&mut self, ways: &Ways, serial: u8, carried: Option<Timer>, by_force: bool) {
         if !ways.rules.unsettled_is_kept {
             self.unsettled.clear();
         }
@@ -164,7 +166,7 @@ impl Process {
         let tenure = self.tenure.take().expect("offered only with a tenure");
         self.unsettled.push(Unsettled {
             serial: tenure.serial,
-            refused_from: tenure.carried,
+            refused_from: tenure.carried.unwrap_or(Timer::PAST),
             not_before: Timer::PAST,
             by_force: false,
             answered: false,
@@ -196,8 +198,10 @@ impl Process {
     }
 
     /// An attempt of which late copies may still take the key is given back when they are refused.
-    pub fn leave_unsettled(&mut self, serial: u8, refused_from: Timer) {
-        if refused_from.is_ahead() {
+    ///
+    /// Also when that time has come meanwhile: a copy may have taken it between the answer and now.
+    pub fn leave_unsettled(&mut self, serial: u8, carried: Option<Timer>) {
+        if let Some(refused_from) = carried {
             let (not_before, by_force, answered) = (Timer::PAST, false, false);
             self.unsettled.push(Unsettled { serial, refused_from, not_before, by_force, answered });
         }
@@ -273,7 +277,7 @@ impl Flight {
             deadline: Timer::PAST,
             stretch: Timer::PAST,
             first: First::default(),
-            carried: Timer::PAST,
+            carried: None,
             forced: false,
             orphan: false,
             last: false,

@@ -24,7 +24,7 @@ fn an_unanswered_acquire_is_sent_again() {
 
 #[test]
 fn leases_that_differ_are_lengthened() {
-    let mishaps = Mishaps { losses: 1, ..NO_MISHAPS };
+    let mishaps = Mishaps { losses: 1, asks: 2, ..NO_MISHAPS };
     let timing = Timing { stretch: 2, ..PAIR.timing };
     let model = with(TwoLevel { timing, ..PAIR }, &[SHORT, LONG, PLAIN], mishaps);
     holds("different leases", model, &[HANDED_ON, ENFORCED, LENGTHENED]);
@@ -40,19 +40,39 @@ fn holders_enter_again() {
 
 #[test]
 fn at_least_is_kept_through_a_crash() {
-    let mishaps = Mishaps { crashes: 1, losses: 1, ..NO_MISHAPS };
+    let mishaps = Mishaps { crashes: 1, ..NO_MISHAPS };
     let model = with(PAIR, &[SHORT, JOB], mishaps);
     holds("at least", model, &[HANDED_ON, ENFORCED, TAKEN_OVER]);
 }
 
 #[test]
 fn tokens_rise_through_hand_overs() {
-    let model = with(TOKENS, &[PLAIN], Mishaps { asks: 6, ..NO_MISHAPS });
+    let model = with(TOKENS, &[PLAIN], Mishaps { asks: 8, ..NO_MISHAPS });
     holds("tokens", model, &[HANDED_ON]);
 }
 
 #[test]
 fn tokens_rise_through_a_theft() {
+    let mishaps = Mishaps { asks: 5, thefts: 1, ..NO_MISHAPS };
+    holds("a theft", with(TOKENS, &[PLAIN], mishaps), &[HANDED_ON, STOLEN, ROBBED_HANDS_ON]);
+}
+
+#[test]
+fn a_theft_may_be_given_up() {
     let model = with(TOKENS, &[PLAIN], Mishaps { asks: 4, thefts: 1, ..NO_MISHAPS });
-    holds("a theft", model, &[HANDED_ON, STOLEN, ROBBED_HANDS_ON]);
+    let bounds = Bounds { cancels: true, ..model.bounds };
+    holds("a theft given up", TwoLevel { bounds, ..model }, &[HANDED_ON, STOLEN, ROBBED_HANDS_ON]);
+}
+
+#[test]
+fn a_theft_may_have_an_unknown_outcome() {
+    let mishaps = Mishaps { asks: 4, thefts: 1, losses: 1, ..NO_MISHAPS };
+    holds("a theft in doubt", with(TOKENS, &[PLAIN], mishaps), &[HANDED_ON, STOLEN, ROBBED_HANDS_ON]);
+}
+
+#[test]
+fn a_thief_may_be_robbed() {
+    let timing = Timing { tokens: false, window: 1, stretch: 2, ..TOKENS.timing };
+    let mishaps = Mishaps { asks: 3, thefts: 2, losses: 1, ..NO_MISHAPS };
+    holds("two thefts", with(TwoLevel { timing, ..TOKENS }, &[SHORT], mishaps), &[STOLEN, ROBBED_HANDS_ON]);
 }

@@ -37,7 +37,7 @@ pub(crate) const PAIR: TwoLevel = TwoLevel {
 
 /// Two processes, a tick is the unit of tokens, and one of them may take by force.
 pub(crate) const TOKENS: TwoLevel = TwoLevel {
-    timing: Timing { lease: 3, stretch: 3, window: 0, tokens: true },
+    timing: Timing { lease: 1, stretch: 3, window: 0, tokens: true },
     bounds: Bounds { cancels: false, wishes: &[PLAIN], ..PAIR.bounds },
     ..PAIR
 };
@@ -61,6 +61,7 @@ pub(crate) fn holds(name: &str, model: TwoLevel, reached: &[&str]) {
         if property.expectation == Expectation::Always
             && let Some(path) = found.remove(property.name)
         {
+            println!("{:#?}", path.last_state());
             panic!("`{}` is violated by {:?}", property.name, path.into_actions());
         }
     }
