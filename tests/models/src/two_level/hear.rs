@@ -46,7 +46,8 @@ impl Process {
             self.late.push(flight.request);
         }
         if let Order::Acquire { refused_from, by_force, .. } = flight.request.order {
-            let (serial, refused_from) = (flight.request.serial, refused_from.max(flight.carried.unwrap_or(Timer::PAST)));
+            let (serial, refused_from) =
+                (flight.request.serial, refused_from.max(flight.carried.unwrap_or(Timer::PAST)));
             if by_force {
                 self.leave_theft_unsettled(ways, serial, Some(refused_from));
             } else {

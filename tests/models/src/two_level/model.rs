@@ -225,7 +225,8 @@ impl TwoLevel {
             if process.owes_release(left) {
                 actions.push(Action::Settle(at, place));
             }
-            let was_released = process.late.iter().any(|late| late.serial == left.serial && late.order == Order::Release);
+            let was_released =
+                process.late.iter().any(|late| late.serial == left.serial && late.order == Order::Release);
             let again = self.bounds.repeats && !left.by_force && !left.answered && !was_released;
             if again && left.refused_from.is_ahead() && process.drive == Drive::Due && !process.queue.is_empty() {
                 actions.push(Action::AttemptAgain(at, place));
@@ -234,7 +235,8 @@ impl TwoLevel {
         if let Some(tenure) = &process.tenure {
             if tenure.release_queued {
                 actions.push(Action::Release(at));
-            } else if tenure.watched && process.owner.is_none() && process.verdict(&self.ways()) != Some(Verdict::Wait) {
+            } else if tenure.watched && process.owner.is_none() && process.verdict(&self.ways()) != Some(Verdict::Wait)
+            {
                 actions.push(Action::Pass(at));
             }
         } else if !process.queue.is_empty() && process.drive != Drive::Idle {
@@ -372,7 +374,11 @@ impl TwoLevel {
             flaws.unheld |= !held;
             flaws.too_early |= state.kept.is_ahead();
             state.kept = entry.keep;
-            state.processes.iter_mut().flat_map(|process| &mut process.robbed).for_each(|robbed| robbed.followed = true);
+            state
+                .processes
+                .iter_mut()
+                .flat_map(|process| &mut process.robbed)
+                .for_each(|robbed| robbed.followed = true);
         }
     }
 }

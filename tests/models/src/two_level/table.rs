@@ -259,7 +259,9 @@ impl Process {
 
     fn send_for_the_head(&mut self, ways: &Ways, serial: u8, order: Order) {
         let asked = ways.timing.lease_of(self.queue[0]);
-        let (Order::Acquire { lease, .. } | Order::Lengthen { lease } | Order::Confirm { lease }) = order else { return };
+        let (Order::Acquire { lease, .. } | Order::Lengthen { lease } | Order::Confirm { lease }) = order else {
+            return;
+        };
         self.flight = Some(Flight {
             deadline: Timer::after(lease),
             stretch: Timer::after(ways.timing.stretch),

@@ -25,8 +25,7 @@ const TOLD: TwoLevel = with(PAIR, &[SHORT], Mishaps { thefts: 1, ..NO_MISHAPS })
 /// A connection may be lost.
 const LOSSY: TwoLevel = with(PAIR, &[SHORT], Mishaps { losses: 1, ..NO_MISHAPS });
 /// Holders that enter again.
-const AGAIN: TwoLevel =
-    TwoLevel { bounds: Bounds { wishes: &[HOLDER, SHORT], reentry: true, ..PAIR.bounds }, ..PAIR };
+const AGAIN: TwoLevel = TwoLevel { bounds: Bounds { wishes: &[HOLDER, SHORT], reentry: true, ..PAIR.bounds }, ..PAIR };
 /// A job that must run once, and a crash.
 const JOBS: TwoLevel = with(PAIR, &[SHORT, JOB], Mishaps { crashes: 1, ..NO_MISHAPS });
 /// A theft, and a stretch of two ticks.
