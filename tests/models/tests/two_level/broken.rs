@@ -42,7 +42,7 @@ const THEFT_LEFT: TwoLevel = TwoLevel { bounds: Bounds { cancels: true, ..THEFT_
 const THEFT_LOST: TwoLevel = with(THEFT_EARLY, &[PLAIN], Mishaps { thefts: 1, losses: 1, asks: 5, ..NO_MISHAPS });
 
 without! {
-    handed_on_after_the_deadline: MIXED, [hand_over_looks_at_the_deadline, stretch_ends_hand_over] breaks ENTERED_IS_HELD;
+    handed_on_after_the_deadline: MIXED, [hand_over_looks_at_the_deadline] breaks ENTERED_IS_HELD;
     lease_not_covered: MIXED, [hand_over_covers_the_lease] breaks BELIEVED_IS_HELD;
     lease_not_covered_lets_two_in: MIXED, [hand_over_covers_the_lease] breaks ONE_BELIEVES;
     lengthening_believed_at_once: MIXED, [lengthening_is_confirmed_first] breaks DEADLINE_IN_EXPIRY;
