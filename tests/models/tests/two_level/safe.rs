@@ -39,6 +39,20 @@ fn holders_enter_again() {
 }
 
 #[test]
+fn holders_enter_again_over_a_lost_connection() {
+    let model = with(PAIR, &[HOLDER, SHORT], Mishaps { losses: 1, asks: 3, ..NO_MISHAPS });
+    let bounds = Bounds { reentry: true, tasks: 3, ..model.bounds };
+    holds("re-entry, a loss", TwoLevel { bounds, ..model }, &[HANDED_ON, ENTERED_AGAIN, LATE_EXECUTED]);
+}
+
+#[test]
+fn three_processes_lose_a_connection() {
+    let model = with(PAIR, &[SHORT], Mishaps { losses: 1, asks: 3, ..NO_MISHAPS });
+    let bounds = Bounds { processes: 3, ..model.bounds };
+    holds("three processes", TwoLevel { bounds, ..model }, &[HANDED_ON, ENFORCED, LATE_EXECUTED]);
+}
+
+#[test]
 fn at_least_is_kept_through_a_crash() {
     let mishaps = Mishaps { crashes: 1, ..NO_MISHAPS };
     let model = with(PAIR, &[SHORT, JOB], mishaps);
