@@ -5,5 +5,10 @@
 //! tick of the clock. What a model proves, it proves for its bounds; each says what they are.
 //!
 //! * [`one_level`]: one lock, several clients, each hold on its own: acquire, renew, extend, release.
+//! * [`two_level`]: the tasks of a process share one hold: hand-over, leases of their own, re-entry, cancellation,
+//!   adoption, tokens, taking by force.
+//! * [`turns`]: which process is next when a stretch ends, and by how many others it may be passed over.
 
 pub mod one_level;
+pub mod turns;
+pub mod two_level;

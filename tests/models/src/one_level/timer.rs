@@ -22,6 +22,11 @@ impl Timer {
         self.0 > 0
     }
 
+    /// The instant `ticks` later than this one.
+    pub const fn and(self, ticks: u8) -> Self {
+        Self(self.0.saturating_add(ticks))
+    }
+
     /// The same instant one tick later.
     pub fn tick(&mut self) {
         if *self != Self::NEVER {

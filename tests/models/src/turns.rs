@@ -1,0 +1,295 @@
+//! Turns at the end of a stretch: which process is next, when each of them always has tasks that wait, or comes back.
+//!
+//! # What is modelled
+//!
+//! A release is published to every subscribed process and answers how many those are, n. Who released lets n messages
+//! pass, its own included, before it tries again; everybody else tries at its next message. When nothing has happened
+//! for a while, silence, whoever waits tries once. Whether a process is *passed over* is counted: the stretches of
+//! others that began while it waited.
+//!
+//! # Time
+//!
+//! There is none, only its order: messages arrive and tries are made within a stretch, and before anybody calls it
+//! silence. [`Bounds::slow`] lets that many messages of a process be outstanding when the next stretch ends.
+//!
+//! # What is left out
+//!
+//! How many requests an end of a stretch costs, pollers that do not subscribe, and the tasks inside a process.
+
+use stateright::{Model, Property};
+
+/// No process that waits is passed over by more stretches than the bound says.
+pub const BOUNDED: &str = "nobody is passed over for long";
+/// While the lock is free and somebody waits, something is about to happen.
+pub const SOMEBODY_MOVES: &str = "a free lock is taken";
+/// Every process has had the lock, and waits or holds again.
+pub const ALL_SERVED: &str = "everybody is served";
+/// Silence let somebody try.
+pub const SILENCE: &str = "silence ends a turn";
+
+/// What processes keep to. All on is the design.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Who released lets others go first. Off: it tries at once.
+    pub lets_others_go_first: bool,
+    /// It lets as many messages pass as there are subscribers. Off: only its own, then it races.
+    pub counts_the_subscribers: bool,
+    /// Only silence ends a turn early. Off: a fixed time does, whatever happens meanwhile.
+    pub only_silence_ends_a_turn: bool,
+    /// Silence ends a turn. Off: only messages do.
+    pub silence_ends_a_turn: bool,
+    /// Who released without waiters obeys its turn when it comes back. Off: it tries at once.
+    pub turn_outlives_the_queue: bool,
+    /// It obeys it until its messages have passed. Off: only until nothing more moves, the lock held or not: for a time
+    /// shorter than a stretch.
+    pub turn_outlives_a_stretch: bool,
+}
+
+impl Rules {
+    /// The design: every rule on.
+    pub const ALL: Self = Self {
+        lets_others_go_first: true,
+        counts_the_subscribers: true,
+        only_silence_ends_a_turn: true,
+        silence_ends_a_turn: true,
+        turn_outlives_the_queue: true,
+        turn_outlives_a_stretch: true,
+    };
+}
+
+/// One configuration of the model.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    /// What processes keep to.
+    pub rules: Rules,
+    /// How much may happen.
+    pub bounds: Bounds,
+}
+
+/// How much may happen in one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// How many processes there are.
+    pub processes: u8,
+    /// All processes wait from the start; otherwise they come one by one.
+    pub all_wait: bool,
+    /// A process may release without waiters, and come back.
+    pub leaves: bool,
+    /// How many stretches of others may begin while a process waits.
+    pub passed_over: u8,
+    /// Messages that are lost.
+    pub losses: u8,
+    /// Holders that crash; their leases end without a message.
+    pub crashes: u8,
+    /// Messages a process may still have to read when a stretch ends.
+    pub slow: u8,
+}
+
+/// One state. The processes are sorted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The processes.
+    pub processes: Vec<Process>,
+    /// Messages that may still be lost.
+    pub losses: u8,
+    /// Holders that may still crash.
+    pub crashes: u8,
+    /// Silence has ended a turn.
+    pub silence: bool,
+}
+
+/// A process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Process {
+    /// It holds the lock.
+    pub holds: bool,
+    /// Some task of it waits.
+    pub waits: bool,
+    /// Messages reach it.
+    pub subscribed: bool,
+    /// It is about to try.
+    pub tries: bool,
+    /// Messages it lets pass before it tries.
+    pub turn: u8,
+    /// Messages it has not read.
+    pub inbox: u8,
+    /// Stretches of others that began while it waited.
+    pub passed_over: u8,
+    /// It had the lock at some time.
+    pub served: bool,
+    /// It is dead.
+    pub crashed: bool,
+}
+
+/// What can happen. The number is the process's place in the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A task comes.
+    Join(u8),
+    /// A process asks the server.
+    Try(u8),
+    /// A stretch ends, and tasks wait.
+    Release(u8),
+    /// A stretch ends, and nobody waits.
+    ReleaseAndLeave(u8),
+    /// A message is read.
+    Hear(u8),
+    /// A message is lost.
+    LoseMessage(u8),
+    /// Nothing has happened for a while.
+    Silence(u8),
+    /// Who left does not remember its turn any more.
+    Forget(u8),
+    /// The holder crashes, and its lease ends.
+    Crash(u8),
+}
+
+impl Model for Turns {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let all = self.bounds.all_wait;
+        let process = Process { waits: all, subscribed: all, tries: all, ..Process::default() };
+        let processes = vec![process; usize::from(self.bounds.processes)];
+        vec![State { processes, losses: self.bounds.losses, crashes: self.bounds.crashes, silence: false }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let is_read = state.processes.iter().all(|process| process.inbox <= self.bounds.slow && !process.tries);
+        let is_still = state.is_still();
+        let is_free = state.is_free();
+        for (at, process) in (0..).zip(&state.processes) {
+            let mut may = |action: fn(u8) -> Action, when: bool| actions.extend(when.then(|| action(at)));
+            may(Action::Join, !process.waits && !process.holds && !process.crashed);
+            may(Action::Try, process.tries);
+            may(Action::Hear, process.inbox > 0);
+            may(Action::LoseMessage, process.inbox > 0 && state.losses > 0);
+            may(Action::Release, process.holds && is_read);
+            may(Action::ReleaseAndLeave, process.holds && is_read && self.bounds.leaves);
+            may(Action::Crash, process.holds && state.crashes > 0);
+            may(Action::Silence, self.may_probe(process, is_still) && is_free);
+            let forgets = !process.waits && process.turn > 0 && !self.rules.turn_outlives_a_stretch;
+            may(Action::Forget, forgets && is_still);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        self.apply(&mut state, action);
+        for process in &mut state.processes {
+            if !process.waits && !process.holds && process.turn == 0 {
+                (process.subscribed, process.inbox) = (false, 0);
+            }
+        }
+        state.processes.sort_unstable();
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(BOUNDED, |model: &Turns, state: &State| {
+                state.processes.iter().all(|process| process.passed_over <= model.bounds.passed_over)
+            }),
+            Property::always(SOMEBODY_MOVES, |model: &Turns, state: &State| {
+                let is_still = state.is_still();
+                let waits = state.processes.iter().any(|process| process.waits);
+                let probes = state.processes.iter().any(|process| model.may_probe(process, is_still));
+                !state.is_free() || !waits || !is_still || probes
+            }),
+            Property::sometimes(ALL_SERVED, |_: &Turns, state: &State| {
+                state.processes.iter().all(|process| process.served && (process.waits || process.holds))
+            }),
+            Property::sometimes(SILENCE, |_: &Turns, state: &State| state.silence),
+        ]
+    }
+}
+
+impl Turns {
+    fn may_probe(&self, process: &Process, is_still: bool) -> bool {
+        let silence = is_still && self.rules.silence_ends_a_turn;
+        let time_is_up = process.turn > 0 && !self.rules.only_silence_ends_a_turn;
+        process.waits && !process.tries && (silence || time_is_up)
+    }
+
+    fn apply(&self, state: &mut State, action: Action) {
+        match action {
+            Action::Join(at) => {
+                let process = state.process(at);
+                (process.waits, process.subscribed, process.passed_over) = (true, true, 0);
+                process.tries = process.turn == 0;
+            }
+            Action::Try(at) => self.try_it(state, at),
+            Action::Release(at) => self.release(state, at, true),
+            Action::ReleaseAndLeave(at) => self.release(state, at, false),
+            Action::Hear(at) => {
+                let process = state.process(at);
+                process.inbox -= 1;
+                process.turn = process.turn.saturating_sub(1);
+                process.tries |= process.turn == 0 && process.waits;
+            }
+            Action::LoseMessage(at) => {
+                state.losses -= 1;
+                state.process(at).inbox -= 1;
+            }
+            Action::Silence(at) => {
+                state.silence = true;
+                let process = state.process(at);
+                (process.tries, process.turn) = (true, 0);
+            }
+            Action::Forget(at) => state.process(at).turn = 0,
+            Action::Crash(at) => {
+                state.crashes -= 1;
+                *state.process(at) = Process { crashed: true, served: true, ..Process::default() };
+            }
+        }
+    }
+
+    fn try_it(&self, state: &mut State, at: u8) {
+        let is_free = state.is_free();
+        let process = state.process(at);
+        process.tries = false;
+        if !is_free {
+            return;
+        }
+        (process.holds, process.waits, process.served, process.passed_over) = (true, false, true, 0);
+        let most = self.bounds.passed_over + 1;
+        for process in state.processes.iter_mut().filter(|process| process.waits) {
+            process.passed_over = (process.passed_over + 1).min(most);
+        }
+    }
+
+    fn release(&self, state: &mut State, at: u8, waits: bool) {
+        let mut reached = 0;
+        for process in state.processes.iter_mut().filter(|process| process.subscribed) {
+            process.inbox += 1;
+            reached += 1;
+        }
+        let rules = &self.rules;
+        let process = state.process(at);
+        process.holds = false;
+        process.waits = waits;
+        process.turn = match reached {
+            _ if !rules.lets_others_go_first || !waits && !rules.turn_outlives_the_queue => 0,
+            1 => 0,
+            _ if !rules.counts_the_subscribers => 1,
+            reached => reached,
+        };
+        process.tries = waits && process.turn == 0;
+    }
+}
+
+impl State {
+    fn process(&mut self, at: u8) -> &mut Process {
+        &mut self.processes[usize::from(at)]
+    }
+
+    fn is_free(&self) -> bool {
+        !self.processes.iter().any(|process| process.holds)
+    }
+
+    /// Whether nothing is under way: no message to be read, nobody about to try.
+    fn is_still(&self) -> bool {
+        self.processes.iter().all(|process| process.inbox == 0 && !process.tries)
+    }
+}

@@ -1,0 +1,139 @@
+//! States that differ only by names, or by what can have no effect any more, are one.
+
+use super::process::{Flight, Process, Robbed};
+use super::server::{Answer, Field, Order};
+use super::{State, TwoLevel};
+
+impl State {
+    /// The same state under its one name.
+    pub(super) fn into_canonical(mut self, model: &TwoLevel) -> Self {
+        for at in 0..self.processes.len() {
+            let held = self.held_by(at);
+            let process = &mut self.processes[at];
+            forget(model, process, held);
+            number_guards(process);
+            let held = number_attempts(process, held);
+            if let (Some(key), Some(serial)) = (&mut self.server.key, held) {
+                key.holder.serial = serial;
+            }
+        }
+        if !model.timing.tokens {
+            self.server.time_is_taken = false;
+            self.highest = 0;
+        }
+        self.sort_processes();
+        self
+    }
+
+    /// The attempt of this process that holds the key.
+    fn held_by(&self, at: usize) -> Option<u8> {
+        self.server.holder().filter(|field| usize::from(field.process) == at).map(|field| field.serial)
+    }
+
+    fn sort_processes(&mut self) {
+        let mut order: Vec<usize> = (0..self.processes.len()).collect();
+        order.sort_by(|&a, &b| (&self.processes[a], self.held_by(a)).cmp(&(&self.processes[b], self.held_by(b))));
+        if order.is_sorted() {
+            return;
+        }
+        if let Some(key) = &mut self.server.key {
+            let place = order.iter().position(|&at| at == usize::from(key.holder.process)).expect("a permutation");
+            key.holder = Field { process: u8::try_from(place).expect("a handful"), ..key.holder };
+        }
+        self.processes = order.into_iter().map(|at| std::mem::take(&mut self.processes[at])).collect();
+    }
+}
+
+/// Drops what can have no effect any more.
+fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
+    let rules = &model.rules;
+    let Process { tenure, owner, guards, flight, late, queue, .. } = process;
+    if let Some(tenure) = tenure {
+        let is_handed_on = tenure.first.is_some() || tenure.stretch.is_ahead() || !rules.stretch_ends_hand_over;
+        if !model.timing.tokens || !is_handed_on {
+            (tenure.lag, tenure.room) = (0, 0);
+        }
+        tenure.watched &= owner.is_none();
+        tenure.handed_on &= owner.is_some();
+        tenure.lengthened &= owner.is_some();
+    }
+    if rules.release_names_its_owner {
+        // A guard that is told, of an ownership that is over: whatever its task does changes nothing.
+        let present = owner.map(|owner| owner.number);
+        let believes = |told: bool, is_ahead: bool| !told && (is_ahead || !rules.owner_has_a_deadline);
+        guards.retain(|guard| present == Some(guard.number) || believes(guard.told, guard.deadline.is_ahead()));
+    }
+    if let Some(Flight { answer: Some(Answer::Granted { lag }), .. }) = flight
+        && !model.timing.tokens
+    {
+        *lag = 0;
+    }
+    if let Some(owner) = owner
+        && rules.reentry_keeps_the_deadline
+        && rules.reentry_ends_with_the_deadline
+    {
+        owner.wish = super::Wish { by_holder: owner.wish.by_holder, ..super::Wish::default() };
+    }
+    if queue.is_empty() {
+        process.drive = super::process::Drive::Idle;
+    }
+    let asked = flight.filter(|flight| flight.answer.is_none()).map(|flight| flight.request);
+    let can_take = |order: Order| matches!(order, Order::Acquire { refused_from, .. } if refused_from.is_ahead());
+    let copies: Vec<u8> =
+        late.iter().copied().chain(asked).filter(|copy| can_take(copy.order)).map(|copy| copy.serial).collect();
+    late.retain(|request| match request.order {
+        Order::Acquire { .. } => can_take(request.order),
+        _ => held == Some(request.serial) || copies.contains(&request.serial),
+    });
+    let concerns = |serial| {
+        process.tenure.is_some_and(|tenure| tenure.serial == serial)
+            || process.flight.is_some_and(|flight| flight.request.serial == serial)
+    };
+    process.notice = process.notice.filter(|&serial| concerns(serial));
+    let robbed: Vec<Robbed> = process.robbed.iter().copied().filter(|robbed| process.names(robbed.serial)).collect();
+    process.robbed = robbed;
+}
+
+/// Numbers the ownerships from 0 in the order they are met.
+fn number_guards(process: &mut Process) {
+    process.guards.sort_unstable_by_key(|guard| (guard.deadline, guard.told, guard.number));
+    let mut met = Vec::new();
+    if let Some(owner) = &mut process.owner {
+        owner.number = place_in(&mut met, owner.number);
+    }
+    process.guards.iter_mut().for_each(|guard| guard.number = place_in(&mut met, guard.number));
+}
+
+/// Numbers the attempts from 0 in the order they are met, and returns the new number of the one that is in the key.
+fn number_attempts(process: &mut Process, held: Option<u8>) -> Option<u8> {
+    let mut met = Vec::new();
+    let mut number = |serial: &mut u8| *serial = place_in(&mut met, *serial);
+    let Process { tenure, flight, unsettled, guards, late, notice, robbed, .. } = process;
+    if let Some(tenure) = tenure {
+        number(&mut tenure.serial);
+    }
+    if let Some(flight) = flight {
+        number(&mut flight.request.serial);
+    }
+    unsettled.sort_unstable_by_key(|left| (left.refused_from, left.not_before, left.answered, left.serial));
+    unsettled.iter_mut().for_each(|left| number(&mut left.serial));
+    guards.iter_mut().for_each(|guard| number(&mut guard.serial));
+    let mut held = held;
+    held.iter_mut().for_each(&mut number);
+    late.sort_unstable_by_key(|request| (request.order, request.serial));
+    late.iter_mut().for_each(|request| number(&mut request.serial));
+    late.sort_unstable();
+    notice.iter_mut().for_each(&mut number);
+    robbed.iter_mut().for_each(|robbed| number(&mut robbed.serial));
+    robbed.sort_unstable();
+    robbed.dedup();
+    held
+}
+
+fn place_in(met: &mut Vec<u8>, name: u8) -> u8 {
+    let place = met.iter().position(|&other| other == name).unwrap_or_else(|| {
+        met.push(name);
+        met.len() - 1
+    });
+    u8::try_from(place).expect("a handful")
+}

@@ -1,0 +1,401 @@
+//! Everything together: the state, what can happen in it, and what follows.
+
+use stateright::{Model, Property};
+
+use super::process::{Drive, Entry, Process, Request, Robbed};
+use super::server::{Field, Order, Server};
+use super::table::{Verdict, Ways};
+use super::{Rules, Timer, Timing, Wish, properties};
+
+/// One configuration of the model.
+#[derive(Clone, Copy, Debug)]
+pub struct TwoLevel {
+    /// What the tables keep to.
+    pub rules: Rules,
+    /// The lengths of leases and windows.
+    pub timing: Timing,
+    /// How much may happen.
+    pub bounds: Bounds,
+}
+
+/// How much may happen in one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// How many processes there are.
+    pub processes: u8,
+    /// Tasks of one process that wait or have a guard.
+    pub tasks: u8,
+    /// What they ask for.
+    pub wishes: &'static [Wish],
+    /// Waiting tasks may leave.
+    pub cancels: bool,
+    /// Owners may enter again.
+    pub reentry: bool,
+    /// An acquire without an answer may be sent again, with the same field.
+    pub repeats: bool,
+    /// What else is counted.
+    pub mishaps: Mishaps,
+}
+
+/// How often each thing may still happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mishaps {
+    /// Connections lost: each loses a request or a reply.
+    pub losses: u8,
+    /// Processes that crash.
+    pub crashes: u8,
+    /// Takings by force.
+    pub thefts: u8,
+    /// Requests of tasks, no mishap in themselves; [`u8::MAX`]: any number.
+    pub asks: u8,
+}
+
+/// One state. The processes are sorted, so that states which differ only by their numbers are one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The server.
+    pub server: Server,
+    /// The processes.
+    pub processes: Vec<Process>,
+    /// What may still happen.
+    pub left: Mishaps,
+    /// The server's time less the highest token any task was given.
+    pub highest: i8,
+    /// Until then nobody may enter who was not robbed: an `at_least` lasts.
+    pub kept: Timer,
+    /// What was done wrong.
+    pub flaws: Flaws,
+}
+
+/// Wrongs that show in an event, not in a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flaws {
+    /// Somebody entered although the key was not its process's any more, and nobody had taken it by force.
+    pub unheld: bool,
+    /// A token was given before the server's time had come to it.
+    pub token_ahead: bool,
+    /// A token was given that is not above all given before.
+    pub token_not_above: bool,
+    /// Who was robbed gave a token that is not below those given since.
+    pub token_not_below: bool,
+    /// Somebody entered before another task of its process that had come first.
+    pub overtook: bool,
+    /// A tenure was handed on after the notice that it was taken.
+    pub deaf: bool,
+    /// Somebody entered before an `at_least` was over.
+    pub too_early: bool,
+    /// A tenure was released although the first who waited could have entered.
+    pub thrown_away: bool,
+}
+
+/// What can happen. The first number is the process's place in the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A task asks, by this wish.
+    Ask(u8, u8),
+    /// A waiting task leaves.
+    Cancel(u8, u8),
+    /// The owner enters again.
+    Reenter(u8),
+    /// A guard goes.
+    LetGo(u8, u8),
+    /// The table takes note that the owner's deadline has passed.
+    Enforce(u8),
+    /// The table looks again at a tenure nobody owns.
+    Pass(u8),
+    /// An attempt is sent.
+    Attempt(u8),
+    /// Another copy of an unanswered acquire is sent.
+    AttemptAgain(u8, u8),
+    /// An attempt by force is sent.
+    Seize(u8),
+    /// A queued release is sent.
+    Release(u8),
+    /// The release of something unsettled is sent.
+    Settle(u8, u8),
+    /// A message, an expiry, or a poll ends the watch.
+    Wake(u8),
+    /// The server executes the request under way.
+    Execute(u8),
+    /// The server executes a request of a lost connection.
+    ExecuteLate(u8, u8),
+    /// A process reads the reply.
+    Hear(u8),
+    /// A process reads the notice that it was robbed.
+    HearNotice(u8),
+    /// A process's connection is lost.
+    Lose(u8),
+    /// A process crashes.
+    Crash(u8),
+    /// Time passes.
+    Tick,
+}
+
+impl Model for TwoLevel {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            server: Server::default(),
+            processes: vec![Process::default(); usize::from(self.bounds.processes)],
+            left: self.bounds.mishaps,
+            highest: if self.timing.tokens { self.timing.oldest() } else { 0 },
+            kept: Timer::PAST,
+            flaws: Flaws::default(),
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (at, process) in (0..).zip(&state.processes) {
+            if !process.crashed {
+                self.tasks(state, process, at, actions);
+                self.table(state, process, at, actions);
+            }
+            let now = |request: &Request| self.may_run(state, at, request);
+            let late = (0..).zip(&process.late).filter(|(_, request)| now(request));
+            actions.extend(late.map(|(place, _)| Action::ExecuteLate(at, place)));
+            if let Some(flight) = &process.flight {
+                match flight.answer {
+                    Some(_) => actions.push(Action::Hear(at)),
+                    None if now(&flight.request) => actions.push(Action::Execute(at)),
+                    None => {}
+                }
+            }
+        }
+        actions.push(Action::Tick);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        self.apply(&mut state, action);
+        Some(state.into_canonical(self))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}
+
+impl TwoLevel {
+    /// What tables are made of in this configuration.
+    pub fn ways(&self) -> Ways {
+        Ways { rules: self.rules, timing: self.timing }
+    }
+
+    /// What the tasks of a process may do.
+    fn tasks(&self, state: &State, process: &Process, at: u8, actions: &mut Vec<Action>) {
+        let has_room = process.queue.len() + process.guards.len() < usize::from(self.bounds.tasks);
+        if has_room && state.left.asks > 0 {
+            // A holder that owns does not wait: it enters again.
+            let inside = process.owner.is_some_and(|owner| owner.wish.by_holder);
+            let wishes = (0..).zip(self.bounds.wishes).filter(|(_, wish)| !(wish.by_holder && inside));
+            actions.extend(wishes.map(|(wish, _)| Action::Ask(at, wish)));
+        }
+        if has_room && self.bounds.reentry && process.may_reenter(&self.rules) {
+            actions.push(Action::Reenter(at));
+        }
+        if self.bounds.cancels {
+            actions.extend((0..process.queue.len()).map(|place| Action::Cancel(at, small(place))));
+        }
+        actions.extend((0..process.guards.len()).map(|guard| Action::LetGo(at, small(guard))));
+    }
+
+    /// What the table of a process may do, and what may go wrong with it.
+    fn table(&self, state: &State, process: &Process, at: u8, actions: &mut Vec<Action>) {
+        if process.owner.is_some_and(|owner| !owner.deadline.is_ahead()) && self.rules.owner_has_a_deadline {
+            actions.push(Action::Enforce(at));
+        }
+        if process.notice.is_some() {
+            actions.push(Action::HearNotice(at));
+        }
+        if state.left.crashes > 0 {
+            actions.push(Action::Crash(at));
+        }
+        if process.drive == Drive::Watching {
+            actions.push(Action::Wake(at));
+        }
+        if process.flight.is_some() {
+            if state.left.losses > 0 {
+                actions.push(Action::Lose(at));
+            }
+            return;
+        }
+        for (place, left) in (0..).zip(&process.unsettled) {
+            if process.owes_release(left) {
+                actions.push(Action::Settle(at, place));
+            }
+            let was_released =
+                process.late.iter().any(|late| late.serial == left.serial && late.order == Order::Release);
+            let again = self.bounds.repeats && !left.by_force && !left.answered && !was_released;
+            if again && left.refused_from.is_ahead() && process.drive == Drive::Due && !process.queue.is_empty() {
+                actions.push(Action::AttemptAgain(at, place));
+            }
+        }
+        if let Some(tenure) = &process.tenure {
+            if tenure.release_queued {
+                actions.push(Action::Release(at));
+            } else if tenure.watched && process.owner.is_none() && process.verdict(&self.ways()) != Some(Verdict::Wait)
+            {
+                actions.push(Action::Pass(at));
+            }
+        } else if !process.queue.is_empty() && process.drive != Drive::Idle {
+            if process.drive == Drive::Due {
+                actions.push(Action::Attempt(at));
+            }
+            if state.left.thefts > 0 {
+                actions.push(Action::Seize(at));
+            }
+        }
+    }
+
+    fn apply(&self, state: &mut State, action: Action) {
+        let ways = &self.ways();
+        let entry = match action {
+            Action::Ask(at, wish) => {
+                if state.left.asks != u8::MAX {
+                    state.left.asks -= 1;
+                }
+                (at, state.process(at).ask(ways, self.bounds.wishes[usize::from(wish)]))
+            }
+            Action::Cancel(at, place) => (at, state.process(at).cancel(ways, place.into())),
+            Action::Lose(at) => {
+                state.left.losses -= 1;
+                (at, state.process(at).lose_connection(ways))
+            }
+            Action::LetGo(at, guard) => (at, state.process(at).let_go(ways, guard.into())),
+            Action::Enforce(at) => (at, state.process(at).enforce(ways)),
+            Action::Pass(at) => (at, state.process(at).advance(ways)),
+            Action::Hear(at) => (at, state.process(at).hear(ways)),
+            Action::HearNotice(at) => (at, state.process(at).hear_notice(ways)),
+            other => return self.apply_quiet(state, other),
+        };
+        if let (at, Some(entry)) = entry {
+            self.note(state, at, entry);
+        }
+    }
+
+    /// The actions after which nobody enters.
+    fn apply_quiet(&self, state: &mut State, action: Action) {
+        let ways = &self.ways();
+        match action {
+            Action::Reenter(at) => state.process(at).reenter(ways),
+            Action::Attempt(at) => {
+                let serial = state.unused_serial(at);
+                state.process(at).send_attempt(ways, serial, None, false);
+            }
+            Action::AttemptAgain(at, place) => {
+                let left = state.process(at).unsettled.remove(place.into());
+                state.process(at).send_attempt(ways, left.serial, Some(left.refused_from), false);
+            }
+            Action::Seize(at) => {
+                state.left.thefts -= 1;
+                let serial = state.unused_serial(at);
+                state.process(at).send_attempt(ways, serial, None, true);
+            }
+            Action::Release(at) => {
+                let design = Ways { rules: Rules::ALL, ..*ways };
+                state.flaws.thrown_away |= matches!(state.process(at).verdict(&design), Some(Verdict::Enter(_)));
+                state.process(at).send_release();
+            }
+            Action::Settle(at, place) => state.process(at).settle(place.into()),
+            Action::Wake(at) => state.process(at).drive = Drive::Due,
+            Action::Execute(at) => {
+                let request = state.process(at).flight.expect("offered only with a flight").request;
+                let answer = self.execute(state, at, request);
+                state.process(at).flight.as_mut().expect("the same").answer = Some(answer);
+            }
+            Action::ExecuteLate(at, place) => {
+                let request = state.process(at).late.remove(place.into());
+                self.execute(state, at, request);
+            }
+            Action::Crash(at) => {
+                state.left.crashes -= 1;
+                let process = state.process(at);
+                let mut late = std::mem::take(&mut process.late);
+                late.extend(process.flight.filter(|flight| flight.answer.is_none()).map(|flight| flight.request));
+                *process = Process { crashed: true, late, ..Process::default() };
+            }
+            Action::Tick => {
+                state.server.tick();
+                state.kept.tick();
+                let oldest = self.timing.oldest();
+                state.highest = (state.highest + 1).min(oldest);
+                state.processes.iter_mut().for_each(|process| process.tick(oldest));
+            }
+            _ => unreachable!("handled by `apply`"),
+        }
+    }
+
+    /// Whether the request may be executed now: no two scripts read the same time.
+    fn may_run(&self, state: &State, at: u8, request: &Request) -> bool {
+        let is_ours = state.server.holder() == Some(Field { process: at, serial: request.serial });
+        let grants = match request.order {
+            Order::Acquire { refused_from, by_force, .. } => {
+                refused_from.is_ahead() && (by_force || is_ours || state.server.key.is_none())
+            }
+            Order::Confirm { .. } => is_ours,
+            Order::Lengthen { .. } | Order::Release => false,
+        };
+        !(self.timing.tokens && grants && state.server.time_is_taken)
+    }
+
+    fn execute(&self, state: &mut State, at: u8, request: Request) -> super::server::Answer {
+        let (answer, victim) = state.server.execute(Field { process: at, serial: request.serial }, request.order);
+        state.server.time_is_taken |= matches!(answer, super::server::Answer::Granted { .. });
+        if let Some(Field { process, serial }) = victim
+            && !state.process(process).crashed
+        {
+            let process = state.process(process);
+            process.notice = Some(serial);
+            process.robbed.push(Robbed { serial, followed: false });
+        }
+        answer
+    }
+
+    /// Takes note of somebody's entry.
+    fn note(&self, state: &mut State, at: u8, entry: Entry) {
+        let field = Field { process: at, serial: entry.serial };
+        let held = state.server.holder() == Some(field);
+        let robbed = state.process(at).robbed.iter().find(|robbed| robbed.serial == entry.serial).copied();
+        let flaws = &mut state.flaws;
+        flaws.overtook |= entry.overtook;
+        flaws.deaf |= entry.deaf;
+        if self.timing.tokens {
+            flaws.token_ahead |= entry.lag < 0;
+            if robbed.is_some_and(|robbed| robbed.followed) {
+                flaws.token_not_below |= entry.lag <= state.highest;
+            } else {
+                flaws.token_not_above |= entry.lag >= state.highest;
+                state.highest = state.highest.min(entry.lag);
+            }
+        }
+        if robbed.is_none() {
+            flaws.unheld |= !held;
+            flaws.too_early |= state.kept.is_ahead();
+            state.kept = entry.keep;
+            state
+                .processes
+                .iter_mut()
+                .flat_map(|process| &mut process.robbed)
+                .for_each(|robbed| robbed.followed = true);
+        }
+    }
+}
+
+impl State {
+    fn process(&mut self, at: u8) -> &mut Process {
+        &mut self.processes[usize::from(at)]
+    }
+
+    /// A field of this process that is nowhere in use: as good as one never used before.
+    fn unused_serial(&self, at: u8) -> u8 {
+        let process = &self.processes[usize::from(at)];
+        let used = |serial| process.names(serial) || self.server.holder() == Some(Field { process: at, serial });
+        (0..).find(|&serial| !used(serial)).expect("fewer are in use than a byte counts")
+    }
+}
+
+fn small(number: usize) -> u8 {
+    u8::try_from(number).expect("a handful")
+}

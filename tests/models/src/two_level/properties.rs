@@ -1,0 +1,164 @@
+//! What must hold in every state, and what must be reached for that to mean anything.
+
+use stateright::Property;
+
+use super::process::{Drive, Guard, Process};
+use super::server::Field;
+use super::{State, TwoLevel};
+
+/// At most one owner believes, over all tasks of all processes; who was robbed by force, and not told yet, aside.
+pub const ONE_BELIEVES: &str = "at most one owner believes";
+/// Who believes has its process's field in the key.
+pub const BELIEVED_IS_HELD: &str = "believed is held";
+/// Nobody believes for longer than the key lives.
+pub const DEADLINE_IN_EXPIRY: &str = "a deadline lies within the key's expiry";
+/// Who enters finds the key held by its process.
+pub const ENTERED_IS_HELD: &str = "who enters holds";
+/// Tokens rise, in the order in which they are given.
+pub const TOKENS_RISE: &str = "tokens rise";
+/// Who was robbed gives only tokens below those given since.
+pub const ROBBED_STAYS_BELOW: &str = "tokens of the robbed stay below";
+/// No token is above the server's time.
+pub const TOKEN_IN_TIME: &str = "no token is ahead of the server's time";
+/// "Taken by force" ends hand-over.
+pub const TOLD_IS_KNOWN: &str = "who is told knows";
+/// Tasks of one process enter in the order they came.
+pub const FIRST_COME: &str = "first come, first served";
+/// Nobody enters before an `at_least` is over.
+pub const AT_LEAST: &str = "at least is kept";
+/// No tenure is released while the first who waits could have it.
+pub const NOTHING_THROWN_AWAY: &str = "no grant is thrown away";
+/// While somebody waits, somebody owns, something is under way, or the table is about to do something.
+pub const NO_LOST_WAKE_UP: &str = "who waits is cared for";
+/// A tenure nobody owns is on its way out or on.
+pub const TENURE_MOVES: &str = "a tenure nobody owns is cared for";
+/// A field its process forgot is not in the key, and stays out of it.
+pub const NOTHING_LEFT_BEHIND: &str = "nothing is left behind";
+
+/// A second task owns the same tenure.
+pub const HANDED_ON: &str = "a tenure is handed on";
+/// A lease is lengthened for the next owner.
+pub const LENGTHENED: &str = "a lease is lengthened for the next";
+/// An owner is told that its deadline has passed while its tenure lasts.
+pub const ENFORCED: &str = "an owner's deadline passes within its tenure";
+/// A thief believes.
+pub const STOLEN: &str = "a thief enters";
+/// A robbed process hands on.
+pub const ROBBED_HANDS_ON: &str = "a robbed process still believes";
+/// A copy of a lost connection takes the key after all.
+pub const LATE_EXECUTED: &str = "a late copy is executed";
+/// A process enters although another crashed.
+pub const TAKEN_OVER: &str = "a take-over after a crash";
+/// A grant goes to somebody although a copy of its acquire was never answered.
+pub const GRANT_AFTER_LOSS: &str = "a grant after a lost copy";
+/// Two guards of one ownership.
+pub const ENTERED_AGAIN: &str = "a holder has two guards";
+
+/// All properties of the model.
+pub fn all() -> Vec<Property<TwoLevel>> {
+    let mut all = always();
+    all.extend(sometimes());
+    all
+}
+
+fn always() -> Vec<Property<TwoLevel>> {
+    vec![
+        Property::always(ONE_BELIEVES, one_believes),
+        Property::always(BELIEVED_IS_HELD, |model: &TwoLevel, state: &State| {
+            believers(model, state).all(|(field, _)| state.server.holder() == Some(field))
+        }),
+        Property::always(DEADLINE_IN_EXPIRY, |model: &TwoLevel, state: &State| {
+            let Some(key) = state.server.key else { return true };
+            believers(model, state).all(|(field, guard)| field != key.holder || guard.deadline <= key.expiry)
+        }),
+        Property::always(ENTERED_IS_HELD, |_: &TwoLevel, state: &State| !state.flaws.unheld),
+        Property::always(TOKENS_RISE, |_: &TwoLevel, state: &State| !state.flaws.token_not_above),
+        Property::always(ROBBED_STAYS_BELOW, |_: &TwoLevel, state: &State| !state.flaws.token_not_below),
+        Property::always(TOKEN_IN_TIME, |_: &TwoLevel, state: &State| !state.flaws.token_ahead),
+        Property::always(TOLD_IS_KNOWN, |_: &TwoLevel, state: &State| !state.flaws.deaf),
+        Property::always(FIRST_COME, |_: &TwoLevel, state: &State| !state.flaws.overtook),
+        Property::always(AT_LEAST, |_: &TwoLevel, state: &State| !state.flaws.too_early),
+        Property::always(NOTHING_THROWN_AWAY, |_: &TwoLevel, state: &State| !state.flaws.thrown_away),
+        Property::always(NO_LOST_WAKE_UP, |_: &TwoLevel, state: &State| state.processes.iter().all(is_cared_for)),
+        Property::always(TENURE_MOVES, |_: &TwoLevel, state: &State| state.processes.iter().all(tenure_moves)),
+        Property::always(NOTHING_LEFT_BEHIND, |_: &TwoLevel, state: &State| {
+            let Some(field) = state.server.holder() else { return true };
+            let process = &state.processes[usize::from(field.process)];
+            process.crashed || process.knows(field.serial)
+        }),
+    ]
+}
+
+fn sometimes() -> Vec<Property<TwoLevel>> {
+    vec![
+        Property::sometimes(HANDED_ON, |_: &TwoLevel, state: &State| {
+            owned(state).any(|process| process.tenure.is_some_and(|tenure| tenure.handed_on))
+        }),
+        Property::sometimes(LENGTHENED, |_: &TwoLevel, state: &State| {
+            owned(state).any(|process| process.tenure.is_some_and(|tenure| tenure.lengthened))
+        }),
+        Property::sometimes(ENFORCED, |_: &TwoLevel, state: &State| {
+            owned(state).any(|process| {
+                process.owner.is_some_and(|owner| !owner.deadline.is_ahead())
+                    && process.tenure.is_some_and(|tenure| tenure.deadline.is_ahead())
+            })
+        }),
+        Property::sometimes(STOLEN, |model: &TwoLevel, state: &State| {
+            let is_robbed = state.processes.iter().any(|process| process.robbed.iter().any(|robbed| robbed.followed));
+            is_robbed && believers(model, state).next().is_some()
+        }),
+        Property::sometimes(ROBBED_HANDS_ON, |_: &TwoLevel, state: &State| {
+            state.processes.iter().any(|process| process.guards.iter().any(|guard| process.was_robbed(guard.serial)))
+        }),
+        Property::sometimes(LATE_EXECUTED, |_: &TwoLevel, state: &State| {
+            state.server.holder().is_some_and(|field| {
+                let process = &state.processes[usize::from(field.process)];
+                process.unsettled.iter().any(|left| left.serial == field.serial && left.answered)
+            })
+        }),
+        Property::sometimes(TAKEN_OVER, |model: &TwoLevel, state: &State| {
+            state.processes.iter().any(|process| process.crashed) && believers(model, state).next().is_some()
+        }),
+        Property::sometimes(GRANT_AFTER_LOSS, |_: &TwoLevel, state: &State| {
+            owned(state).any(|process| process.tenure.is_some_and(|tenure| tenure.carried.is_some()))
+        }),
+        Property::sometimes(ENTERED_AGAIN, |_: &TwoLevel, state: &State| {
+            state.processes.iter().any(|process| {
+                let mut numbers: Vec<u8> = process.guards.iter().map(|guard| guard.number).collect();
+                numbers.sort_unstable();
+                numbers.windows(2).any(|pair| pair[0] == pair[1])
+            })
+        }),
+    ]
+}
+
+/// The guards that are believed, with the field that should be in the key for them; those robbed by force aside.
+fn believers<'a>(model: &'a TwoLevel, state: &'a State) -> impl Iterator<Item = (Field, &'a Guard)> {
+    (0..).zip(&state.processes).flat_map(move |(at, process)| {
+        process
+            .guards
+            .iter()
+            .filter(|guard| !guard.told && (guard.deadline.is_ahead() || !model.rules.owner_has_a_deadline))
+            .filter(|guard| !process.was_robbed(guard.serial))
+            .map(move |guard| (Field { process: at, serial: guard.serial }, guard))
+    })
+}
+
+fn one_believes(model: &TwoLevel, state: &State) -> bool {
+    let mut owners = believers(model, state).map(|(field, guard)| (field.process, guard.number));
+    let first = owners.next();
+    owners.all(|owner| Some(owner) == first)
+}
+
+fn owned(state: &State) -> impl Iterator<Item = &Process> {
+    state.processes.iter().filter(|process| process.owner.is_some())
+}
+
+fn is_cared_for(process: &Process) -> bool {
+    process.queue.is_empty() || process.tenure.is_some() || process.flight.is_some() || process.drive != Drive::Idle
+}
+
+fn tenure_moves(process: &Process) -> bool {
+    let Some(tenure) = &process.tenure else { return true };
+    process.owner.is_some() || tenure.release_queued || process.flight.is_some() || tenure.watched
+}

@@ -1,0 +1,299 @@
+//! The hold table of one process: who enters, when the tenure is handed on, when it is released.
+
+use super::process::{Drive, Entry, First, Flight, Guard, Owner, Process, Request, Tenure, Unsettled};
+use super::server::Order;
+use super::{Rules, Timer, Timing, Wish};
+
+/// The fixed part of a process: the rules it keeps and the times it uses.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    /// The rules.
+    pub rules: Rules,
+    /// The times.
+    pub timing: Timing,
+}
+
+/// What is to be done with a tenure that nobody owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing now.
+    Wait,
+    /// The first who waits enters, and believes until then.
+    Enter(Timer),
+    /// A request must be confirmed first.
+    Ask(Order),
+    /// It is released.
+    Release,
+}
+
+impl Process {
+    /// A task asks for the lock.
+    pub fn ask(&mut self, ways: &Ways, wish: Wish) -> Option<Entry> {
+        self.queue.push(wish);
+        if self.drive == Drive::Idle && self.flight.is_none() && self.tenure.is_none() {
+            self.drive = Drive::Due;
+        }
+        self.advance(ways)
+    }
+
+    /// A waiting task leaves.
+    pub fn cancel(&mut self, ways: &Ways, place: usize) -> Option<Entry> {
+        self.queue.remove(place);
+        if place == 0 {
+            if let Some(flight) = &mut self.flight {
+                flight.orphan |= !ways.rules.grant_outlives_its_asker;
+            }
+            if !ways.rules.watch_outlives_its_asker {
+                self.drive = Drive::Idle;
+            }
+        }
+        self.advance(ways)
+    }
+
+    /// Whether somebody may enter again by the guard of the present owner.
+    pub fn may_reenter(&self, rules: &Rules) -> bool {
+        let lives = |owner: Owner| owner.deadline.is_ahead() || !rules.reentry_ends_with_the_deadline;
+        self.owner.is_some_and(|owner| lives(owner) && self.guards.iter().any(|guard| guard.number == owner.number))
+    }
+
+    /// The owner enters again, past the queue, without asking anybody.
+    pub fn reenter(&mut self, ways: &Ways) {
+        let owner = self.owner.as_mut().expect("offered only with an owner");
+        let own = self.guards.iter().find(|guard| guard.number == owner.number);
+        let mut guard = *own.expect("offered only with a guard");
+        if !ways.rules.reentry_keeps_the_deadline || !owner.deadline.is_ahead() {
+            owner.deadline = Timer::after(ways.timing.lease_of(owner.wish));
+            guard.deadline = owner.deadline;
+        }
+        self.guards.push(guard);
+    }
+
+    /// A guard goes.
+    pub fn let_go(&mut self, ways: &Ways, place: usize) -> Option<Entry> {
+        let guard = self.guards.remove(place);
+        let owner = self.owner?;
+        let last = !self.guards.iter().any(|other| other.number == owner.number);
+        let its_own = guard.number == owner.number && (last || !ways.rules.last_guard_ends);
+        if its_own || !ways.rules.release_names_its_owner {
+            self.owner = None;
+        }
+        self.advance(ways)
+    }
+
+    /// The owner's deadline has passed: it is told, and the tenure goes on without it.
+    pub fn enforce(&mut self, ways: &Ways) -> Option<Entry> {
+        self.tell_owner();
+        self.advance(ways)
+    }
+
+    /// What the table does when nobody owns the tenure: hands it on, asks for more, or queues its release.
+    pub fn advance(&mut self, ways: &Ways) -> Option<Entry> {
+        if self.owner.is_some() {
+            return None;
+        }
+        let verdict = self.verdict(ways)?;
+        let tenure = self.tenure.as_mut()?;
+        if ways.rules.adoption_takes_the_release_back || verdict == Verdict::Release {
+            tenure.release_queued = verdict == Verdict::Release;
+        }
+        tenure.watched = verdict == Verdict::Wait;
+        match verdict {
+            Verdict::Wait => None,
+            Verdict::Release => {
+                tenure.first = None;
+                None
+            }
+            Verdict::Enter(deadline) => Some(self.enter(ways, deadline)),
+            Verdict::Ask(order) => {
+                let serial = tenure.serial;
+                if self.flight.is_some() {
+                    return None;
+                }
+                self.send_for_the_head(ways, serial, order);
+                let believed = matches!(order, Order::Lengthen { .. }) && !ways.rules.lengthening_is_confirmed_first;
+                believed.then(|| self.enter(ways, Timer::after(ways.timing.lease_of(self.queue[0]))))
+            }
+        }
+    }
+
+    /// What is to be done with a tenure that nobody owns, by the rules given.
+    pub fn verdict(&self, ways: &Ways) -> Option<Verdict> {
+        let Ways { rules, timing } = ways;
+        let tenure = self.tenure.as_ref()?;
+        let head = self.next_in(rules).map(|place| self.queue[place]);
+        if let Some(settling) = tenure.settling {
+            return Some(match head {
+                None if !rules.unwanted_theft_waits => Verdict::Release,
+                _ if settling.is_ahead() => Verdict::Wait,
+                None => Verdict::Release,
+                Some(head) => Verdict::Ask(Order::Confirm { lease: timing.key_lease(rules, head) }),
+            });
+        }
+        if tenure.keep.is_ahead() && rules.at_least_keeps_the_name {
+            return Some(Verdict::Wait);
+        }
+        let Some(head) = head else { return Some(Verdict::Release) };
+        let is_over = !tenure.stretch.is_ahead() && rules.stretch_ends_hand_over;
+        let is_late = !tenure.deadline.is_ahead() && rules.hand_over_looks_at_the_deadline;
+        if is_late || is_over && tenure.first.is_none() {
+            return Some(Verdict::Release);
+        }
+        if timing.tokens && tenure.first.is_none() && tenure.room <= 1 && rules.token_waits_for_time {
+            return Some(Verdict::Wait);
+        }
+        Some(match owner_deadline(ways, tenure, head) {
+            Some(deadline) if deadline.is_ahead() => Verdict::Enter(deadline),
+            Some(_) if !rules.hand_over_looks_at_the_deadline => Verdict::Enter(tenure.deadline),
+            Some(_) => Verdict::Release,
+            None => Verdict::Ask(Order::Lengthen { lease: timing.key_lease(rules, head) }),
+        })
+    }
+
+    /// Sends an attempt for the first who waits.
+    pub fn send_attempt(&mut self, ways: &Ways, serial: u8, carried: Option<Timer>, by_force: bool) {
+        if !ways.rules.unsettled_is_kept {
+            self.unsettled.clear();
+        }
+        self.drive = Drive::Idle;
+        let lease = ways.timing.key_lease(&ways.rules, self.queue[0]);
+        let refused_from = Timer::after(ways.timing.window + 1);
+        self.send_for_the_head(ways, serial, Order::Acquire { lease, refused_from, by_force });
+        self.flight.as_mut().expect("just sent").carried = carried;
+    }
+
+    /// Sends the release of the tenure: from here on it is only something to be settled.
+    pub fn send_release(&mut self) {
+        let tenure = self.tenure.take().expect("offered only with a tenure");
+        self.unsettled.push(Unsettled {
+            serial: tenure.serial,
+            refused_from: tenure.carried.unwrap_or(Timer::PAST),
+            not_before: Timer::PAST,
+            by_force: false,
+            answered: false,
+        });
+        self.settle(self.unsettled.len() - 1);
+        self.drive_on();
+    }
+
+    /// Sends the release of something unsettled.
+    pub fn settle(&mut self, place: usize) {
+        let left = self.unsettled[place];
+        let request = Request { serial: left.serial, order: Order::Release };
+        self.flight = Some(Flight { last: !left.refused_from.is_ahead(), ..Flight::of(request) });
+    }
+
+    /// Whether a release of this unsettled attempt is due: at once, and once more when every copy is refused.
+    pub fn owes_release(&self, left: &Unsettled) -> bool {
+        let again = !left.refused_from.is_ahead() || !left.answered && !left.by_force;
+        again && !left.not_before.is_ahead()
+    }
+
+    /// The tenure has ended without us.
+    pub fn lose_tenure(&mut self) {
+        self.tell_owner();
+        if let Some(tenure) = self.tenure.take() {
+            self.leave_unsettled(tenure.serial, tenure.carried);
+        }
+        self.drive_on();
+    }
+
+    /// An attempt of which late copies may still take the key is given back when they are refused.
+    ///
+    /// Also when that time has come meanwhile: a copy may have taken it between the answer and now.
+    pub fn leave_unsettled(&mut self, serial: u8, carried: Option<Timer>) {
+        if let Some(refused_from) = carried {
+            let (not_before, by_force, answered) = (Timer::PAST, false, false);
+            self.unsettled.push(Unsettled { serial, refused_from, not_before, by_force, answered });
+        }
+    }
+
+    /// Somebody waits and nothing is under way for it: an attempt is due.
+    pub fn drive_on(&mut self) {
+        if self.tenure.is_none() && !self.queue.is_empty() {
+            self.drive = Drive::Due;
+        }
+    }
+
+    /// The owner, if there is one, is told that its hold is lost.
+    pub fn tell_owner(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            self.guards.iter_mut().filter(|guard| guard.number == owner.number).for_each(|guard| guard.told = true);
+        }
+    }
+
+    fn next_in(&self, rules: &Rules) -> Option<usize> {
+        let last = self.queue.len().checked_sub(1)?;
+        Some(if rules.first_come_first_served { 0 } else { last })
+    }
+
+    /// The first who waits enters. Whoever waits by the same holder enters with it.
+    fn enter(&mut self, ways: &Ways, deadline: Timer) -> Entry {
+        let place = self.next_in(&ways.rules).expect("somebody waits");
+        let wish = self.queue.remove(place);
+        let used = |number| self.guards.iter().any(|guard| guard.number == number);
+        let number = (0..).find(|&number| !used(number)).expect("a handful of guards");
+        let tenure = self.tenure.as_mut().expect("a tenure to enter");
+        if tenure.first.take().is_none() {
+            tenure.lag -= 1;
+            tenure.room -= 1;
+            tenure.handed_on = true;
+        }
+        tenure.keep = tenure.keep.max(Timer::after(wish.at_least));
+        let guard = Guard { number, serial: tenure.serial, deadline, told: false };
+        let entry = Entry {
+            serial: tenure.serial,
+            lag: tenure.lag,
+            keep: Timer::after(wish.at_least),
+            overtook: place > 0,
+            deaf: tenure.forced,
+        };
+        self.owner = Some(Owner { number, deadline, wish });
+        self.guards.push(guard);
+        if wish.by_holder {
+            let waiting = self.queue.len();
+            self.queue.retain(|other| !other.by_holder);
+            self.guards.extend(std::iter::repeat_n(guard, waiting - self.queue.len()));
+        }
+        entry
+    }
+
+    fn send_for_the_head(&mut self, ways: &Ways, serial: u8, order: Order) {
+        let asked = ways.timing.lease_of(self.queue[0]);
+        let (Order::Acquire { lease, .. } | Order::Lengthen { lease } | Order::Confirm { lease }) = order else {
+            return;
+        };
+        self.flight = Some(Flight {
+            deadline: Timer::after(lease),
+            stretch: Timer::after(ways.timing.stretch),
+            first: First { asked, end: Timer::after(asked) },
+            ..Flight::of(Request { serial, order })
+        });
+    }
+}
+
+impl Flight {
+    fn of(request: Request) -> Self {
+        Self {
+            request,
+            answer: None,
+            deadline: Timer::PAST,
+            stretch: Timer::PAST,
+            first: First::default(),
+            carried: None,
+            forced: false,
+            orphan: false,
+            last: false,
+        }
+    }
+}
+
+/// Until when the next owner may believe; nothing where the tenure must be lengthened first.
+fn owner_deadline(ways: &Ways, tenure: &Tenure, head: Wish) -> Option<Timer> {
+    let Ways { rules, timing } = ways;
+    let Some(lease) = head.lease else { return Some(tenure.deadline) };
+    let covers = |ticks: u8| Timer::after(ticks) <= tenure.deadline || !rules.hand_over_covers_the_lease;
+    match tenure.first {
+        Some(first) if lease <= first.asked && covers(head.at_least) => Some(first.end.min(Timer::after(lease))),
+        _ => covers(timing.need(rules, head)).then(|| Timer::after(lease)),
+    }
+}

@@ -1,0 +1,108 @@
+//! Turns at the end of a stretch: nobody is passed over for long, and each rule switched off once.
+//!
+//! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use redgrid_models::turns::{ALL_SERVED, BOUNDED, Bounds, Rules, SILENCE, SOMEBODY_MOVES, Turns};
+use stateright::{Checker, HasDiscoveries, Model};
+
+/// Three processes that come one by one. A wrong rule lets one be passed over by any number of stretches: ten is enough.
+const THREE: Turns = Turns {
+    rules: Rules::ALL,
+    bounds: Bounds { processes: 3, passed_over: 10, all_wait: false, leaves: false, losses: 0, crashes: 0, slow: 0 },
+};
+/// Processes release without waiters, and come back.
+const LEAVING: Turns = with(Bounds { leaves: true, ..THREE.bounds });
+
+const fn with(bounds: Bounds) -> Turns {
+    Turns { bounds, ..THREE }
+}
+
+/// Each other process has one stretch, and then it is one's own turn.
+#[test]
+fn processes_that_all_wait_take_turns() {
+    for processes in 2..=8 {
+        let bounds = Bounds { processes, passed_over: processes - 1, all_wait: true, ..THREE.bounds };
+        holds("all wait", with(bounds), &[BOUNDED, SOMEBODY_MOVES], &[ALL_SERVED]);
+    }
+}
+
+/// A message read a stretch too late costs one more round at most.
+#[test]
+fn slow_messages_cost_a_round() {
+    for processes in 3..=5 {
+        let bounds = Bounds { processes, passed_over: 2 * processes - 3, all_wait: true, slow: 2, ..THREE.bounds };
+        holds("slow messages", with(bounds), &[BOUNDED, SOMEBODY_MOVES], &[ALL_SERVED]);
+    }
+}
+
+/// Who released before the others came lets fewer messages pass, until everybody has had a turn.
+#[test]
+fn processes_that_come_one_by_one_take_turns() {
+    for processes in 2..=5 {
+        let bounds = Bounds { processes, passed_over: processes * (processes - 1) / 2, ..THREE.bounds };
+        holds("one by one", with(bounds), &[BOUNDED, SOMEBODY_MOVES], &[ALL_SERVED]);
+    }
+}
+
+#[test]
+fn processes_that_leave_and_come_back_take_turns() {
+    for (processes, passed_over) in [(2, 1), (3, 4), (4, 8)] {
+        let model = with(Bounds { processes, passed_over, ..LEAVING.bounds });
+        holds("leaving", model, &[BOUNDED, SOMEBODY_MOVES], &[ALL_SERVED, SILENCE]);
+    }
+}
+
+#[test]
+fn a_lost_message_and_a_crash_leave_nobody_stuck() {
+    let model = with(Bounds { losses: 2, crashes: 1, ..LEAVING.bounds });
+    holds("losses and a crash", model, &[SOMEBODY_MOVES], &[SILENCE]);
+}
+
+/// A test per rule: its name, the configuration, the rule that is off, the property that is violated.
+macro_rules! without {
+    ($($test:ident: $model:expr, $rule:ident breaks $property:expr;)+) => {$(
+        #[test]
+        fn $test() {
+            breaks(stringify!($test), Turns { rules: Rules { $rule: false, ..Rules::ALL }, ..$model }, $property);
+        }
+    )+};
+}
+
+without! {
+    tried_at_once: THREE, lets_others_go_first breaks BOUNDED;
+    raced_after_the_own_message: THREE, counts_the_subscribers breaks BOUNDED;
+    turn_ended_by_a_fixed_time: THREE, only_silence_ends_a_turn breaks BOUNDED;
+    turn_without_silence: LEAVING, silence_ends_a_turn breaks SOMEBODY_MOVES;
+    turn_forgotten_without_waiters: LEAVING, turn_outlives_the_queue breaks BOUNDED;
+    turn_forgotten_within_a_stretch: LEAVING, turn_outlives_a_stretch breaks BOUNDED;
+}
+
+/// Explores every state and expects no violation of `kept`, and every one of `reached`.
+fn holds(name: &str, model: Turns, kept: &[&str], reached: &[&str]) {
+    let began = Instant::now();
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    let seconds = began.elapsed().as_secs_f32();
+    let processes = model.bounds.processes;
+    println!("{name}, {processes} processes: {} states, {seconds:.1} s", checker.unique_state_count());
+    let mut found = checker.discoveries();
+    for name in reached {
+        assert!(found.contains_key(name), "`{name}` was never reached");
+    }
+    for name in kept {
+        if let Some(path) = found.remove(name) {
+            panic!("`{name}` is violated by {path}");
+        }
+    }
+}
+
+/// Expects a violation of `property`.
+fn breaks(name: &str, model: Turns, property: &'static str) {
+    let until = HasDiscoveries::AllOf(BTreeSet::from([property]));
+    let checker = model.checker().threads(2).finish_when(until).spawn_bfs().join();
+    println!("{name}: {} states", checker.unique_state_count());
+    let path = checker.discovery(property).unwrap_or_else(|| panic!("`{property}` holds without the rule"));
+    println!("    `{property}` violated by {:?}", path.into_actions());
+}

@@ -1,0 +1,83 @@
+//! The configurations, and how one is explored.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use redgrid_models::two_level::{Bounds, Mishaps, Rules, Timing, TwoLevel, Wish};
+use stateright::{Checker, Expectation, HasDiscoveries, Model};
+
+/// A lease of two ticks of its own.
+pub(crate) const SHORT: Wish = Wish { lease: Some(2), at_least: 0, by_holder: false };
+/// A lease of three ticks of its own.
+pub(crate) const LONG: Wish = Wish { lease: Some(3), at_least: 0, by_holder: false };
+/// No lease of its own.
+pub(crate) const PLAIN: Wish = Wish { lease: None, at_least: 0, by_holder: false };
+/// By the one holder of the process.
+pub(crate) const HOLDER: Wish = Wish { lease: Some(2), at_least: 0, by_holder: true };
+/// Keeps the name for longer than its lease.
+pub(crate) const JOB: Wish = Wish { lease: Some(1), at_least: 3, by_holder: false };
+
+/// Nothing goes wrong, and tasks ask for ever.
+pub(crate) const NO_MISHAPS: Mishaps = Mishaps { losses: 0, crashes: 0, thefts: 0, asks: u8::MAX };
+
+/// Two processes with two tasks each. A tick is long: tokens are left out.
+pub(crate) const PAIR: TwoLevel = TwoLevel {
+    rules: Rules::ALL,
+    timing: Timing { lease: 2, stretch: 1, window: 1, tokens: false },
+    bounds: Bounds {
+        processes: 2,
+        tasks: 2,
+        wishes: &[SHORT],
+        cancels: true,
+        reentry: false,
+        repeats: false,
+        mishaps: NO_MISHAPS,
+    },
+};
+
+/// Two processes, a tick is the unit of tokens, and one of them may take by force.
+pub(crate) const TOKENS: TwoLevel = TwoLevel {
+    timing: Timing { lease: 1, stretch: 3, window: 0, tokens: true },
+    bounds: Bounds { cancels: false, wishes: &[PLAIN], ..PAIR.bounds },
+    ..PAIR
+};
+
+/// A violation is found in seconds; without this a rule that is not needed would be explored to the end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The configuration with these wishes and mishaps.
+pub(crate) const fn with(model: TwoLevel, wishes: &'static [Wish], mishaps: Mishaps) -> TwoLevel {
+    TwoLevel { bounds: Bounds { wishes, mishaps, ..model.bounds }, ..model }
+}
+
+/// Explores every state and expects no violation, and every one of `reached`.
+pub(crate) fn holds(name: &str, model: TwoLevel, reached: &[&str]) {
+    let began = Instant::now();
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    let seconds = began.elapsed().as_secs_f32();
+    println!("{name}: {} states, depth {}, {seconds:.1} s", checker.unique_state_count(), checker.max_depth());
+    let mut found = checker.discoveries();
+    for property in model.properties() {
+        if property.expectation == Expectation::Always
+            && let Some(path) = found.remove(property.name)
+        {
+            println!("{:#?}", path.last_state());
+            panic!("`{}` is violated by {:?}", property.name, path.into_actions());
+        }
+    }
+    for name in reached {
+        assert!(found.contains_key(name), "`{name}` was never reached");
+    }
+}
+
+/// Expects a violation of `property`.
+pub(crate) fn breaks(name: &str, model: TwoLevel, property: &'static str) {
+    let began = Instant::now();
+    let until = HasDiscoveries::AllOf(BTreeSet::from([property]));
+    let checker = model.checker().threads(2).finish_when(until).timeout(PATIENCE).spawn_bfs().join();
+    let seconds = began.elapsed().as_secs_f32();
+    let found = checker.discovery(property);
+    println!("{name}: {} states, {seconds:.1} s", checker.unique_state_count());
+    let path = found.unwrap_or_else(|| panic!("`{property}` holds without the rule"));
+    println!("    `{property}` violated by {:?}", path.into_actions());
+}
