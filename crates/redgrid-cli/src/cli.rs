@@ -5,6 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::lock::LockOptions;
+use crate::look::InspectOptions;
+use crate::ls::LsOptions;
+use crate::unlock::UnlockOptions;
+
 /// Distributed locks on Redis and Valkey
 #[derive(Debug, Parser)]
 #[command(name = "redgrid", version, propagate_version = true)]
@@ -37,6 +42,15 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: DemoCommand,
     },
+    /// Run a program while a lock is held
+    #[command(after_long_help = crate::lock::HELP)]
+    Lock(LockOptions),
+    /// Tell who holds a lock
+    Inspect(InspectOptions),
+    /// List the locks that are held
+    Ls(LsOptions),
+    /// Take a lock away from whoever holds it
+    Unlock(UnlockOptions),
 }
 
 /// The demonstrations.

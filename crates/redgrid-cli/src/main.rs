@@ -5,6 +5,11 @@
 mod cli;
 mod demo;
 mod failure;
+mod lock;
+mod look;
+mod ls;
+mod server;
+mod unlock;
 
 use std::process::ExitCode;
 
@@ -26,10 +31,16 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let Command::Demo { command } = cli.command;
-    match command {
-        DemoCommand::FlashSale(options) => demo::flash_sale(&cli.global, options),
-        DemoCommand::Requests(options) => demo::sample(&options),
-        DemoCommand::SaleWorker => demo::worker(),
+    let global = &cli.global;
+    match cli.command {
+        Command::Demo { command } => match command {
+            DemoCommand::FlashSale(options) => demo::flash_sale(global, options),
+            DemoCommand::Requests(options) => demo::sample(&options),
+            DemoCommand::SaleWorker => demo::worker(),
+        },
+        Command::Lock(options) => server::runtime()?.block_on(lock::run(global, &options)),
+        Command::Inspect(options) => server::runtime()?.block_on(look::run(global, &options)),
+        Command::Ls(options) => server::runtime()?.block_on(ls::run(global, &options)),
+        Command::Unlock(options) => server::runtime()?.block_on(unlock::run(global, &options)),
     }
 }

@@ -22,6 +22,7 @@ use super::wire::Job;
 use super::worker::{FAREWELL, connect};
 use crate::cli::{Global, SaleOptions};
 use crate::failure::{Failure, NOT_PROVEN, chain};
+use crate::server::{address, unreachable};
 
 /// Bad rows that are named on stderr; the others are only counted there.
 const TOLD_BAD_ROWS: usize = 20;
@@ -169,17 +170,11 @@ impl Place {
 
     /// The host and port, without user and password.
     fn address(&self) -> &str {
-        let place = self.url.split_once("//").map_or(self.url.as_str(), |(_, place)| place);
-        let authority = place.split('/').next().unwrap_or(place);
-        authority.rsplit_once('@').map_or(authority, |(_, address)| address)
+        address(&self.url)
     }
 
     fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
-        let address = self.address();
-        Failure::unavailable(format!(
-            "cannot work with the server at {address}; start it, or check --url: {}",
-            chain(error)
-        ))
+        unreachable(self.address(), error)
     }
 
     /// The server in words: `redis 7.0.15 at 127.0.0.1:6379`.
