@@ -112,7 +112,7 @@ async fn run_under(guard: LockGuard, options: &LockOptions, signals: &mut Signal
             biased;
             reason = guard.lost() => {
                 group.kill().await;
-                return Err(lost(&options.name, reason, "the command was killed"));
+                return Err(lost(options, reason, "the command was killed"));
             }
             status = group.ended() => break status,
             signal = signals.next() => group.pass_on(signal),
@@ -123,7 +123,7 @@ async fn run_under(guard: LockGuard, options: &LockOptions, signals: &mut Signal
     let status = status.map_err(|error| Failure::broken(format!("cannot wait for the command: {error}")));
     match timeout(RELEASED_WITHIN, guard.release()).await {
         Ok(Err(ReleaseError::Lost { reason, .. })) => {
-            return Err(lost(&options.name, reason, "the command ended at about the same time"));
+            return Err(lost(options, reason, "the command ended at about the same time"));
         }
         Ok(Err(error)) => eprintln!("redgrid: {}", chain(&error)),
         Err(_) => eprintln!("redgrid: the release of `{}` was not confirmed; its lease ends it", options.name),
@@ -139,8 +139,12 @@ fn code(status: ExitStatus) -> ExitCode {
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }
 
-fn lost(name: &str, reason: LostReason, clause: &str) -> Failure {
-    Failure::with(LOST, format!("`{name}` was lost, {reason}; {clause}, somebody else may have been in"))
+fn lost(options: &LockOptions, reason: LostReason, clause: &str) -> Failure {
+    let reason = match (reason, options.lease) {
+        (LostReason::Expired, Some(lease)) => format!("its lease of {lease:?} is over"),
+        (reason, _) => reason.to_string(),
+    };
+    Failure::with(LOST, format!("`{}` was lost, {reason}; {clause}, somebody else may have been in", options.name))
 }
 
 fn stopped(signal: nix::sys::signal::Signal) -> Failure {

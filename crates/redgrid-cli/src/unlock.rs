@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use redgrid::{AcquireError, Name};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::{Failure, chain};
@@ -25,6 +25,13 @@ pub(crate) struct UnlockOptions {
     reach: Reach,
 }
 
+/// What became of it. The fields are those of the JSON line, in its order.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    name: &'a str,
+    freed: bool,
+}
+
 /// Runs `redgrid unlock`.
 pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<ExitCode, Failure> {
     let name = Name::new(&options.name).map_err(|invalid| Failure::usage(chain(&invalid)))?;
@@ -40,10 +47,11 @@ pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<Exit
         error => server.failed(error),
     })?;
     server.leave().await;
-    say(&match (global.json, freed) {
-        (true, freed) => json!({ "name": name.as_str(), "freed": freed }).to_string(),
-        (false, true) => format!("{name}: freed"),
-        (false, false) => format!("{name}: was free"),
+    let told = Told { name: name.as_str(), freed };
+    say(&if global.json {
+        serde_json::to_string(&told).map_err(|error| Failure::broken(error.to_string()))?
+    } else {
+        format!("{name}: {}", if freed { "freed" } else { "was free" })
     })?;
     Ok(if freed { ExitCode::SUCCESS } else { ExitCode::from(WAS_FREE) })
 }

@@ -12,8 +12,8 @@ pub(super) struct Warden {
     pipe: ChildStdin,
 }
 
-/// Reads the id of the group, then nothing until the pipe ends.
-const SCRIPT: &str = "read -r group && { read -r nothing; kill -KILL -- \"-$group\"; }";
+/// Reads the id of the group, then nothing until the pipe ends. `-s KILL --` is the form that every shell reads alike.
+const SCRIPT: &str = "read -r group && { read -r nothing; kill -s KILL -- \"-$group\"; }";
 
 impl Warden {
     /// Starts it, with nothing to watch over yet.

@@ -2,6 +2,8 @@
 
 mod files;
 mod flash_sale;
+mod lock;
+mod look;
 mod shared_server;
 mod support;
 mod usage;
