@@ -84,6 +84,9 @@ pub(crate) struct SaleOptions {
     /// Purchase requests as CSV (user_id,product_id,quantity); without it, requests for one product are generated
     #[arg(long, value_name = "FILE")]
     pub(crate) requests: Option<PathBuf>,
+    /// Kill one of the processes with SIGKILL when a third is sold, while it holds the lock
+    #[arg(long)]
+    pub(crate) kill_one: bool,
     /// Seed of the generated requests
     #[arg(long, default_value_t = 1, conflicts_with = "requests")]
     pub(crate) seed: u64,

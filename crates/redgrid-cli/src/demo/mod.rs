@@ -1,8 +1,11 @@
 //! `redgrid demo`: real work under the locks, checked afterwards from what the server holds.
 
 mod books;
+mod counter;
 mod crew;
 mod keys;
+mod kill;
+mod ledger;
 mod order;
 mod proof;
 mod report;

@@ -42,6 +42,8 @@ fn bad_usage_gives_exit_code_2_and_says_what_is_wrong() {
         ("demo flash-sale --url http://127.0.0.1", "redis"),
         ("demo sale-worker", "flash-sale"),
         ("demo nothing", "nothing"),
+        ("demo flash-sale --kill-one --processes 1", "--processes"),
+        ("demo flash-sale --kill-one --lock none", "--kill-one"),
         ("lock job -- true", "REDGRID_URL"),
         ("inspect job", "REDGRID_URL"),
         ("ls", "REDGRID_URL"),
