@@ -130,8 +130,8 @@ const SALE_HELP: &str = "\
 Without --url (and REDGRID_URL) a private redis-server or valkey-server is started and ended with the command. On a server of
 yours, all keys begin with `redgrid-demo:<random id>:` and are deleted at the end.
 
-Every order locks its product, reads the stock and the buyers, checks, writes the new stock, the order and the buyer with
-plain commands, and unlocks. Each user may order each product once. Rows of FILE that can not be read are reported with
+Every order locks its product, reads the stock and the buyers, checks, writes the order, the new stock and the buyer with
+plain commands, and unlocks. What a killed process left half done, the next one in the lock finishes. Each user may order each product once. Rows of FILE that can not be read are reported with
 their line numbers and left out.
 
 Exit codes:
