@@ -74,11 +74,11 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    /// Kills it, without a chance to give anything back.
-    pub(crate) fn kill(&self) {
+    /// Sends it a signal.
+    pub(crate) fn send(&self, signal: Signal) {
         let process = self.process.and_then(|id| i32::try_from(id).ok());
         // Its id is its own until the crew is dismissed. One that has gone already is missed by itself.
-        let _ = process.map(|id| kill(Pid::from_raw(id), Signal::SIGKILL));
+        let _ = process.map(|id| kill(Pid::from_raw(id), signal));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use redgrid::Grid;
 use tokio::time::sleep;
 
@@ -26,23 +27,32 @@ pub(crate) async fn one(grid: &Grid, counter: &Counter, options: &SaleOptions, p
             sleep(LOOK_EVERY).await;
         }
         if let Some(victim) = holder(grid, products, victims).await.or(victims.first()) {
-            victim.kill();
+            victim.send(Signal::SIGKILL);
         }
     }
     pending().await
 }
 
-/// A worker that holds a lock now.
+/// A worker that holds a lock. It is stopped then, so that it still holds it when it is killed.
 async fn holder<'a>(grid: &Grid, products: &[&str], victims: &'a [Victim]) -> Option<&'a Victim> {
     for product in products.iter().cycle().take(LOOKS) {
-        // A plain lock is no hash, and a server that is gone ends the sale elsewhere.
-        let held = grid.lock(keys::lock(product)).inspect().await.ok()?;
-        let holds =
-            |victim: &&Victim| held.iter().flat_map(|held| &held.holders).any(|one| one.client == victim.client);
-        if let Some(victim) = victims.iter().find(holds) {
-            return Some(victim);
+        let clients = holders(grid, product).await?;
+        if let Some(victim) = victims.iter().find(|victim| clients.contains(&victim.client)) {
+            victim.send(Signal::SIGSTOP);
+            // A release that it had sent before is done by then.
+            sleep(LOOK_EVERY).await;
+            if holders(grid, product).await?.contains(&victim.client) {
+                return Some(victim);
+            }
+            victim.send(Signal::SIGCONT);
         }
         sleep(LOOK_EVERY).await;
     }
     None
+}
+
+/// The clients that hold the lock of `product`; `None` where it is no such lock, or the server is gone.
+async fn holders(grid: &Grid, product: &str) -> Option<Vec<String>> {
+    let held = grid.lock(keys::lock(product)).inspect().await.ok()?;
+    Some(held.into_iter().flat_map(|held| held.holders).map(|holder| holder.client).collect())
 }
