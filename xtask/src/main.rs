@@ -56,7 +56,7 @@ fn demo() -> Result<ExitCode, Failure> {
     let server = install::server(&workspace()?)?;
     let mut demo = cargo();
     demo.args(["run", "--release", "--quiet", "--package", "redgrid-cli", "--", "demo", "flash-sale"]);
-    demo.args(passed_on()).env(SERVER_VARIABLE, server.path());
+    demo.args(without_dashes(passed_on())).env(SERVER_VARIABLE, server.path());
     say("building and running the flash sale");
     steps::run_through(&mut demo)
 }
@@ -87,6 +87,13 @@ fn passed_on() -> impl Iterator<Item = OsString> {
     env::args_os().skip(2)
 }
 
+/// Without one leading `--`: `cargo xtask demo -- --json` is as good as `cargo xtask demo --json`.
+fn without_dashes(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let mut args = args.peekable();
+    args.next_if(|first| first == "--");
+    args
+}
+
 /// The cargo that runs us, so that the toolchain stays the same.
 fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -96,4 +103,20 @@ fn cargo() -> Command {
 fn workspace() -> Result<PathBuf, Failure> {
     let package = env::var_os("CARGO_MANIFEST_DIR").ok_or(Failure::NotByCargo)?;
     Path::new(&package).parent().map(Path::to_owned).ok_or(Failure::NotByCargo)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_leading_pair_of_dashes_is_taken_away() {
+        for (given, want) in
+            [("-- --json", "--json"), ("--json", "--json"), ("-- -- x", "-- x"), ("--stock 5 --", "--stock 5 --")]
+        {
+            let kept: Vec<_> = without_dashes(given.split(' ').map(OsString::from)).collect();
+            assert_eq!(kept, want.split(' ').collect::<Vec<_>>(), "{given}");
+        }
+        assert_eq!(without_dashes(std::iter::empty()).count(), 0);
+    }
 }

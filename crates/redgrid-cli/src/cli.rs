@@ -5,6 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::lock::LockOptions;
+use crate::look::InspectOptions;
+use crate::ls::LsOptions;
+use crate::unlock::UnlockOptions;
+
 /// Distributed locks on Redis and Valkey
 #[derive(Debug, Parser)]
 #[command(name = "redgrid", version, propagate_version = true)]
@@ -40,6 +45,15 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: DemoCommand,
     },
+    /// Run a program while a lock is held
+    #[command(after_long_help = crate::lock::HELP)]
+    Lock(LockOptions),
+    /// Tell who holds a lock
+    Inspect(InspectOptions),
+    /// List the locks that are held
+    Ls(LsOptions),
+    /// Take a lock away from whoever holds it
+    Unlock(UnlockOptions),
 }
 
 /// Options of `redgrid bench`.
@@ -111,6 +125,9 @@ pub(crate) struct SaleOptions {
     /// Purchase requests as CSV (user_id,product_id,quantity); without it, requests for one product are generated
     #[arg(long, value_name = "FILE")]
     pub(crate) requests: Option<PathBuf>,
+    /// Kill one of the processes with SIGKILL when a third is sold, while it holds the lock
+    #[arg(long)]
+    pub(crate) kill_one: bool,
     /// Seed of the generated requests
     #[arg(long, default_value_t = 1, conflicts_with = "requests")]
     pub(crate) seed: u64,
@@ -154,8 +171,8 @@ const SALE_HELP: &str = "\
 Without --url (and REDGRID_URL) a private redis-server or valkey-server is started and ended with the command. On a server of
 yours, all keys begin with `redgrid-demo:<random id>:` and are deleted at the end.
 
-Every order locks its product, reads the stock and the buyers, checks, writes the new stock, the order and the buyer with
-plain commands, and unlocks. Each user may order each product once. Rows of FILE that can not be read are reported with
+Every order locks its product, reads the stock and the buyers, checks, writes the order, the new stock and the buyer with
+plain commands, and unlocks. What a killed process left half done, the next one in the lock finishes. Each user may order each product once. Rows of FILE that can not be read are reported with
 their line numbers and left out.
 
 Exit codes:

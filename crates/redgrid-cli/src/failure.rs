@@ -17,7 +17,7 @@ const USAGE: u8 = 2;
 const UNAVAILABLE: u8 = 69;
 
 /// Ended by a signal: 128 and its number, as shells have it.
-const SIGNALLED: u8 = 128;
+pub(crate) const SIGNALLED: u8 = 128;
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -27,6 +27,11 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// With an exit code of the command's own.
+    pub(crate) fn with(code: u8, sentence: impl Into<String>) -> Self {
+        Failure { code, sentence: sentence.into() }
+    }
+
     /// The command line, or a file it names, can not be used.
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
         Failure { code: USAGE, sentence: sentence.into() }

@@ -6,6 +6,11 @@ mod bench;
 mod cli;
 mod demo;
 mod failure;
+mod lock;
+mod look;
+mod ls;
+mod server;
+mod unlock;
 
 use std::process::ExitCode;
 
@@ -27,12 +32,17 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let global = &cli.global;
     match cli.command {
-        Command::Bench(options) => bench::run(&cli.global, &options),
+        Command::Bench(options) => bench::run(global, &options),
         Command::Demo { command } => match command {
-            DemoCommand::FlashSale(options) => demo::flash_sale(&cli.global, options),
+            DemoCommand::FlashSale(options) => demo::flash_sale(global, options),
             DemoCommand::Requests(options) => demo::sample(&options),
             DemoCommand::SaleWorker => demo::worker(),
         },
+        Command::Lock(options) => server::runtime()?.block_on(lock::run(global, &options)),
+        Command::Inspect(options) => server::runtime()?.block_on(look::run(global, &options)),
+        Command::Ls(options) => server::runtime()?.block_on(ls::run(global, &options)),
+        Command::Unlock(options) => server::runtime()?.block_on(unlock::run(global, &options)),
     }
 }

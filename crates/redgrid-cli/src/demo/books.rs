@@ -16,20 +16,26 @@ pub(crate) struct Entry {
     pub(crate) user: String,
     /// How many units.
     pub(crate) quantity: u64,
+    /// Units left after it.
+    pub(crate) left: i64,
+    /// The number of the request that it answers.
+    pub(crate) request: u64,
 }
 
 impl Entry {
-    /// The entry as text: `id:quantity:user`. The user comes last, because a colon may be in there.
+    /// The entry as text: `id:quantity:left:request:user`. The user comes last, because a colon may be in there.
     pub(crate) fn line(&self) -> String {
-        format!("{}:{}:{}", self.id, self.quantity, self.user)
+        format!("{}:{}:{}:{}:{}", self.id, self.quantity, self.left, self.request, self.user)
     }
 
     /// The entry from its text.
     pub(crate) fn from_line(line: &str) -> Option<Self> {
-        let mut parts = line.splitn(3, ':');
+        let mut parts = line.splitn(5, ':');
         let id = parts.next()?.parse().ok()?;
         let quantity = parts.next()?.parse().ok()?;
-        Some(Entry { id, quantity, user: parts.next()?.to_owned() })
+        let left = parts.next()?.parse().ok()?;
+        let request = parts.next()?.parse().ok()?;
+        Some(Entry { id, quantity, left, request, user: parts.next()?.to_owned() })
     }
 }
 
@@ -66,7 +72,7 @@ pub(crate) async fn read_back(grid: &Grid, products: &[&str]) -> Result<Books, T
     for product in products {
         let mut book = Book {
             stock_left: grid.command("GET").key(keys::stock(product))?.idempotent().query().await?,
-            buyers: grid.command("SCARD").key(keys::buyers(product))?.idempotent().query().await?,
+            buyers: grid.command("HLEN").key(keys::buyers(product))?.idempotent().query().await?,
             ..Book::default()
         };
         let mut from = 0;
@@ -104,9 +110,9 @@ mod tests {
 
     #[test]
     fn an_entry_comes_back_as_it_was_written() {
-        let entry = Entry { id: 7, user: "a:b c".into(), quantity: 3 };
+        let entry = Entry { id: 7, user: "a:b c".into(), quantity: 3, left: 9, request: 12 };
         assert_eq!(Entry::from_line(&entry.line()), Some(entry));
-        assert_eq!(Entry::from_line("7:3"), None);
-        assert_eq!(Entry::from_line("x:3:ann"), None);
+        assert_eq!(Entry::from_line("7:3:9:12"), None);
+        assert_eq!(Entry::from_line("x:3:9:12:ann"), None);
     }
 }

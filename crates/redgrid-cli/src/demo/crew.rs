@@ -1,17 +1,19 @@
 //! The workers of a sale, as the sale sees them.
 
+use std::collections::BTreeSet;
+use std::pin::pin;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::requests::Request;
-use super::wire::{FromWorker, Job, Tally, ToWorker};
+use super::counter::Counter;
+use super::wire::{FromWorker, Job, ToWorker};
 use super::worker::FAREWELL;
 use crate::failure::Failure;
 
@@ -25,40 +27,6 @@ const DISMISSAL: Duration = FAREWELL.saturating_add(Duration::from_secs(1));
 #[derive(Default)]
 pub(crate) struct Crew {
     workers: Vec<Worker>,
-}
-
-/// The requests of a sale, handed out in order, and what became of them so far.
-pub(crate) struct Counter {
-    requests: Vec<Request>,
-    next: AtomicUsize,
-    tally: Mutex<Tally>,
-}
-
-impl Counter {
-    /// A counter with these requests before it.
-    pub(crate) fn new(requests: Vec<Request>) -> Arc<Self> {
-        Arc::new(Counter { requests, next: AtomicUsize::new(0), tally: Mutex::default() })
-    }
-
-    /// All requests, served or not.
-    pub(crate) fn requests(&self) -> &[Request] {
-        &self.requests
-    }
-
-    /// Looks at what became of the requests so far.
-    pub(crate) fn so_far<T>(&self, look: impl FnOnce(&Tally) -> T) -> T {
-        look(&self.tally.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn add(&self, tally: Tally) {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner).add(tally);
-    }
-
-    /// The next requests, at most `most`.
-    fn take(&self, most: usize) -> &[Request] {
-        let from = self.next.fetch_add(most, Ordering::Relaxed).min(self.requests.len());
-        &self.requests[from..from.saturating_add(most).min(self.requests.len())]
-    }
 }
 
 impl Crew {
@@ -80,9 +48,16 @@ impl Crew {
         Ok(())
     }
 
-    /// Serves all requests. What a worker had in hand when it died counts as unserved.
+    /// Serves all requests. What a worker had in hand when it died is given to the others.
     pub(crate) async fn serve(&mut self, counter: &Counter) {
         join_all(self.workers.iter_mut().map(|worker| worker.serve(counter))).await;
+        counter.close();
+    }
+
+    /// The workers as victims.
+    pub(crate) fn victims(&self) -> Vec<Victim> {
+        let victim = |worker: &Worker| Victim { client: worker.client.clone(), process: worker.process.id() };
+        self.workers.iter().map(victim).collect()
     }
 
     /// Lets all workers go, and waits until they are gone.
@@ -91,9 +66,26 @@ impl Crew {
     }
 }
 
+/// A worker that may be killed.
+pub(crate) struct Victim {
+    /// The id of its client.
+    pub(crate) client: String,
+    process: Option<u32>,
+}
+
+impl Victim {
+    /// Sends it a signal.
+    pub(crate) fn send(&self, signal: Signal) {
+        let process = self.process.and_then(|id| i32::try_from(id).ok());
+        // Its id is its own until the crew is dismissed. One that has gone already is missed by itself.
+        let _ = process.map(|id| kill(Pid::from_raw(id), signal));
+    }
+}
+
 struct Worker {
     number: u16,
     tasks: usize,
+    client: String,
     process: Child,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
@@ -108,7 +100,7 @@ impl Worker {
         match (process.stdin.take(), process.stdout.take()) {
             (Some(stdin), Some(stdout)) => {
                 let stdout = BufReader::new(stdout).lines();
-                Ok(Worker { number, tasks: tasks.into(), process, stdin, stdout })
+                Ok(Worker { number, tasks: tasks.into(), client: String::new(), process, stdin, stdout })
             }
             _ => Err(std::io::Error::other("it has no pipes")),
         }
@@ -118,7 +110,10 @@ impl Worker {
         // A worker that can not be told is one that does not answer either.
         let _ = self.tell(&ToWorker::Job(job.clone())).await;
         match self.hear().await {
-            Some(FromWorker::Ready) => Ok(()),
+            Some(FromWorker::Ready(client)) => {
+                self.client = client;
+                Ok(())
+            }
             Some(FromWorker::Failed(why)) => Err(Failure::unavailable(format!(
                 "worker {} has no server, see to it and run again: {why}",
                 self.number
@@ -129,25 +124,34 @@ impl Worker {
 
     async fn serve(&mut self, counter: &Counter) {
         let window = WINDOW * self.tasks;
-        let mut in_hand = 0;
+        let mut in_hand = BTreeSet::new();
         loop {
-            let more = counter.take(window.saturating_sub(in_hand));
-            in_hand += more.len();
-            if in_hand == 0 {
-                let _ = self.tell(&ToWorker::End).await;
-                return;
-            }
-            let told = more.is_empty() || self.tell(&ToWorker::Serve(more.to_vec())).await.is_ok();
-            match self.hear().await {
-                Some(FromWorker::Report(tally)) if told => {
-                    in_hand = in_hand.saturating_sub(usize::try_from(tally.requests()).unwrap_or(usize::MAX));
-                    counter.add(tally);
-                }
-                _ => {
-                    let error = Some(format!("worker {} ended in the middle of the sale", self.number));
-                    counter.add(Tally { unserved: in_hand as u64, error, ..Tally::default() });
+            let mut moved = pin!(counter.moved.notified());
+            // From before the look at the counter, so that nothing moves unseen.
+            moved.as_mut().enable();
+            let more = counter.take(window.saturating_sub(in_hand.len()));
+            in_hand.extend(more.iter().map(|errand| errand.number));
+            if in_hand.is_empty() {
+                if counter.is_over() {
+                    let _ = self.tell(&ToWorker::End).await;
                     return;
                 }
+                // Others may die and leave something.
+                moved.await;
+                continue;
+            }
+            if !more.is_empty() {
+                // Who can not be told has died, and is not heard of again either, after what it said before.
+                let _ = self.tell(&ToWorker::Serve(more)).await;
+            }
+            match self.hear().await {
+                Some(FromWorker::Report(tally, answered)) => {
+                    answered.iter().for_each(|number| {
+                        in_hand.remove(number);
+                    });
+                    counter.settle(tally);
+                }
+                _ => return counter.give_back(&in_hand),
             }
         }
     }

@@ -13,7 +13,7 @@ pub(crate) fn orders(product: &str) -> String {
     format!("orders:{product}")
 }
 
-/// A set: the users who ordered.
+/// A hash: the users who ordered, and the number of the request by which each did.
 pub(crate) fn buyers(product: &str) -> String {
     format!("buyers:{product}")
 }

@@ -1,8 +1,11 @@
 //! `redgrid demo`: real work under the locks, checked afterwards from what the server holds.
 
 mod books;
+mod counter;
 mod crew;
 mod keys;
+mod kill;
+mod ledger;
 mod order;
 mod proof;
 mod report;
@@ -18,6 +21,7 @@ use std::process::ExitCode;
 
 use crate::cli::{Global, SaleOptions, SampleOptions};
 use crate::failure::Failure;
+use crate::server::runtime;
 
 /// Runs `redgrid demo flash-sale`.
 pub(crate) fn flash_sale(global: &Global, options: SaleOptions) -> Result<ExitCode, Failure> {
@@ -38,10 +42,4 @@ pub(crate) fn sample(options: &SampleOptions) -> Result<ExitCode, Failure> {
 /// Runs one process of a flash sale.
 pub(crate) fn worker() -> Result<ExitCode, Failure> {
     runtime()?.block_on(worker::run())
-}
-
-/// One thread: the work is waiting for a server, and there are several such processes.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(|error| Failure::broken(format!("the runtime could not be started: {error}")))
 }

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use redgrid::Grid;
 use tokio::time::Instant;
 
 use super::books::Entry;
-use super::keys;
-use super::requests::Request;
+use super::ledger::Ledger;
 use super::shop_lock::{Trouble, enter};
-use super::wire::Tally;
+use super::wire::{Errand, Tally};
 use crate::cli::LockKind;
 use crate::failure::chain;
 
@@ -18,6 +18,7 @@ use crate::failure::chain;
 pub(crate) struct Shop {
     grid: Grid,
     lock: LockKind,
+    lease: Duration,
     /// Products without a unit left. Stock only falls, so nobody has to be asked about them again.
     empty: Mutex<HashSet<String>>,
 }
@@ -30,22 +31,25 @@ enum Answer {
 }
 
 impl Shop {
-    /// A shop with this kind of lock.
-    pub(crate) fn new(grid: Grid, lock: LockKind) -> Self {
-        Shop { grid, lock, empty: Mutex::default() }
+    /// A shop with this kind of lock, and this lease of it.
+    pub(crate) fn new(grid: Grid, lock: LockKind, lease: Duration) -> Self {
+        Shop { grid, lock, lease, empty: Mutex::default() }
     }
 
     /// Serves one request, and tells what became of it.
-    pub(crate) async fn serve(&self, request: &Request) -> Tally {
-        if self.is_empty(&request.product) {
+    pub(crate) async fn serve(&self, errand: &Errand) -> Tally {
+        let request = &errand.request;
+        // Who had it before may have made the order, with the last unit.
+        if !errand.again && self.is_empty(&request.product) {
             return Tally { sold_out: 1, ..Tally::default() };
         }
         let asked = Instant::now();
-        let turn = match enter(&self.grid, self.lock, &request.product).await {
+        let turn = match enter(&self.grid, self.lock, self.lease, &request.product).await {
             Ok(turn) => turn,
             Err(trouble) => return unserved(&trouble),
         };
-        let answer = turn.run(self.order(request)).await.flatten();
+        let mut finished = 0;
+        let answer = turn.run(self.order(errand, &mut finished)).await.flatten();
         let left = turn.leave().await;
         let took = asked.elapsed();
         let mut tally = match answer {
@@ -62,6 +66,7 @@ impl Shop {
             Ok(Answer::Repeated) => Tally { repeated: 1, ..Tally::default() },
             Err(trouble) => unserved(&trouble),
         };
+        tally.finished = finished;
         if let Err(trouble) = left {
             tally.lost = 1;
             tally.error = tally.error.or_else(|| Some(chain(&*trouble)));
@@ -69,31 +74,49 @@ impl Shop {
         tally
     }
 
-    /// Reads, checks and writes. Only a lock around it makes it right.
-    async fn order(&self, request: &Request) -> Result<Answer, Trouble> {
-        let Request { user, product, quantity } = request;
-        let (stock, buyers, orders) = (keys::stock(product), keys::buyers(product), keys::orders(product));
-        // The commands of one step share a round trip. A number that is not used leaves a gap, and is never given twice.
-        let (left, bought, id) = tokio::join!(
-            self.grid.command("GET").key(&stock)?.idempotent().query::<i64>(),
-            self.grid.command("SISMEMBER").key(&buyers)?.arg(user.clone()).idempotent().query::<bool>(),
-            self.grid.command("INCR").key(keys::LAST_ORDER)?.query::<u64>(),
-        );
-        let (left, id) = (left?, id?);
-        if bought? {
-            return Ok(Answer::Repeated);
+    /// Finishes what the last one in `product`'s lock left half done, if that one died; how many orders that were.
+    pub(crate) async fn settle(&self, product: &str) -> Result<u64, Trouble> {
+        if self.lock == LockKind::None {
+            return Ok(0);
         }
-        let Some(rest) = left.checked_sub_unsigned(*quantity).filter(|rest| *rest >= 0) else {
-            return Ok(Answer::NotEnough { left });
+        let turn = enter(&self.grid, self.lock, self.lease, product).await?;
+        let ledger = Ledger::of(&self.grid, product);
+        let settled = turn.run(async {
+            match ledger.half_done().await? {
+                Some(entry) => ledger.finish(&entry).await.map(|()| 1),
+                None => Ok(0),
+            }
+        });
+        let settled = settled.await.flatten();
+        turn.leave().await?;
+        settled
+    }
+
+    /// Reads, checks and writes. Only a lock around it makes it right.
+    async fn order(&self, errand: &Errand, finished: &mut u64) -> Result<Answer, Trouble> {
+        let request = &errand.request;
+        let ledger = Ledger::of(&self.grid, &request.product);
+        let mut page = ledger.read(&request.user).await?;
+        // Without a lock, what is half done is somebody's who is at work.
+        if let Some(entry) = page.half_done.filter(|_| self.lock != LockKind::None) {
+            ledger.finish(&entry).await?;
+            *finished += 1;
+            page.left = entry.left;
+            if entry.user == request.user {
+                page.bought = Some(entry.request);
+            }
+        }
+        match page.bought {
+            // By this very request: who had it before us made the order, and died before it could tell.
+            Some(number) if number == errand.number => return Ok(Answer::Ordered),
+            Some(_) => return Ok(Answer::Repeated),
+            None => {}
+        }
+        let Some(left) = page.left.checked_sub_unsigned(request.quantity).filter(|left| *left >= 0) else {
+            return Ok(Answer::NotEnough { left: page.left });
         };
-        let entry = Entry { id, user: user.clone(), quantity: *quantity };
-        // All three are waited for, also when one fails: nothing of ours may be under way after the release.
-        let (set, pushed, added) = tokio::join!(
-            self.grid.command("SET").key(&stock)?.arg(rest.to_string()).query::<()>(),
-            self.grid.command("RPUSH").key(&orders)?.arg(entry.line()).query::<()>(),
-            self.grid.command("SADD").key(&buyers)?.arg(user.clone()).query::<()>(),
-        );
-        set.and(pushed).and(added)?;
+        let (id, quantity, user) = (page.id, request.quantity, request.user.clone());
+        ledger.write(&Entry { id, quantity, left, request: errand.number, user }).await?;
         Ok(Answer::Ordered)
     }
 
@@ -108,4 +131,87 @@ impl Shop {
 
 fn unserved(trouble: &Trouble) -> Tally {
     Tally { unserved: 1, error: Some(chain(&**trouble)), ..Tally::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use redgrid_testkit::RedisServer;
+
+    use super::super::books::{self, Book};
+    use super::super::keys;
+    use super::super::requests::Request;
+    use super::super::shop_lock::LEASE;
+    use super::super::worker::connect;
+    use super::*;
+
+    fn wants(number: u64, user: &str, quantity: u64) -> Errand {
+        let request = Request { user: user.into(), product: "lamp".into(), quantity };
+        Errand { number, again: true, request }
+    }
+
+    async fn shop() -> (RedisServer, Shop) {
+        let server = RedisServer::start().await.unwrap();
+        let grid = connect(&server.url(), "test").await.unwrap();
+        books::open(&grid, &["lamp"], 10).await.unwrap();
+        (server, Shop::new(grid, LockKind::Redgrid, LEASE))
+    }
+
+    async fn book(shop: &Shop) -> Book {
+        books::read_back(&shop.grid, &["lamp"]).await.unwrap().remove("lamp").unwrap()
+    }
+
+    /// An order of 3 units by `ann`, cut off after its entry and after those of the other writes that are named.
+    async fn cut_off(shop: &Shop, bought: bool, taken: bool) -> Entry {
+        let grid = &shop.grid;
+        let entry = Entry { id: 1, quantity: 3, left: 7, request: 40, user: "ann".into() };
+        let write = async |command: redgrid::Command| command.query::<()>().await.unwrap();
+        write(grid.command("SET").key(keys::LAST_ORDER).unwrap().arg("1")).await;
+        write(grid.command("RPUSH").key(keys::orders("lamp")).unwrap().arg(entry.line())).await;
+        if bought {
+            write(grid.command("HSET").key(keys::buyers("lamp")).unwrap().arg("ann").arg("40")).await;
+        }
+        if taken {
+            write(grid.command("SET").key(keys::stock("lamp")).unwrap().arg("7")).await;
+        }
+        entry
+    }
+
+    const CUTS: [(bool, bool); 4] = [(false, false), (true, false), (false, true), (true, true)];
+
+    #[tokio::test]
+    async fn an_order_that_was_cut_off_anywhere_is_finished_by_the_next_one() {
+        for (bought, taken) in CUTS {
+            let (_server, shop) = shop().await;
+            cut_off(&shop, bought, taken).await;
+            let tally = shop.serve(&wants(41, "bob", 2)).await;
+            assert_eq!((tally.ordered.len(), tally.finished), (1, u64::from(!(bought && taken))), "{tally:?}");
+            let book = book(&shop).await;
+            assert_eq!((book.stock_left, book.buyers, book.orders.len()), (Some(5), 2, 2), "{book:?}");
+            assert_eq!((book.orders[1].id, book.orders[1].left), (2, 5), "{book:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_was_cut_off_is_answered_once_and_its_repetition_refused() {
+        for (bought, taken) in CUTS {
+            let (_server, shop) = shop().await;
+            cut_off(&shop, bought, taken).await;
+            assert_eq!(shop.serve(&wants(40, "ann", 3)).await.ordered.len(), 1);
+            assert_eq!(shop.serve(&wants(44, "ann", 3)).await.repeated, 1);
+            let book = book(&shop).await;
+            assert_eq!((book.stock_left, book.buyers, book.orders.len()), (Some(7), 1, 1), "{book:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_next_one_the_sale_itself_finishes_the_last_order() {
+        for (bought, taken) in CUTS {
+            let (_server, shop) = shop().await;
+            let entry = cut_off(&shop, bought, taken).await;
+            assert_eq!(shop.settle("lamp").await.unwrap(), u64::from(!(bought && taken)));
+            assert_eq!(shop.settle("lamp").await.unwrap(), 0);
+            let book = book(&shop).await;
+            assert_eq!((book.stock_left, book.buyers, book.orders), (Some(7), 1, vec![entry]));
+        }
+    }
 }

@@ -110,7 +110,8 @@ mod tests {
     }
 
     fn books(left: i64, buyers: u64, orders: &[(u64, &str, u64)]) -> Books {
-        let entry = |&(id, user, quantity): &(u64, &str, u64)| Entry { id, user: user.into(), quantity };
+        let entry =
+            |&(id, user, quantity): &(u64, &str, u64)| Entry { id, user: user.into(), quantity, left: 0, request: 0 };
         let orders = orders.iter().map(entry).collect();
         Books::from([("lamp".into(), Book { stock_left: Some(left), orders, unreadable: 0, buyers })])
     }

@@ -40,6 +40,9 @@ pub(crate) struct Report {
     lost: u64,
     bad_rows: usize,
     bad_lines: Vec<BadRow>,
+    killed: u64,
+    handed_over: u64,
+    finished: u64,
 }
 
 /// What happened around the books.
@@ -64,6 +67,14 @@ impl Report {
         if tally.unserved > 0 {
             let why = tally.error.as_deref().unwrap_or("no reason was given");
             faults.push(format!("{} requests got no answer ({why})", grouped(tally.unserved)));
+        }
+        // Without an answer there may be an order or none: then the numbers need not agree.
+        let told = tally.ordered.len() as u64;
+        if tally.unserved == 0 && told != proof.orders {
+            faults.push(format!("{} orders are in the books, and {} were told", grouped(proof.orders), grouped(told)));
+        }
+        if around.options.kill_one && tally.killed == 0 {
+            faults.push("the sale was over before a worker could be killed".into());
         }
         tally.ordered.sort_unstable();
         let seconds = around.took.as_secs_f64();
@@ -96,6 +107,9 @@ impl Report {
             lost: tally.lost,
             bad_rows,
             bad_lines,
+            killed: tally.killed,
+            handed_over: tally.handed_over,
+            finished: tally.finished,
         }
     }
 
@@ -126,6 +140,11 @@ impl Report {
             ("time", format!("{:.2} s, {} orders/s", self.seconds, grouped(self.orders_per_s.round() as u64))),
             ("order latency", format!("p50 {:.1} ms, p99 {:.1} ms", self.p50_ms, self.p99_ms)),
         ];
+        if self.killed > 0 {
+            let (handed_over, finished) = (grouped(self.handed_over), grouped(self.finished));
+            let killed = format!("{}, {handed_over} requests handed over, {finished} orders finished", self.killed);
+            rows.push(("workers killed", killed));
+        }
         if self.lost > 0 {
             rows.push(("locks lost", grouped(self.lost)));
         }

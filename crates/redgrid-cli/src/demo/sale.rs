@@ -13,15 +13,20 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use uuid::Uuid;
 
 use super::books;
-use super::crew::{Counter, Crew};
+use super::counter::Counter;
+use super::crew::Crew;
+use super::kill;
+use super::order::Shop;
 use super::proof::check;
 use super::report::{Circumstances, Report, grouped};
 use super::requests::crowd;
 use super::rows::{self, BadRow, Rows};
-use super::wire::Job;
+use super::shop_lock::{LEASE, SHORT_LEASE, Trouble};
+use super::wire::{Job, Tally};
 use super::worker::{FAREWELL, connect};
-use crate::cli::{Global, SaleOptions};
+use crate::cli::{Global, LockKind, SaleOptions};
 use crate::failure::{Failure, NOT_PROVEN, chain};
+use crate::server::{address, unreachable};
 
 /// Bad rows that are named on stderr; the others are only counted there.
 const TOLD_BAD_ROWS: usize = 20;
@@ -37,6 +42,11 @@ const DELETED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs the sale, prints its report, and returns the exit code.
 pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCode, Failure> {
+    if options.kill_one && (options.processes < 2 || options.lock == LockKind::None) {
+        return Err(Failure::usage(
+            "--kill-one needs a lock that outlives its holder, and --processes 2 or more to go on",
+        ));
+    }
     let Rows { requests, bad } = match &options.requests {
         Some(path) => rows::read(path)?,
         None => Rows { requests: crowd(options.seed, options.stock), bad: Vec::new() },
@@ -50,7 +60,8 @@ pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCo
 
     let counter = Counter::new(requests);
     let mut crew = Crew::default();
-    let job = Job { url: place.url.clone(), namespace, lock: options.lock, tasks: options.tasks };
+    let lease = if options.kill_one { SHORT_LEASE } else { LEASE };
+    let job = Job { url: place.url.clone(), namespace, lock: options.lock, tasks: options.tasks, lease };
     let sale = Sale { grid: &grid, place: &place, products: &products, options, counter: &counter };
     let outcome = tokio::select! {
         outcome = sale.sell(&mut crew, &job, global.json) => outcome,
@@ -109,11 +120,13 @@ impl Sale<'_> {
         let opened = books::open(self.grid, self.products, self.options.stock).await;
         opened.map_err(|trouble| self.place.unreachable(&*trouble))?;
         crew.hire(self.options.processes, job).await?;
+        let victims = crew.victims();
         let start = Instant::now();
         let show = !quiet && io::stdout().is_terminal();
         tokio::select! {
             () = crew.serve(self.counter) => {}
             () = progress(self.counter, start, show) => {}
+            () = kill::one(self.grid, self.counter, self.options, self.products, &victims) => {}
             gone = self.watch() => return Err(gone),
         }
         let took = start.elapsed();
@@ -121,6 +134,16 @@ impl Sale<'_> {
             print!("\r\x1b[K");
         }
         Ok(took)
+    }
+
+    /// Finishes the last orders, which a worker that died may have left half done.
+    async fn settle(&self) -> Result<(), Trouble> {
+        let shop = Shop::new(self.grid.clone(), self.options.lock, LEASE);
+        for product in self.products {
+            let finished = shop.settle(product).await?;
+            self.counter.settle(Tally { finished, ..Tally::default() });
+        }
+        Ok(())
     }
 
     /// Ends when the server has gone: then nobody is served, and each of the many requests would take its time to fail.
@@ -134,6 +157,7 @@ impl Sale<'_> {
     }
 
     async fn report(&self, took: Duration, bad: Vec<BadRow>) -> Result<Report, Failure> {
+        self.settle().await.map_err(|trouble| self.place.unreachable(&*trouble))?;
         let books = books::read_back(self.grid, self.products).await;
         let books = books.map_err(|trouble| self.place.unreachable(&*trouble))?;
         let proof = check(self.options.stock, self.counter.requests(), &books);
@@ -169,17 +193,11 @@ impl Place {
 
     /// The host and port, without user and password.
     fn address(&self) -> &str {
-        let place = self.url.split_once("//").map_or(self.url.as_str(), |(_, place)| place);
-        let authority = place.split('/').next().unwrap_or(place);
-        authority.rsplit_once('@').map_or(authority, |(_, address)| address)
+        address(&self.url)
     }
 
     fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
-        let address = self.address();
-        Failure::unavailable(format!(
-            "cannot work with the server at {address}; start it, or check --url: {}",
-            chain(error)
-        ))
+        unreachable(self.address(), error)
     }
 
     /// The server in words: `redis 7.0.15 at 127.0.0.1:6379`.

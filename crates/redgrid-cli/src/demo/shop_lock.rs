@@ -18,7 +18,11 @@ pub(crate) type Trouble = Box<dyn Error + Send + Sync>;
 const WAIT: Duration = Duration::from_secs(20);
 
 /// Lease of the library's lock, renewed every third of it: 5 s. The locks of a worker that dies are free this much later.
-const LEASE: Duration = Duration::from_secs(5);
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
+
+/// The same where a worker is to be killed: 3 s. The sale stands still for as long, and a machine that is busy with other things
+/// still renews in time.
+pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(3);
 
 /// Lifetime of the plain lock: 10 s, thousands of times an order.
 const PLAIN_LEASE_MS: &str = "10000";
@@ -31,10 +35,10 @@ const PLAIN_POLL: Duration = Duration::from_millis(5);
 /// # Errors
 ///
 /// Nothing is held when it did not come in time; otherwise as the library says.
-pub(crate) async fn enter(grid: &Grid, kind: LockKind, product: &str) -> Result<Turn, Trouble> {
+pub(crate) async fn enter(grid: &Grid, kind: LockKind, lease: Duration, product: &str) -> Result<Turn, Trouble> {
     let name = keys::lock(product);
     match kind {
-        LockKind::Redgrid => Ok(Turn::Redgrid(grid.lock(name).acquire().wait(WAIT).watchdog(LEASE).await?)),
+        LockKind::Redgrid => Ok(Turn::Redgrid(grid.lock(name).acquire().wait(WAIT).watchdog(lease).await?)),
         LockKind::Setnx => plain(grid, name).await,
         LockKind::None => Ok(Turn::Unlocked),
     }

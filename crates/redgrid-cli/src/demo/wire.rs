@@ -1,5 +1,7 @@
 //! What a sale and its workers tell each other: one line of JSON for each message, over the worker's stdin and stdout.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::requests::Request;
@@ -12,7 +14,7 @@ pub(crate) enum ToWorker {
     /// What to do; the first message. It goes this way because a URL may hold a password.
     Job(Job),
     /// Requests to serve.
-    Serve(Vec<Request>),
+    Serve(Vec<Errand>),
     /// No more requests will come.
     End,
 }
@@ -28,16 +30,32 @@ pub(crate) struct Job {
     pub(crate) lock: LockKind,
     /// How many requests are served at the same time.
     pub(crate) tasks: u16,
+    /// Lease of the library's lock.
+    pub(crate) lease: Duration,
+}
+
+/// A request on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Errand {
+    /// Its number: the same request is served once, however often it is handed out.
+    #[serde(rename = "n")]
+    pub(crate) number: u64,
+    /// A worker had it before and died.
+    #[serde(rename = "a")]
+    pub(crate) again: bool,
+    /// What is wanted.
+    #[serde(flatten)]
+    pub(crate) request: Request,
 }
 
 /// From a worker to the sale.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FromWorker {
-    /// Connected; requests may come.
-    Ready,
-    /// What became of some requests.
-    Report(Tally),
+    /// Connected; requests may come. The id of the client tells who holds a lock.
+    Ready(String),
+    /// What became of the requests with these numbers.
+    Report(Tally, Vec<u64>),
     /// The worker can not work. It ends.
     Failed(String),
 }
@@ -57,7 +75,13 @@ pub(crate) struct Tally {
     pub(crate) unserved: u64,
     /// Locks that had ended before they were released.
     pub(crate) lost: u64,
-    /// The first of the errors behind the two above.
+    /// Orders of others, half done when they died, that were finished.
+    pub(crate) finished: u64,
+    /// Workers that died in the middle of the sale; only the sale itself knows.
+    pub(crate) killed: u64,
+    /// Requests that they had in hand, and that others were given; only the sale itself knows.
+    pub(crate) handed_over: u64,
+    /// The first of the errors behind what is unserved or lost.
     pub(crate) error: Option<String>,
 }
 
@@ -80,6 +104,9 @@ impl Tally {
         self.repeated += other.repeated;
         self.unserved += other.unserved;
         self.lost += other.lost;
+        self.finished += other.finished;
+        self.killed += other.killed;
+        self.handed_over += other.handed_over;
         self.error = self.error.take().or(other.error);
     }
 }
@@ -91,8 +118,9 @@ mod tests {
     #[test]
     fn a_message_is_one_line_and_comes_back_as_it_was() {
         let request = Request { user: "line\nbreak".into(), product: "lamp".into(), quantity: 2 };
-        let line = serde_json::to_string(&ToWorker::Serve(vec![request.clone()])).unwrap();
+        let errand = Errand { number: 7, again: true, request };
+        let line = serde_json::to_string(&ToWorker::Serve(vec![errand.clone()])).unwrap();
         assert!(!line.contains('\n'));
-        assert!(matches!(serde_json::from_str(&line).unwrap(), ToWorker::Serve(back) if back == [request]));
+        assert!(matches!(serde_json::from_str(&line).unwrap(), ToWorker::Serve(back) if back == [errand]));
     }
 }

@@ -11,9 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::order::Shop;
-use super::requests::Request;
 use super::shop_lock::Trouble;
-use super::wire::{FromWorker, Job, Tally, ToWorker};
+use super::wire::{Errand, FromWorker, Job, Tally, ToWorker};
 use crate::failure::{Failure, chain};
 
 /// How long the server may take to answer at first: 5 s, more than one attempt to connect.
@@ -44,14 +43,14 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    say(&FromWorker::Ready);
+    say(&FromWorker::Ready(grid.client().id().to_owned()));
     let mut tasks = JoinSet::new();
     let queue = serve(&mut tasks, &grid, &job);
     // The end of the stream is the end of the sale, by whatever cause. `End` comes when nothing is under way.
-    while let Some(ToWorker::Serve(requests)) = inbox.recv().await {
-        for request in requests {
+    while let Some(ToWorker::Serve(errands)) = inbox.recv().await {
+        for errand in errands {
             // The tasks end only below.
-            let _ = queue.send(request);
+            let _ = queue.send(errand);
         }
     }
     tasks.shutdown().await;
@@ -70,9 +69,9 @@ pub(crate) async fn connect(url: &str, namespace: &str) -> Result<Grid, Trouble>
 }
 
 /// Starts the tasks that serve what is sent to the queue.
-fn serve(tasks: &mut JoinSet<()>, grid: &Grid, job: &Job) -> mpsc::UnboundedSender<Request> {
-    let shop = Arc::new(Shop::new(grid.clone(), job.lock));
-    let (queue, requests) = mpsc::unbounded_channel::<Request>();
+fn serve(tasks: &mut JoinSet<()>, grid: &Grid, job: &Job) -> mpsc::UnboundedSender<Errand> {
+    let shop = Arc::new(Shop::new(grid.clone(), job.lock, job.lease));
+    let (queue, requests) = mpsc::unbounded_channel::<Errand>();
     let requests = Arc::new(Mutex::new(requests));
     let (tell, told) = mpsc::unbounded_channel();
     for _ in 0..job.tasks {
@@ -80,8 +79,8 @@ fn serve(tasks: &mut JoinSet<()>, grid: &Grid, job: &Job) -> mpsc::UnboundedSend
         tasks.spawn(async move {
             loop {
                 let next = requests.lock().await.recv().await;
-                let Some(request) = next else { return };
-                if tell.send(shop.serve(&request).await).is_err() {
+                let Some(errand) = next else { return };
+                if tell.send((errand.number, shop.serve(&errand).await)).is_err() {
                     return;
                 }
             }
@@ -92,18 +91,22 @@ fn serve(tasks: &mut JoinSet<()>, grid: &Grid, job: &Job) -> mpsc::UnboundedSend
 }
 
 /// Reports outcomes together: so many in one message, or what there is after a while.
-async fn report(mut told: mpsc::UnboundedReceiver<Tally>, enough: u64) {
-    while let Some(mut tally) = told.recv().await {
+async fn report(mut told: mpsc::UnboundedReceiver<(u64, Tally)>, enough: u64) {
+    while let Some((number, mut tally)) = told.recv().await {
+        let mut answered = vec![number];
         let due = sleep(REPORT_AFTER);
         tokio::pin!(due);
         while tally.requests() < enough {
             tokio::select! {
                 biased;
-                Some(more) = told.recv() => tally.add(more),
+                Some((number, more)) = told.recv() => {
+                    answered.push(number);
+                    tally.add(more);
+                }
                 () = &mut due => break,
             }
         }
-        say(&FromWorker::Report(tally));
+        say(&FromWorker::Report(tally, answered));
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{Ended, run};
 
 /// The documented fields of the JSON line, in their order.
-const FIELDS: [&str; 24] = [
+const FIELDS: [&str; 27] = [
     "orders",
     "stock_left",
     "oversold",
@@ -30,6 +30,9 @@ const FIELDS: [&str; 24] = [
     "lost",
     "bad_rows",
     "bad_lines",
+    "killed",
+    "handed_over",
+    "finished",
 ];
 
 fn sell(lock: &str, more: &[&str]) -> Ended {
@@ -72,6 +75,18 @@ fn under_the_lock_the_stock_is_sold_to_the_last_unit() {
     );
     let server = report["server"].as_str().unwrap_or_default();
     assert!(server.contains("127.0.0.1") && server.ends_with("private"), "{server}");
+}
+
+#[test]
+fn a_worker_killed_while_it_holds_the_lock_costs_no_unit_and_no_answer() {
+    let report = assert_sold_to_the_last_unit(&sell("redgrid", &["--kill-one"]));
+    assert_eq!(report["killed"], json!(1), "{report}");
+    assert!(report["handed_over"].as_u64() > Some(0), "{report}");
+    // It held the lock: the others had to wait for the end of its lease.
+    assert!(report["seconds"].as_f64() > Some(1.5), "{report}");
+    let text = run(&["demo", "flash-sale", "--stock", "60", "--tasks", "4", "--kill-one"]);
+    assert_eq!(text.code(), 0, "{}", text.stdout());
+    assert!(text.stdout().contains(" workers killed  1, "), "{}", text.stdout());
 }
 
 #[test]

@@ -3,6 +3,8 @@
 mod bench;
 mod files;
 mod flash_sale;
+mod lock;
+mod look;
 mod shared_server;
 mod support;
 mod usage;

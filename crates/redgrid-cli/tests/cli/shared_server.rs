@@ -1,6 +1,6 @@
 //! Sales on a server that is there already: it is left as it was found.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use redgrid_testkit::{Observer, RedisServer, wait_until};
@@ -49,27 +49,50 @@ async fn workers_end_with_the_sale_even_when_it_is_killed() {
     wait_until(SOON, async || connections(&observer).await == 0).await;
 }
 
+/// The workers of a sale.
+fn workers(sale: &Child) -> Vec<String> {
+    let children = Command::new("pgrep").args(["-P", &sale.id().to_string(), "-f", "sale-worker"]).output();
+    let children = String::from_utf8(children.expect("pgrep runs").stdout).expect("numbers");
+    children.lines().map(str::to_owned).collect()
+}
+
+fn kill(worker: &str) {
+    assert!(Command::new("kill").args(["-KILL", worker]).status().expect("kill runs").success());
+}
+
 #[tokio::test]
-async fn when_a_worker_is_killed_the_others_sell_on_and_its_requests_are_missed() {
+async fn when_a_worker_is_killed_the_others_serve_its_requests() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let mut command = redgrid(&["demo", "flash-sale", "--stock", "1500", "--json", "--url", &server.url()]);
     let sale = command.stdout(Stdio::piped()).spawn().expect("the program runs");
     wait_until(SOON, async || number(&observer, "DBSIZE").await >= 4).await;
-    let children = Command::new("pgrep").args(["-P", &sale.id().to_string()]).output().expect("pgrep runs");
-    let children = String::from_utf8(children.stdout).expect("numbers");
-    let killed = Command::new("kill").args(["-KILL", children.lines().next().expect("a worker")]).status();
-    assert!(killed.expect("kill runs").success());
+    kill(workers(&sale).first().expect("a worker"));
+    let ended = sale.wait_with_output().expect("it is ours");
+    let report: Value = serde_json::from_slice(&ended.stdout).expect("JSON");
+    assert_eq!(ended.status.code(), Some(0), "{report}");
+    for (field, want) in [("killed", 1), ("unserved", 0), ("requests", 3000), ("units", 1500), ("stock_left", 0)] {
+        assert_eq!(report[field], json!(want), "{field} in {report}");
+    }
+    assert_eq!((&report["duplicate_ids"], &report["duplicate_users"]), (&json!(0), &json!(0)), "{report}");
+}
+
+#[tokio::test]
+async fn when_all_workers_are_killed_what_is_left_is_told_as_unserved() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let mut command = redgrid(&["demo", "flash-sale", "--stock", "100000", "--json", "--url", &server.url()]);
+    let sale = command.stdout(Stdio::piped()).spawn().expect("the program runs");
+    wait_until(SOON, async || number(&observer, "DBSIZE").await >= 4).await;
+    workers(&sale).iter().for_each(|worker| kill(worker));
     let ended = sale.wait_with_output().expect("it is ours");
     let report: Value = serde_json::from_slice(&ended.stdout).expect("JSON");
     assert_eq!(ended.status.code(), Some(1), "{report}");
-    assert!(
-        report["unserved"].as_u64() > Some(0) && report["faults"].to_string().contains("worker 1 ended"),
-        "{report}"
-    );
-    // The order that was cut off may be half written: one unit too many or too few, and no more than that.
-    assert!(report["units"].as_i64().is_some_and(|units| (1499..=1501).contains(&units)), "{report}");
-    assert_eq!((&report["duplicate_ids"], &report["lost"]), (&json!(0), &json!(0)), "{report}");
+    assert_eq!((&report["killed"], &report["requests"]), (&json!(3), &json!(200_000)), "{report}");
+    let faults = report["faults"].to_string();
+    assert!(report["unserved"].as_u64() > Some(0) && faults.contains("all workers ended"), "{report}");
+    // What they had begun was finished: stock and orders add up.
+    assert!(!faults.contains("add up") && !faults.contains("other buyers"), "{report}");
 }
 
 #[tokio::test]

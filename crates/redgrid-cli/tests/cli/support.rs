@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The program with these arguments, and without the variable that names a server.
 pub(crate) fn redgrid(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redgrid"));
-    command.args(arguments).env_remove("REDGRID_URL");
+    command.args(arguments).env_remove("REDGRID_URL").env_remove("REDGRID_NAMESPACE");
     command
 }
 
@@ -21,6 +21,11 @@ pub(crate) fn run(arguments: &[&str]) -> Ended {
 pub(crate) struct Ended(Output);
 
 impl Ended {
+    /// What this run left.
+    pub(crate) fn of(output: Output) -> Self {
+        Ended(output)
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> i32 {
         self.0.status.code().expect("it ended by itself")

@@ -17,6 +17,15 @@ fn an_unknown_server_gives_exit_code_69_and_one_sentence() {
 }
 
 #[test]
+fn every_command_gives_exit_code_69_without_a_server() {
+    for line in ["lock job -- echo ran", "lock job --wait 0s -- echo ran", "inspect job", "ls", "unlock --force job"] {
+        let ended = run(&[&["--url", "redis://127.0.0.1:1"], &line.split(' ').collect::<Vec<_>>()[..]].concat());
+        assert_eq!((ended.code(), ended.stdout().as_str()), (69, ""), "{line}: {}", ended.stderr());
+        assert!(ended.stderr().starts_with("redgrid: cannot work with the server at 127.0.0.1:1"), "{line}");
+    }
+}
+
+#[test]
 fn the_server_may_be_named_by_the_environment() {
     let output = redgrid(&["demo", "flash-sale"]).env("REDGRID_URL", "redis://127.0.0.1:1").output().expect("it runs");
     assert_eq!(output.status.code(), Some(69));
@@ -33,6 +42,19 @@ fn bad_usage_gives_exit_code_2_and_says_what_is_wrong() {
         ("demo flash-sale --url http://127.0.0.1", "redis"),
         ("demo sale-worker", "flash-sale"),
         ("demo nothing", "nothing"),
+        ("demo flash-sale --kill-one --processes 1", "--processes"),
+        ("demo flash-sale --kill-one --lock none", "--kill-one"),
+        ("lock job -- true", "REDGRID_URL"),
+        ("inspect job", "REDGRID_URL"),
+        ("ls", "REDGRID_URL"),
+        ("unlock --force job", "REDGRID_URL"),
+        ("unlock job", "--force"),
+        ("lock job", "COMMAND"),
+        ("lock job true", "true"),
+        ("lock job --wait 5 -- true", "--wait"),
+        ("lock job --url http://127.0.0.1 -- true", "redis"),
+        ("inspect a{b --url redis://127.0.0.1:1", "hash tag"),
+        ("inspect job --namespace {x} --url redis://127.0.0.1:1", "namespace"),
         ("", "Usage"),
     ] {
         let ended = run(&line.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());

@@ -1,0 +1,168 @@
+//! `redgrid lock`: runs a program while a lock is held, as flock(1) does for files.
+
+mod group;
+mod signals;
+mod terminal;
+mod warden;
+
+use std::ffi::OsString;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+use clap::Args;
+use redgrid::{AcquireError, LockGuard, LostReason, ReleaseError};
+use tokio::time::timeout;
+
+use crate::cli::Global;
+use crate::failure::{Failure, SIGNALLED, chain};
+use crate::server::{Reach, Server};
+
+use self::group::Group;
+use self::signals::Signals;
+
+/// Others held the lock for too long; `EX_TEMPFAIL` of `sysexits.h`: try again later.
+const BUSY: u8 = 75;
+
+/// The lock was lost while the program ran; `EX_PROTOCOL`, the next number, free for us.
+const LOST: u8 = 76;
+
+/// How long the server may take to confirm the release: 5 s. The program is done; the lease ends the lock in any case.
+const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The variable in which the program finds the fencing token.
+const TOKEN_VARIABLE: &str = "REDGRID_FENCING_TOKEN";
+
+/// Options of `redgrid lock`.
+#[derive(Debug, Args)]
+pub(crate) struct LockOptions {
+    /// The lock
+    name: String,
+    /// Wait at most this long for others (5s, 500ms, 1m); 0s looks once. Without it, wait as long as it takes
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    wait: Option<Duration>,
+    /// Hold for at most this long, and kill the program when it is over. Without it, the lock is renewed while the program runs
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    lease: Option<Duration>,
+    /// Keep the lock taken for at least this long, however soon the program ends: for a job that must run once
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    at_least: Option<Duration>,
+    #[command(flatten)]
+    reach: Reach,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Runs `redgrid lock`.
+pub(crate) async fn run(global: &Global, options: &LockOptions) -> Result<ExitCode, Failure> {
+    // From before anything is held: a signal must find somebody who gives it back.
+    let mut signals =
+        Signals::listen().map_err(|error| Failure::broken(format!("cannot listen to signals: {error}")))?;
+    let server = tokio::select! {
+        biased;
+        signal = signals.next() => return Err(stopped(signal)),
+        server = Server::reach(global, &options.reach) => server?,
+    };
+    let outcome = tokio::select! {
+        biased;
+        signal = signals.next() => Err(stopped(signal)),
+        guard = acquire(&server, options) => guard,
+    };
+    let outcome = match outcome {
+        Ok(guard) => run_under(guard, options, &mut signals).await,
+        Err(failure) => Err(failure),
+    };
+    server.leave().await;
+    outcome
+}
+
+async fn acquire(server: &Server, options: &LockOptions) -> Result<LockGuard, Failure> {
+    let mut acquire = server.grid.lock(&options.name).acquire();
+    if let Some(wait) = options.wait {
+        acquire = acquire.wait(wait);
+    }
+    if let Some(lease) = options.lease {
+        acquire = acquire.lease(lease);
+    }
+    if let Some(keep) = options.at_least {
+        acquire = acquire.at_least(keep);
+    }
+    acquire.await.map_err(|error| match error {
+        AcquireError::TimedOut { name, .. } => {
+            Failure::with(BUSY, format!("`{name}` is held by others; the command was not run, try again later"))
+        }
+        AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. } => Failure::usage(chain(&error)),
+        error => server.failed(&error),
+    })
+}
+
+/// Runs the program under the lock, and gives the lock back.
+async fn run_under(guard: LockGuard, options: &LockOptions, signals: &mut Signals) -> Result<ExitCode, Failure> {
+    let started = Group::start(&options.command, TOKEN_VARIABLE, guard.token().get());
+    let mut group = match started {
+        Ok(group) => group,
+        Err(failure) => {
+            // Not run, and that is what is told; a release that fails is ended by the lease.
+            let _ = timeout(RELEASED_WITHIN, guard.release()).await;
+            return Err(failure);
+        }
+    };
+    let status = loop {
+        tokio::select! {
+            biased;
+            reason = guard.lost() => {
+                group.kill().await;
+                return Err(lost(options, reason, "the command was killed"));
+            }
+            status = group.ended() => break status,
+            signal = signals.next() => group.pass_on(signal),
+        }
+    };
+    // The terminal and the warden before the release: the next holder's program may come at once.
+    drop(group);
+    let status = status.map_err(|error| Failure::broken(format!("cannot wait for the command: {error}")));
+    match timeout(RELEASED_WITHIN, guard.release()).await {
+        Ok(Err(ReleaseError::Lost { reason, .. })) => {
+            return Err(lost(options, reason, "the command ended at about the same time"));
+        }
+        Ok(Err(error)) => eprintln!("redgrid: {}", chain(&error)),
+        Err(_) => eprintln!("redgrid: the release of `{}` was not confirmed; its lease ends it", options.name),
+        Ok(Ok(())) => {}
+    }
+    status.map(code)
+}
+
+/// The exit code of a program, as shells have it.
+fn code(status: ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt as _;
+    let code = status.code().or_else(|| Some(i32::from(SIGNALLED) + status.signal()?));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
+}
+
+fn lost(options: &LockOptions, reason: LostReason, clause: &str) -> Failure {
+    let reason = match (reason, options.lease) {
+        (LostReason::Expired, Some(lease)) => format!("its lease of {lease:?} is over"),
+        (reason, _) => reason.to_string(),
+    };
+    Failure::with(LOST, format!("`{}` was lost, {reason}; {clause}, somebody else may have been in", options.name))
+}
+
+fn stopped(signal: nix::sys::signal::Signal) -> Failure {
+    let code = u8::try_from(signal as i32).map_or(u8::MAX, |number| SIGNALLED + number);
+    Failure::with(code, format!("stopped by {signal} before the lock was acquired; the command was not run"))
+}
+
+/// What the long help says below the options.
+pub(crate) const HELP: &str = "\
+The fencing token is in the program's environment as REDGRID_FENCING_TOKEN: hand it to the store that is written to.
+
+The program runs in a process group of its own. When the lock is lost, and when `redgrid lock` itself is killed, the whole group
+is killed with SIGKILL. SIGINT and SIGTERM are passed on to the group; the lock is given back when the program has ended.
+
+Exit codes:
+  75   others held the lock for longer than --wait; the program was not run
+  76   the lock was lost while the program ran; it was killed
+  69   no server could be reached, or it refused; the program was not run
+  2    bad usage; the program was not run
+  126, 127  the program can not be run, was not found
+  otherwise that of the program, 128 + n where signal n ended it";

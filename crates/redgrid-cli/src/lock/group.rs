@@ -1,0 +1,81 @@
+//! A program in a process group of its own, which ends as a whole.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitStatus;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::process::{Child, Command};
+
+use super::terminal::Terminal;
+use super::warden::Warden;
+use crate::failure::Failure;
+
+/// The program is not there; as shells have it.
+const NOT_FOUND: u8 = 127;
+
+/// The program can not be run; as shells have it.
+const NOT_RUNNABLE: u8 = 126;
+
+/// A running program and all that it starts, as long as they stay in its process group.
+pub(super) struct Group {
+    leader: Child,
+    id: Pid,
+    // Dropped in this order: the terminal comes back while the warden still watches.
+    _terminal: Option<Terminal>,
+    _warden: Option<Warden>,
+}
+
+impl Group {
+    /// Starts the program with the fencing token in its environment; stdin, stdout and stderr are ours.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`] with the exit code of a shell: nothing runs then.
+    pub(super) fn start(command: &[OsString], variable: &str, token: u64) -> Result<Self, Failure> {
+        let [program, arguments @ ..] = command else { return Err(Failure::usage("no command is given")) };
+        let warden = Warden::start();
+        let leader = Command::new(program).args(arguments).env(variable, token.to_string()).process_group(0).spawn();
+        let leader = leader.map_err(|error| cannot_run(program, &error))?;
+        let id = leader.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        let id = id.ok_or_else(|| Failure::broken("the command has no process id"))?;
+        let warden = warden.and_then(|mut warden| warden.watch_over(id).map(|()| warden));
+        let warden = warden.inspect_err(|error| {
+            eprintln!("redgrid: without /bin/sh ({error}), a kill -9 of this process would leave the command running");
+        });
+        Ok(Group { leader, id, _terminal: Terminal::lend_to(id), _warden: warden.ok() })
+    }
+
+    /// Waits for the program. What it left behind in its group is not waited for.
+    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.leader.wait().await
+    }
+
+    /// Sends a signal to the whole group.
+    pub(super) fn pass_on(&self, signal: Signal) {
+        // Not yet waited for, so the id is still its own. A group that is just ending needs no signal.
+        let _ = killpg(self.id, signal);
+    }
+
+    /// Kills the whole group, at once: the time between the loss and the next holder is a twentieth of the lease at best,
+    /// and none when the lock was taken by force, so there is none for a polite signal.
+    pub(super) async fn kill(&mut self) {
+        self.pass_on(Signal::SIGKILL);
+        let _ = self.leader.wait().await;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Only after a fault of ours: nothing may run on without the lock.
+        if self.leader.id().is_some() {
+            self.pass_on(Signal::SIGKILL);
+        }
+    }
+}
+
+fn cannot_run(program: &OsString, error: &io::Error) -> Failure {
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
+    Failure::with(code, format!("cannot run `{}`, the lock is given back: {error}", program.display()))
+}

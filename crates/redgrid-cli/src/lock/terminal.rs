@@ -1,0 +1,40 @@
+//! The terminal, lent to the program.
+//!
+//! A process group that is not the terminal's foreground group is stopped when it reads from it. The program has a group of
+//! its own, so that it can be killed as a whole; where we are in the foreground, its group takes our place until it ends.
+
+use std::io::{self, IsTerminal};
+
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+
+/// Dropping it takes the terminal back.
+pub(super) struct Terminal;
+
+impl Terminal {
+    /// Makes `group` the foreground group of the terminal on stdin, if there is one and it is ours to give.
+    pub(super) fn lend_to(group: Pid) -> Option<Self> {
+        let stdin = io::stdin();
+        let ours = stdin.is_terminal() && tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp());
+        if !ours || tcsetpgrp(&stdin, group).is_err() {
+            return None;
+        }
+        // It may have been quick enough to read before, and be stopped for it.
+        let _ = killpg(group, Signal::SIGCONT);
+        Some(Terminal)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Who is in the background and changes that is stopped by SIGTTOU, unless it is blocked.
+        let mut stop = SigSet::empty();
+        stop.add(Signal::SIGTTOU);
+        let blocked = stop.thread_block();
+        // A terminal that is gone needs no foreground.
+        let _ = tcsetpgrp(io::stdin(), getpgrp());
+        if blocked.is_ok() {
+            let _ = stop.thread_unblock();
+        }
+    }
+}

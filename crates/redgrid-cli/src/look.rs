@@ -1,0 +1,118 @@
+//! `redgrid inspect`: who holds a lock.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use redgrid::Name;
+use redgrid::locks::LockState;
+use redgrid_core::name::companion;
+use serde::Serialize;
+
+use crate::cli::Global;
+use crate::failure::{Failure, chain};
+use crate::server::{Reach, Server, say};
+
+/// Options of `redgrid inspect`.
+#[derive(Debug, Args)]
+pub(crate) struct InspectOptions {
+    /// The lock
+    name: String,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// What is told of a lock. The fields are those of the JSON line, in its order.
+#[derive(Debug, Serialize)]
+struct Told {
+    name: String,
+    held: bool,
+    holders: Vec<Holder>,
+    lease_left_ms: Option<u64>,
+    waiting: Option<u64>,
+}
+
+/// A holder of a lock. The fields are those of the JSON line, in its order.
+#[derive(Debug, Serialize)]
+pub(crate) struct Holder {
+    /// The client's id; the whole field where it is not in the usual form.
+    pub(crate) client: String,
+    /// The number of the grant, or of Redisson's thread.
+    pub(crate) number: Option<u64>,
+    /// How often it has entered.
+    pub(crate) entries: u64,
+}
+
+/// Runs `redgrid inspect`.
+pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<ExitCode, Failure> {
+    let name = Name::new(&options.name).map_err(|invalid| Failure::usage(chain(&invalid)))?;
+    let server = Server::reach(global, &options.reach).await?;
+    let state = server.grid.lock(&options.name).inspect().await;
+    let state = state.map_err(|error| server.unanswered(name.as_str(), &error))?;
+    let waiting = listeners(&server, &name).await;
+    server.leave().await;
+    let told = Told::new(name, state, waiting);
+    say(&if global.json {
+        serde_json::to_string(&told).map_err(|e| Failure::broken(e.to_string()))?
+    } else {
+        told.text()
+    })
+}
+
+/// How many clients listen for the release of the lock; `None` where we may not ask.
+async fn listeners(server: &Server, name: &Name) -> Option<u64> {
+    let client = server.grid.client();
+    let channel = companion("redisson_lock__channel", &client.key(name));
+    let asked = client.command("PUBSUB").arg("NUMSUB").arg(channel).idempotent();
+    asked.query::<(String, u64)>().await.ok().map(|(_, count)| count)
+}
+
+impl Told {
+    fn new(name: Name, state: Option<LockState>, waiting: Option<u64>) -> Self {
+        let (holders, remaining) = state.map(|state| (state.holders, state.remaining)).unwrap_or_default();
+        let holder =
+            |one: redgrid::locks::LockHolder| Holder { client: one.client, number: one.number, entries: one.entries };
+        Told {
+            name: name.as_str().to_owned(),
+            held: !holders.is_empty(),
+            holders: holders.into_iter().map(holder).collect(),
+            lease_left_ms: remaining.and_then(|left| u64::try_from(left.as_millis()).ok()),
+            waiting,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}: {}", self.name, if self.held { "held" } else { "free" });
+        for holder in &self.holders {
+            // Writing to a `String` can not fail.
+            let _ = write!(text, "\n  holder   {}", who(&holder.client, holder.number));
+            let _ = write!(text, "\n  entered  {}", times(holder.entries));
+        }
+        if self.held {
+            let _ = write!(text, "\n  lease    {}", left(self.lease_left_ms));
+        }
+        let _ = match self.waiting {
+            Some(0) => write!(text, "\n  waiting  nobody"),
+            Some(1) => write!(text, "\n  waiting  1 client"),
+            Some(count) => write!(text, "\n  waiting  {count} clients"),
+            None => write!(text, "\n  waiting  not known: the server does not let this user ask"),
+        };
+        text
+    }
+}
+
+/// A holder for a person.
+pub(crate) fn who(client: &str, number: Option<u64>) -> String {
+    number.map_or_else(|| client.to_owned(), |number| format!("client {client}, number {number}"))
+}
+
+/// What is left of a lease, for a person.
+pub(crate) fn left(millis: Option<u64>) -> String {
+    let whole = |millis| humantime::format_duration(Duration::from_millis(millis)).to_string();
+    millis.map_or_else(|| "without an end".into(), |millis| format!("{} left", whole(millis)))
+}
+
+fn times(entries: u64) -> String {
+    if entries == 1 { "once".into() } else { format!("{entries} times") }
+}
