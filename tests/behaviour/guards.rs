@@ -132,3 +132,13 @@ async fn reentry_gives_the_lock_back_with_the_last_guard() {
     second.release().await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_lock_that_is_forgotten_leaves_no_name_behind() {
+    let server = server().await;
+    let client = client(&server).await;
+    let guard = Lock::new(&client, "a").acquire().lease(Duration::from_millis(200)).await.unwrap();
+    guard.lost().await;
+    guard.forget();
+    redgrid_testkit::wait_until(redgrid_tests::SOON, async || client.in_hand().names == 0).await;
+}

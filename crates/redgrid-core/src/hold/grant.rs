@@ -237,12 +237,12 @@ impl Table {
     }
 
     fn stop_renewing(&self, hold: &Hold) {
-        let state = self.state();
-        hold.guards.fetch_sub(1, Ordering::AcqRel);
-        if hold.guards.load(Ordering::Acquire) == 0 {
+        let mut state = self.state();
+        if hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
             hold.tenure.stop_renewing();
+            // It may have been lost before: then its name is remembered for this guard alone.
+            Self::sweep(&mut state, &hold.tenure.slot_key());
         }
-        drop(state);
     }
 }
 

@@ -116,6 +116,8 @@ impl Table {
         let (server, progress) = (&*theft.place.server, Progress::default());
         let asked = self.core.exchange(server, request, until, Persistence::Retries, &progress).await;
         let unanswered_until = asked.unanswered_until.max(granted.unanswered_until);
+        // What it robbed is past its stretch; a late copy of the theft finds itself, or robs anew.
+        let settled = unanswered_until.map_or(Instant::PAST, |limit| limit + stretch::LONGEST);
         match judge(&theft.place, &asked) {
             Verdict::Granted { token } => {
                 let again = Granted::by(&asked, id, field.clone(), token, theft.lease, granted.stretch_ends);
@@ -127,11 +129,11 @@ impl Table {
                 Ok(Granted { unanswered_until, ..granted })
             }
             Verdict::TooLate => {
-                self.free(theft, field, unanswered_until);
+                self.free(theft, field, settled);
                 Err(Failure::Unavailable(ServerError::not_sent("the server found the request too late")))
             }
             Verdict::Failed(failure) => {
-                self.free(theft, field, unanswered_until);
+                self.free(theft, field, settled);
                 Err(failure)
             }
         }
@@ -180,17 +182,18 @@ impl Table {
         }
     }
 
+    /// A theft that may have been carried out, and that nobody has: it is given back when it can not be carried out any more
+    /// and whoever it robbed can not hand on the name any more. Earlier, the next one could get a token below that.
     fn unsettled(self: &Arc<Self>, theft: &Theft, field: &Bytes, asked: &Exchange) {
         if let Some(limit) = asked.unanswered_until {
-            self.free(theft, field, Some(limit));
+            self.free(theft, field, limit + stretch::LONGEST);
         }
     }
 
-    fn free(self: &Arc<Self>, theft: &Theft, field: &Bytes, limit: Option<Instant>) {
+    fn free(self: &Arc<Self>, theft: &Theft, field: &Bytes, limit: Instant) {
         let (server, target) = (Arc::clone(&theft.place.server), Arc::clone(&theft.target));
         let (kind, field, lease, keep_until) = (theft.kind, field.clone(), theft.lease, Instant::PAST);
-        let limit = limit.unwrap_or(Instant::PAST);
-        self.settle(Settlement { server, kind, target, field, limit, at_once: true, keep_until, lease });
+        self.settle(Settlement { server, kind, target, field, limit, at_once: false, keep_until, lease });
     }
 }
 

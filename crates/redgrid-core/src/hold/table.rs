@@ -403,8 +403,8 @@ impl Table {
     /// waited when the name was given back.
     pub(super) fn remember(&self, state: &mut State, key: &SlotKey, audience: Audience, stretch_ends: Instant) {
         let now = self.now();
-        let round_trip = state.slots.get(key).map_or(Duration::ZERO, |slot| slot.place.server.time().round_trip());
-        let until = now + turn::continued_for(round_trip);
+        let Some(slot) = state.slots.get(key) else { return };
+        let until = now + turn::remembered_for(self.stretch(&slot.place), slot.place.server.time().round_trip());
         state.recent.insert(key.clone(), Recent { audience, until, stretch_ends }, now);
     }
 

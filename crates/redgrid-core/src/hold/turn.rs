@@ -12,9 +12,10 @@ const SILENCE: Duration = Duration::from_millis(2);
 /// The silence that counts while somebody waits who looks every 100 ms (but at times only after 200) and can not be told.
 const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
 
-/// How long after a release a request of the same process still counts as the continuation of what was held: 4 ms, or two
-/// round trips.
-const CONTINUED: Duration = Duration::from_millis(4);
+/// How long after a release a request of the same process still obeys the turn that the release began: two stretches of
+/// another. A turn that is forgotten within one lets two processes that leave and return shut out a third (found by the
+/// model `turns`); who comes back later than that finds its turn over, or waits for a silence.
+const STRETCHES: u32 = 2;
 
 /// What a release said about those who wait elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,9 +73,9 @@ impl Turn {
     }
 }
 
-/// How long a request after a release still belongs to the stretch before.
-pub(super) fn continued_for(round_trip: Duration) -> Duration {
-    CONTINUED.max(round_trip * 2)
+/// How long a request after a release still belongs to what was before.
+pub(super) fn remembered_for(stretch: Duration, round_trip: Duration) -> Duration {
+    (stretch * STRETCHES).max(round_trip * 2)
 }
 
 #[cfg(test)]
