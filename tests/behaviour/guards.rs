@@ -140,5 +140,5 @@ async fn a_lost_lock_that_is_forgotten_leaves_no_name_behind() {
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_millis(200)).await.unwrap();
     guard.lost().await;
     guard.forget();
-    redgrid_testkit::wait_until(redgrid_tests::SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.in_hand().names == 0).await;
 }
