@@ -233,7 +233,12 @@ async fn a_holder_that_enters_again_waits_for_nobody() {
     let lock = Lock::new(&client, "a");
     let me = Holder::new();
     let outer = lock.acquire().by(&me).await.unwrap();
-    let waiting: Vec<_> = (0..8).map(|_| tokio::spawn(lock.acquire().wait(SOON).into_future())).collect();
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let lock = lock.clone();
+            tokio::spawn(async move { lock.acquire().wait(SOON).await.unwrap().release().await.unwrap() })
+        })
+        .collect();
     wait_until(SOON, async || client.in_hand().waiting == 8).await;
     let inner = lock.acquire().by(&me).await.unwrap();
     assert_eq!(inner.token(), outer.token());
@@ -241,7 +246,7 @@ async fn a_holder_that_enters_again_waits_for_nobody() {
     assert_eq!(client.in_hand().waiting, 8, "still in by its second guard");
     inner.release().await.unwrap();
     for waiting in waiting {
-        waiting.await.unwrap().unwrap().release().await.unwrap();
+        waiting.await.unwrap();
     }
     wait_until(SOON, async || client.in_hand() == NOTHING).await;
 }

@@ -38,6 +38,12 @@ const LONGEST_QUEUE: usize = 65_536;
 /// Messages that wait for our dispatcher before some are lost and a gap is told.
 const MESSAGES: usize = 8192;
 
+/// The name of a command.
+pub(super) enum Named {
+    Known(&'static str),
+    Any(Bytes),
+}
+
 pub(super) struct Link {
     fred: Fred,
     options: Options,
@@ -105,16 +111,13 @@ impl Link {
     }
 
     /// Sends one command, once. The order of first polls is the order on the wire.
-    pub(super) async fn send(&self, name: &Bytes, args: Vec<Value>) -> Result<Reply, ServerError> {
-        let name = String::from_utf8_lossy(name).into_owned();
-        self.send_known(CustomCommand::new(name, ClusterHash::FirstKey, false), args).await
-    }
-
-    pub(super) async fn send_static(&self, name: &'static str, args: Vec<Value>) -> Result<Reply, ServerError> {
-        self.send_known(CustomCommand::new_static(name, ClusterHash::FirstKey, false), args).await
-    }
-
-    async fn send_known(&self, command: CustomCommand, args: Vec<Value>) -> Result<Reply, ServerError> {
+    pub(super) async fn send(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
+        let command = match name {
+            Named::Known(name) => CustomCommand::new_static(name, ClusterHash::FirstKey, false),
+            Named::Any(name) => {
+                CustomCommand::new(String::from_utf8_lossy(&name).into_owned(), ClusterHash::FirstKey, false)
+            }
+        };
         match self.fred.with_options(&self.options).custom_raw(command, args).await {
             Ok(frame) => match into_reply(frame) {
                 Reply::Error(error) => Err(error),
@@ -128,6 +131,14 @@ impl Link {
                 Err(error)
             }
         }
+    }
+
+    pub(super) fn send_static(
+        &self,
+        name: &'static str,
+        args: Vec<Value>,
+    ) -> impl Future<Output = Result<Reply, ServerError>> {
+        self.send(Named::Known(name), args)
     }
 
     /// Drops the connection and makes another, because what it says can no longer be believed.

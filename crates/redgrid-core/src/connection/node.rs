@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::link::Link;
+use super::link::{Link, Named};
 use super::request::What;
 use super::subscriber::Subscriber;
 use super::{Arg, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
@@ -50,28 +50,27 @@ impl Node {
     }
 
     async fn one(&self, request: Request) -> Result<Reply, ServerError> {
-        match request.what {
-            What::Command(ref name) => {
-                let args = self.arguments(&request, Vec::new())?;
-                self.commands.send(name, args).await
+        let (command, head) = match &request.what {
+            What::Command(name) => (Named::Any(name.clone()), Vec::new()),
+            What::Script(body) => (Named::Known("EVALSHA"), vec![Value::from(body.sha().clone())]),
+        };
+        let args = self.arguments(&request, head)?;
+        match (self.commands.send(command, args).await, &request.what) {
+            (Err(ServerError::Refused { code: Code::NoScript, .. }), What::Script(body)) => {
+                // Not carried out, so sending it once more is safe; its time limit is written anew.
+                let args = self.arguments(&request, vec![Value::from_static_str(body.text())])?;
+                // Boxed: it is rare, and the future of every call would have room for it.
+                Box::pin(self.commands.send(Named::Known("EVAL"), args)).await
             }
-            What::Script(body) => {
-                let head = |script: Value| vec![script, Value::from(request.keys.len() as i64)];
-                let args = self.arguments(&request, head(Value::from(body.sha().clone())))?;
-                match self.commands.send_static("EVALSHA", args).await {
-                    // Not carried out, so sending it once more is safe; its time limit is written anew.
-                    Err(ServerError::Refused { code: Code::NoScript, .. }) => {
-                        let args = self.arguments(&request, head(Value::from_static_str(body.text())))?;
-                        self.commands.send_static("EVAL", args).await
-                    }
-                    answer => answer,
-                }
-            }
+            (answer, _) => answer,
         }
     }
 
     fn arguments(&self, request: &Request, mut head: Vec<Value>) -> Result<Vec<Value>, ServerError> {
-        head.reserve(request.keys.len() + request.args.len());
+        head.reserve(1 + request.keys.len() + request.args.len());
+        if let What::Script(_) = request.what {
+            head.push(Value::from(request.keys.len() as i64));
+        }
         head.extend(request.keys.iter().cloned().map(Value::from));
         for arg in &request.args {
             head.push(match arg {
@@ -104,7 +103,7 @@ impl Server for Node {
         match requests.len() {
             1 => vec![self.one(requests.remove(0)).await],
             // Polled in their order for the first time, and a first poll hands the bytes to fred.
-            _ => join_all(requests.into_iter().map(|request| self.one(request))).await,
+            _ => Box::pin(join_all(requests.into_iter().map(|request| self.one(request)))).await,
         }
     }
 

@@ -5,37 +5,56 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Waker};
 
 /// Work that ends by itself and tells its result where it is waited for.
 pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[derive(Clone)]
-pub(crate) struct Flight(Arc<Mutex<Option<Work>>>);
+pub(crate) struct Flight(Arc<Mutex<Aboard>>);
+
+struct Aboard {
+    work: Option<Work>,
+    /// The caller that polls it. Its result wakes nobody while it is here: whoever polls looks himself.
+    caller: Option<Waker>,
+}
 
 impl Flight {
     pub(crate) fn new(work: Work) -> Self {
-        Flight(Arc::new(Mutex::new(Some(work))))
+        Flight(Arc::new(Mutex::new(Aboard { work: Some(work), caller: None })))
     }
 
-    /// Polls the work if it is still here.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) {
-        let mut here = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(work) = here.as_mut()
-            && let Poll::Ready(()) = work.as_mut().poll(cx)
-        {
-            *here = None;
+    /// Polls the work if it is still here. True when it goes on here: then nothing else need be waited for.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
+        let mut aboard = self.aboard();
+        let Some(work) = aboard.work.as_mut() else { return false };
+        if work.as_mut().poll(cx).is_ready() {
+            *aboard = Aboard { work: None, caller: None };
+            return false;
         }
+        match &mut aboard.caller {
+            Some(caller) => caller.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        true
     }
 
     /// Whether it has landed or was taken away. While it is being polled, it is not.
     pub(crate) fn is_over(&self) -> bool {
-        self.0.try_lock().is_ok_and(|here| here.is_none())
+        self.0.try_lock().is_ok_and(|aboard| aboard.work.is_none())
     }
 
-    /// Takes the work away, to be driven by a task.
+    /// Takes the work away, to be driven by a task. Its caller is woken, to wait for the result from now on.
     pub(crate) fn take(&self) -> Option<Work> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+        let Aboard { work, caller } = std::mem::replace(&mut *self.aboard(), Aboard { work: None, caller: None });
+        if let Some(caller) = caller {
+            caller.wake();
+        }
+        work
+    }
+
+    fn aboard(&self) -> MutexGuard<'_, Aboard> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::error::{ExtendError, LostReason, ReleaseError};
@@ -183,11 +184,8 @@ impl Grant {
                     table.hand_over(work);
                     Landing(table, Flight::new(Box::pin(async {})))
                 };
-                let outcome = poll_fn(|cx| {
-                    flight.1.poll(cx);
-                    Pin::new(&mut told).poll(cx)
-                })
-                .await;
+                let outcome =
+                    poll_fn(|cx| if flight.1.poll(cx) { Poll::Pending } else { Pin::new(&mut told).poll(cx) }).await;
                 outcome.unwrap_or_else(|_| {
                     let source = ServerError::not_sent("the client is shut down");
                     Err(ReleaseError::OutcomeUnknown { name, source })

@@ -90,8 +90,15 @@ impl Ticket {
         if let Some(answer) = self.ready.take() {
             return Poll::Ready(answer);
         }
-        if let Some(flight) = &self.flight {
-            flight.poll(cx);
+        if let Some(flight) = &self.flight
+            && flight.poll(cx)
+        {
+            // Not registered with the receiver: an answer from its own exchange would wake the task that just polls it.
+            return match self.receiver.try_recv() {
+                Ok(answer) => Poll::Ready(answer),
+                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
+                Err(oneshot::error::TryRecvError::Closed) => Poll::Ready(Err(Failure::ShuttingDown)),
+            };
         }
         Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(Failure::ShuttingDown)))
     }
