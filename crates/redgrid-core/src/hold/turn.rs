@@ -9,10 +9,6 @@ use std::time::Duration;
 /// The shortest silence that counts: 2 ms. A process that was woken tries within a fraction of it.
 const SILENCE: Duration = Duration::from_millis(2);
 
-/// What each message that is still to pass adds to it, and how many of them do.
-const STEP: Duration = Duration::from_micros(500);
-const MOST_STEPS: u64 = 40;
-
 /// The silence that counts while somebody waits who looks every 100 ms (but at times only after 200) and can not be told.
 const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
 
@@ -59,12 +55,13 @@ impl Turn {
         Some(Turn { passes: audience.listeners + u64::from(audience.unseen), from: audience.heard, silence })
     }
 
-    /// How long silence must last until one probe is due: longer for who has more messages to let pass, so that the one
-    /// whose turn is next also probes first.
+    /// How long silence must last until one probe is due: up to twice as long for who has more messages to let
+    /// pass, so that the one whose turn is next also probes first. Never as long as a stretch: a probe at its end would steal
+    /// the turn of whoever waits for its message.
     pub(super) fn silence(&self, heard: Option<u64>) -> Duration {
         let passed = heard.zip(self.from).map_or(0, |(heard, from)| heard.saturating_sub(from));
-        let left = self.passes.saturating_sub(passed).min(MOST_STEPS);
-        self.silence + STEP * u32::try_from(left).unwrap_or_default()
+        let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
+        self.silence.mul_f64(1.0 + left)
     }
 
     /// Whether everybody had a turn, now that `heard` messages were heard (`None` without a subscription).
@@ -130,10 +127,10 @@ mod tests {
     #[test]
     fn who_is_next_probes_first() {
         let turn = Turn::after(audience(5, Some(0)), MS).unwrap();
-        assert_eq!([0, 3, 4, 5].map(|heard| turn.silence(Some(heard))), [9 * MS / 2, 3 * MS, 5 * MS / 2, 2 * MS]);
+        assert_eq!(turn.silence(Some(5)), 2 * MS);
+        assert!(turn.silence(Some(4)) < turn.silence(Some(3)) && turn.silence(Some(3)) < turn.silence(Some(0)));
+        assert_eq!(turn.silence(Some(0)), 4 * MS);
         // Two round trips, where they are longer.
         assert_eq!(Turn::after(audience(2, Some(0)), 5 * MS).unwrap().silence(Some(2)), 10 * MS);
-        let many = Turn::after(audience(100_000, Some(0)), MS).unwrap();
-        assert_eq!(many.silence(Some(0)), 22 * MS);
     }
 }
