@@ -16,8 +16,12 @@ use super::turn::Turn;
 use crate::clock::Instant;
 use crate::wait::Watch;
 
-/// How much later than asked for a timer fires on a machine that is not busy: its resolution is 1 ms.
-const LATE: Duration = Duration::from_millis(2);
+/// How long a name that a probe found free must stay free, and silent, before it is taken: 1 ms. A probe may meet the moment
+/// between a release and the acquire of whoever's turn it is, whose message is on its way.
+const STAYS_FREE: Duration = Duration::from_millis(1);
+
+/// Longer than any wait that a message or the poll does not end.
+const A_WHILE: Duration = Duration::from_secs(3600);
 
 enum Step {
     /// Nobody waits any more.
@@ -75,10 +79,10 @@ impl Table {
                 }
                 Step::Try(attempt) => {
                     if let Some(left) = self.try_for(*attempt).await {
-                        self.until_worth_a_try(&mut course, left, false).await;
+                        self.until_worth_a_try(&mut course, left).await;
                     }
                 }
-                Step::Yield => self.until_worth_a_try(&mut course, Duration::MAX, true).await,
+                Step::Yield => self.until_worth_a_try(&mut course, Duration::MAX).await,
             }
         }
     }
@@ -124,21 +128,18 @@ impl Table {
         }
     }
 
-    /// Waits until another try may succeed, or nobody waits any more. The name is taken for `left`; without a probe, silence
-    /// is a reason to try while others go first.
-    async fn until_worth_a_try(&self, course: &mut Course, left: Duration, mut probe: bool) {
-        let until = self.now() + left.min(Duration::from_secs(3600));
-        let mut quiet_since = self.now();
+    /// Waits until another try may succeed, or nobody waits any more. The name is taken for `left`. While others go first,
+    /// silence is a reason to look once whether it is free.
+    async fn until_worth_a_try(&self, course: &mut Course, left: Duration) {
+        let mut until = self.now() + left.min(A_WHILE);
+        let mut silence = self.silence(course);
+        let mut found_free = false;
         course.watch();
         loop {
             if course.turn.is_some() && course.turn_is_over() {
                 course.turn = None;
                 return;
             }
-            let silence = match &course.turn {
-                Some(turn) if probe => quiet_since + turn.silence(course.place.hub.heard(&course.channel)),
-                _ => Instant::NEVER,
-            };
             let Course { watch, changed, turn, key, .. } = &mut *course;
             let Some(watch) = watch else { return };
             tokio::select! {
@@ -146,21 +147,28 @@ impl Table {
                     if turn.is_none() {
                         return;
                     }
-                    // Each message, and each reason to look, is followed by one probe when it stays silent.
-                    (quiet_since, probe) = (self.now(), true);
+                    // After each message, and each reason to look, silence counts anew.
+                    (silence, found_free) = (self.silence(course), false);
                 }
                 () = self.core.clock.sleep_until(until) => return,
                 () = self.core.clock.sleep_until(silence) => {
-                    let late = self.now().since(silence);
-                    if late <= LATE {
+                    if found_free {
                         return;
                     }
-                    // Who is woken late on a busy machine may not take the lateness of others for silence.
-                    quiet_since = silence + late * 3;
+                    match course.place.hub.peek(&course.key.1).await {
+                        Some(left) => (until, silence) = (self.now() + left.min(A_WHILE), Instant::NEVER),
+                        None => (silence, found_free) = (self.now() + STAYS_FREE, true),
+                    }
                 }
                 () = changed.notified() => if self.nobody_waits(key) { return },
             }
         }
+    }
+
+    /// Until when it must be silent while others go first.
+    fn silence(&self, course: &Course) -> Instant {
+        let heard = course.place.hub.heard(&course.channel);
+        course.turn.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.silence(heard))
     }
 
     fn nobody_waits(&self, key: &SlotKey) -> bool {

@@ -98,6 +98,11 @@ impl Hub {
         state.channels.get(channel).filter(|channel| channel.force == Force::Confirmed).map(|channel| channel.heard)
     }
 
+    /// How long a key is still there; `None` when it is absent, or can not be looked at: then a try will tell.
+    pub(crate) async fn peek(&self, key: &Bytes) -> Option<Duration> {
+        poll::peek(self, key).await
+    }
+
     fn watch_polling(self: &Arc<Self>, channel: Bytes, poll: Poll) -> Watch {
         let signal = Arc::new(Signal::default());
         let id = self.add(&channel, Sink::Signal(Arc::clone(&signal)), Some(poll));

@@ -85,3 +85,16 @@ async fn look(hub: &Hub, looks: Vec<Look>) {
         _ => {}
     }
 }
+
+/// One look at one key, now.
+pub(super) async fn peek(hub: &Hub, key: &Bytes) -> Option<Duration> {
+    let request = PEEK.with([key.clone()]).idempotent().not_after(hub.clock.now() + hub.settings.timeout);
+    let answer = hub.server.call(vec![request]).await.pop()?;
+    let left = answer.and_then(|reply| reply.into_typed::<Vec<i64>>()).ok()?.first().copied()?;
+    match left {
+        ABSENT | UNREADABLE => None,
+        // No lifetime: only a message or the poll will tell.
+        ..0 => Some(Duration::MAX),
+        left => Some(Duration::from_millis(left.unsigned_abs())),
+    }
+}
