@@ -220,6 +220,7 @@ async fn sections_of(client: &Client, time: Duration) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
+    let _alone = ALONE.lock().await;
     let server = server().await;
     server.set_user("half", &["on", ">secret", "~*", "resetchannels", "&redgrid_client:*", "+@all"]).await.unwrap();
     let poller = client_with(&server.url_for("half", "secret"), |config| config).await;
@@ -233,7 +234,6 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
         }
     }
     wait_until(SOON, async || turns.passed() > 4).await;
-    let _alone = ALONE.lock().await;
     let mut waits = Vec::new();
     for _ in 0..5 {
         let asked = Instant::now();
