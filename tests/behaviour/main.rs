@@ -6,7 +6,6 @@ mod black_hole;
 mod cancellation;
 mod commands;
 mod deadlines;
-mod fairness;
 mod guards;
 mod lock_basics;
 mod lost_replies;
