@@ -12,6 +12,7 @@ mod lost_replies;
 mod processes;
 mod regressions;
 mod renewals;
+mod suspicions;
 mod tokens;
 mod two_levels;
 mod unsettled;

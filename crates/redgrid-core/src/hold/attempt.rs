@@ -47,7 +47,7 @@ pub(super) enum Verdict {
 impl Table {
     /// The attempt of the first in the queue.
     pub(super) fn attempt_of(&self, key: &SlotKey, slot: &mut Slot) -> Option<Attempt> {
-        let first = slot.queue.front()?;
+        let first = slot.queue.iter().find(|entry| !entry.answer.is_closed() && entry.until > self.now())?;
         let stretch = self.stretch(&slot.place);
         Some(Attempt {
             key: key.clone(),
@@ -163,6 +163,8 @@ impl Table {
             }
             Arrival::Superseded => {
                 drop(state);
+                // Where it was robbed there is nothing to give back; where clocks deceive us, there is.
+                self.give_back(&tenure);
                 self.taken(attempt, received, None);
                 return Some(Duration::ZERO);
             }
@@ -178,7 +180,7 @@ impl Table {
                 answers.extend(asker.map(|entry| (entry.answer, Err(Failure::Unknown(why)))));
             }
             // It may have been asked for by somebody who has left: then the next has it, without asking again.
-            let first = slot.next().map(|entry| (entry.id, entry.wish.holder));
+            let first = slot.next(received).map(|entry| (entry.id, entry.wish.holder));
             let is_in = |entry: &Entry| {
                 first.is_some_and(|(id, holder)| id == entry.id || (holder.is_some() && holder == entry.wish.holder))
             };

@@ -23,6 +23,11 @@ const STAYS_FREE: Duration = Duration::from_millis(1);
 /// Longer than any wait that a message or the poll does not end.
 const A_WHILE: Duration = Duration::from_secs(3600);
 
+/// Each sixteenth turn that ends by silence waits for 20 ms of it: a listener that is slow, as a process without its share of a
+/// machine is, gets a turn at last; one that never wants the name costs a tenth of a stretch more.
+const PATIENT_EVERY: u32 = 16;
+const PATIENCE: Duration = Duration::from_millis(20);
+
 enum Step {
     /// Nobody waits any more.
     Done,
@@ -45,6 +50,8 @@ struct Course {
     changed: Arc<Notify>,
     watch: Option<Watch>,
     turn: Option<Turn>,
+    /// Turns in a row that ended by silence.
+    silent: u32,
 }
 
 impl Course {
@@ -92,7 +99,7 @@ impl Table {
         let slot = state.slots.get(&key)?;
         let (place, changed) = (slot.place.clone(), Arc::clone(&slot.changed));
         let (channel, mark) = (slot.target.channel.clone(), slot.target.mark.clone());
-        Some(Course { key, place, channel, mark, changed, watch: None, turn: None })
+        Some(Course { key, place, channel, mark, changed, watch: None, turn: None, silent: 0 })
     }
 
     fn step(self: &Arc<Self>, course: &mut Course) -> Step {
@@ -102,7 +109,12 @@ impl Table {
         slot.queue.retain(|entry| !entry.answer.is_closed());
         if slot.queue.is_empty() {
             slot.driven = false;
-            slot.turn = None;
+            let turn = course.turn.take().or(slot.turn.take());
+            if let Some(turn) = turn.filter(|_| slot.tenure.is_none()) {
+                // Whoever comes next takes the place of those who have left.
+                let now = self.now();
+                self.remember(&mut state, &course.key, turn.elsewhere(), now);
+            }
             Self::sweep(&mut state, &course.key);
             return Step::Done;
         }
@@ -138,6 +150,7 @@ impl Table {
         loop {
             if course.turn.is_some() && course.turn_is_over() {
                 course.turn = None;
+                course.silent = 0;
                 return;
             }
             let Course { watch, changed, turn, key, .. } = &mut *course;
@@ -153,6 +166,7 @@ impl Table {
                 () = self.core.clock.sleep_until(until) => return,
                 () = self.core.clock.sleep_until(silence) => {
                     if found_free {
+                        course.silent = course.silent.wrapping_add(1);
                         return;
                     }
                     match course.place.hub.peek(&course.key.1).await {
@@ -168,11 +182,17 @@ impl Table {
     /// Until when it must be silent while others go first.
     fn silence(&self, course: &Course) -> Instant {
         let heard = course.place.hub.heard(&course.channel);
-        course.turn.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.silence(heard))
+        // Now and then longer, for listeners that need more time to answer than most.
+        let least = if course.silent % PATIENT_EVERY == PATIENT_EVERY - 1 { PATIENCE } else { Duration::ZERO };
+        course.turn.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.silence(heard).max(least))
     }
 
     fn nobody_waits(&self, key: &SlotKey) -> bool {
+        let now = self.now();
         let state = self.state();
-        state.slots.get(key).is_none_or(|slot| slot.queue.iter().all(|entry| entry.answer.is_closed()))
+        state
+            .slots
+            .get(key)
+            .is_none_or(|slot| slot.queue.iter().all(|entry| entry.answer.is_closed() || entry.until <= now))
     }
 }

@@ -85,6 +85,20 @@ impl Table {
         let Some((slot, hold)) = slot.and_then(|slot| slot.hold.clone().map(|hold| (slot, hold))) else {
             return Answers::new();
         };
+        if now >= hold.offered_until() && hold.withdraw() {
+            // Its request is asked for an answer no more; if it ever is, it asks anew.
+            tracing::debug!(name = %tenure.target.name, "granted, and not taken");
+            hold.end(Phase::Released);
+            slot.hold = None;
+            tenure.set_owner_due(Instant::NEVER);
+            state.schedule.moved(tenure.id);
+            return self.pass_on(state, &key, Basis::HandOver);
+        }
+        if now < hold.deadline_of_its_own() {
+            tenure.set_owner_due(hold.deadline_of_its_own());
+            state.schedule.moved(tenure.id);
+            return Answers::new();
+        }
         if hold.end(Phase::Expired) {
             tracing::debug!(name = %tenure.target.name, reason = %LostReason::Expired, "hold lost");
         }

@@ -35,6 +35,11 @@ impl Grant {
         Grant { client, hold, armed: true }
     }
 
+    /// Takes what was offered; false when it was given to others meanwhile.
+    pub(super) fn claim(&self) -> bool {
+        self.hold.claim()
+    }
+
     fn table(&self) -> &Arc<Table> {
         self.client.table()
     }

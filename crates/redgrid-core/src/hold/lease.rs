@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::table::Table;
 use super::tenure::Tenure;
+use super::terms;
 use crate::clock::Instant;
 use crate::connection::{Persistence, Progress, certainly_over};
 use crate::error::ServerError;
@@ -31,13 +32,17 @@ impl Table {
         let server = &*tenure.place.server;
         let asked = self.core.exchange(server, request, until, Persistence::Retries, &Progress::default()).await;
         let status = asked.result.and_then(|reply| reply.into_typed::<Vec<i64>>());
+        let believed = |sent| tenure.confirmed(sent, lease) >= terms::deadline(sent, lease);
         let set = match status.map(|list| list.first().copied()) {
-            Ok(Some(1)) => Set::Done { sent: asked.sent },
+            Ok(Some(1)) if believed(asked.sent) => Set::Done { sent: asked.sent },
+            Ok(Some(1)) => {
+                Set::Failed(ServerError::unknown("a shorter lease that was not answered may still take effect"))
+            }
             Ok(Some(0)) => Set::Gone,
             Ok(_) => Set::Failed(ServerError::not_sent("the server could not read or write it")),
             Err(error) => Set::Failed(error),
         };
-        self.settled(tenure, lease, &set);
+        self.reschedule(tenure);
         set
     }
 
@@ -59,15 +64,11 @@ impl Table {
             Ok(_) => Set::TooLate,
             Err(error) => Set::Failed(error),
         };
-        self.settled(tenure, lease, &set);
-        set
-    }
-
-    fn settled(&self, tenure: &Tenure, lease: Duration, set: &Set) {
         if let Set::Done { sent } = set {
-            tenure.confirmed(*sent, lease);
+            tenure.confirmed(sent, lease);
             self.reschedule(tenure);
         }
+        set
     }
 }
 

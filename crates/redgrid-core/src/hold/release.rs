@@ -12,7 +12,7 @@ use super::flight::{Flight, Work};
 use super::kind::{Claim, HoldKind, Target};
 use super::state::{Hold, Phase};
 use super::succession::Basis;
-use super::table::{Busy, Failure, Table, send};
+use super::table::{Answers, Busy, Failure, Table, send};
 use super::tenure::Tenure;
 use super::terms;
 use super::turn::{Audience, Turn};
@@ -107,7 +107,7 @@ impl Table {
         };
         slot.hold = None;
         let keep = keep_until > now;
-        if !keep && tenure.is_believed() && now < tenure.stretch_ends && slot.next().is_some() {
+        if !keep && tenure.is_believed() && now < tenure.stretch_ends && slot.next(now).is_some() {
             let answers = self.pass_on(&mut state, &key, Basis::HandOver);
             drop(state);
             send(answers);
@@ -117,7 +117,7 @@ impl Table {
         let (sender, receiver) = oneshot::channel();
         // In the hands of a task that has not begun, a new request may still adopt it; a lost one is not adopted.
         let (id, queued) = (self.number(), !keep && lost.is_none());
-        slot.busy = Busy::Release { id, queued };
+        slot.busy = Busy::Release { id, tenure: tenure.id, queued };
         state.schedule.remove(tenure.id);
         drop(state);
         let work = self.release_work(Some(id), Arc::clone(tenure), keep_until, lost.is_none().then_some(sender));
@@ -182,10 +182,10 @@ impl Table {
         let Some(id) = id else { return Some(false) };
         let slot = state.slots.get_mut(&tenure.slot_key())?;
         match &mut slot.busy {
-            Busy::Release { id: present, queued } if *present == id => *queued = false,
+            Busy::Release { id: present, queued, .. } if *present == id => *queued = false,
             _ => return None,
         }
-        let give_way = slot.next().is_some();
+        let give_way = slot.next(self.core.clock.now()).is_some();
         state.schedule.remove(tenure.id);
         Some(give_way)
     }
@@ -243,7 +243,7 @@ impl Table {
     fn release_landed(self: &Arc<Self>, id: Option<u64>, tenure: &Arc<Tenure>, audience: Option<Audience>) {
         let key = tenure.slot_key();
         let mut state = self.state();
-        let now = self.now();
+        let (now, mut answers) = (self.now(), Answers::new());
         let Some(slot) = state.slots.get_mut(&key) else { return };
         slot.contact = now;
         if matches!(slot.busy, Busy::Release { id: present, .. } if Some(present) == id) {
@@ -251,19 +251,22 @@ impl Table {
         }
         if slot.has(tenure) {
             slot.tenure = None;
-            let waiting = slot.next().is_some();
-            match audience {
-                Some(audience) if waiting => {
-                    slot.turn = Turn::after(audience, slot.place.server.time().round_trip());
+            let round_trip = slot.place.server.time().round_trip();
+            let turn = audience.and_then(|audience| Turn::after(audience, round_trip));
+            if slot.next(now).is_some() {
+                slot.turn = turn;
+                if turn.is_some() {
+                    // Others go first: that is an answer.
+                    answers = slot.tell_lookers();
                 }
-                Some(audience) if audience.others() > 0 => {
-                    self.remember(&mut state, &key, audience, tenure.stretch_ends);
-                }
-                _ => {}
+            } else if let Some(turn) = turn {
+                self.remember(&mut state, &key, turn, tenure.stretch_ends);
             }
         }
         tenure.end();
         self.go_on(&mut state, &key);
+        drop(state);
+        send(answers);
     }
 
     /// Gives back a tenure that nobody here has got.

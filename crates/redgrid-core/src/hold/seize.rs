@@ -14,7 +14,7 @@ use super::release::Settlement;
 use super::state::Hold;
 use super::stretch;
 use super::succession::Arrival;
-use super::table::{Failure, Place, Slot, SlotKey, Table};
+use super::table::{Failure, Place, Slot, SlotKey, Table, send};
 use super::tenure::{Granted, Tenure};
 use super::terms::{self, Wish};
 use super::ticket::told;
@@ -161,7 +161,12 @@ impl Table {
         match self.arrive(&mut state, &key, &tenure, sent) {
             Arrival::Ours => {
                 let hold = self.own(&mut state, &key, &tenure, sent, wish);
-                Some(Grant::new(client, hold))
+                hold.claim();
+                let grant = Grant::new(client, hold);
+                let answers = state.slots.get_mut(&key).map(Slot::tell_lookers).unwrap_or_default();
+                drop(state);
+                send(answers);
+                Some(grant)
             }
             Arrival::Superseded => {
                 // Another was quicker to take it from us than we to know that we had it.

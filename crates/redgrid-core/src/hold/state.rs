@@ -59,6 +59,13 @@ impl From<LostReason> for Phase {
     }
 }
 
+/// How long a hold waits to be taken by a request that is not polled: 1 s.
+const OFFER: Duration = Duration::from_secs(1);
+
+const OFFERED: u8 = 0;
+const CLAIMED: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
 /// The share of one task, or of one holder, in a tenure.
 pub(crate) struct Hold {
     pub(crate) tenure: Arc<Tenure>,
@@ -70,6 +77,7 @@ pub(crate) struct Hold {
     /// Guards that live; counted under the table's lock.
     pub(super) guards: AtomicUsize,
     phase: AtomicU8,
+    offer: AtomicU8,
     /// When a fixed lease ends; never, for one that is renewed.
     ends: AtomicU64,
     /// Until when the hold is believed by its own lease: a margin before it ends.
@@ -87,6 +95,7 @@ impl Hold {
             granted: now,
             guards: AtomicUsize::new(0),
             phase: AtomicU8::new(Phase::Held as u8),
+            offer: AtomicU8::new(OFFERED),
             ends: AtomicU64::new(Instant::NEVER.as_nanos()),
             deadline: AtomicU64::new(Instant::NEVER.as_nanos()),
             ended: Notify::new(),
@@ -96,8 +105,24 @@ impl Hold {
             hold.set_end(from, lease);
         }
         let renewed_until = hold.wish.max_hold.map_or(Instant::NEVER, |longest| now + longest);
-        hold.tenure.serve(hold.wish.lease, renewed_until, hold.deadline_of_its_own());
+        hold.tenure.serve(hold.wish.lease, renewed_until, hold.deadline_of_its_own().min(hold.offered_until()));
         hold
+    }
+
+    /// Until when it waits for the one it was given to. Who is not polled that long does not want it, and others do.
+    pub(crate) fn offered_until(&self) -> Instant {
+        self.granted + OFFER
+    }
+
+    /// Whoever it was given to takes it; false when that comes too late.
+    pub(crate) fn claim(&self) -> bool {
+        let claimed = self.offer.compare_exchange(OFFERED, CLAIMED, Ordering::AcqRel, Ordering::Acquire);
+        claimed.is_ok_and(|_| true) || claimed == Err(CLAIMED)
+    }
+
+    /// Takes it back from whoever has not taken it.
+    pub(crate) fn withdraw(&self) -> bool {
+        self.offer.compare_exchange(OFFERED, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     pub(crate) fn phase(&self) -> Phase {

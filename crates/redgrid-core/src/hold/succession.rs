@@ -58,6 +58,8 @@ impl Table {
         slot.contact = tenure.granted;
         slot.contended = false;
         slot.turn = None;
+        // What was under way concerned the former one.
+        slot.busy = Busy::No;
         let former = slot.tenure.take();
         if let Some(former) = former.filter(|former| former.end()) {
             // Ours until now: it was lost without our knowing, or we took it from ourselves.
@@ -76,9 +78,9 @@ impl Table {
     pub(super) fn pass_on(self: &Arc<Self>, state: &mut State, key: &SlotKey, basis: Basis) -> Answers {
         let now = self.now();
         let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
-        let Some(tenure) = slot.tenure.clone() else { return Answers::new() };
+        let Some(tenure) = slot.tenure.clone().filter(|_| slot.hold.is_none()) else { return Answers::new() };
         let stretch = self.stretch(&slot.place);
-        let Some(next) = slot.next() else {
+        let Some(next) = slot.next(now) else {
             self.send_back(state, key, &tenure, Instant::PAST);
             return Answers::new();
         };
@@ -109,10 +111,10 @@ impl Table {
             self.hand_over(Box::pin(Arc::clone(self).pass_on_at(key.clone(), tenure, due, basis)));
             return Answers::new();
         }
-        let Some(first) = slot.queue.pop_front() else { return Answers::new() };
+        let Some(first) = slot.take_next(now) else { return Answers::new() };
         // A holder that waits more than once is in with all of its requests.
         let mut same = Vec::new();
-        if holder.is_some() {
+        if holder.is_some() && slot.queue.iter().any(|entry| entry.wish.holder == holder) {
             let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.wish.holder == holder);
             (same, slot.queue) = (mine, others.into());
         }
@@ -165,7 +167,7 @@ impl Table {
     ) {
         let Some(slot) = state.slots.get_mut(key) else { return };
         let id = self.number();
-        slot.busy = Busy::Release { id, queued: keep_until == Instant::PAST };
+        slot.busy = Busy::Release { id, tenure: tenure.id, queued: keep_until == Instant::PAST };
         self.hand_over(self.release_work(Some(id), Arc::clone(tenure), keep_until, None));
     }
 

@@ -20,7 +20,7 @@ use super::succession::Basis;
 use super::tenure::Tenure;
 use super::terms::Wish;
 use super::ticket::Ticket;
-use super::turn::{self, Audience, Turn};
+use super::turn::{self, Turn};
 use crate::clock::Instant;
 use crate::connection::{Client, Core, Progress, Server};
 use crate::error::ServerError;
@@ -104,6 +104,8 @@ pub(super) enum Busy {
     Release {
         /// Its own number: what was adopted meanwhile is given back by another.
         id: u64,
+        /// The tenure's number.
+        tenure: u64,
         /// It has not left yet: a new request may still have what it would give back.
         queued: bool,
     },
@@ -116,10 +118,21 @@ struct Recents {
     prune_at: usize,
 }
 
+#[derive(Clone, Copy)]
 struct Recent {
-    audience: Audience,
+    /// What is to be waited for when the stretch has ended.
+    turn: Turn,
+    /// When the name was given back.
+    since: Instant,
     until: Instant,
     stretch_ends: Instant,
+}
+
+impl Recent {
+    /// Whether the stretch is over, and those who wait are just being told.
+    fn is_others_turn(&self, now: Instant) -> bool {
+        now >= self.stretch_ends && now.since(self.since) < self.turn.silence(None)
+    }
 }
 
 impl Recents {
@@ -236,12 +249,23 @@ impl Slot {
         self.contended || (!given_back && self.tenure.as_ref().is_some_and(|tenure| tenure.is_believed()))
     }
 
-    /// The first of the queue that still wants it.
-    pub(super) fn next(&mut self) -> Option<&Entry> {
+    /// The first of the queue that still wants it at `now`: one whose time is over need only be polled to be told so.
+    pub(super) fn next(&mut self, now: Instant) -> Option<&Entry> {
+        let at = self.next_at(now)?;
+        self.queue.get(at)
+    }
+
+    /// Takes it out of the queue.
+    pub(super) fn take_next(&mut self, now: Instant) -> Option<Entry> {
+        let at = self.next_at(now)?;
+        self.queue.remove(at)
+    }
+
+    fn next_at(&mut self, now: Instant) -> Option<usize> {
         while self.queue.front().is_some_and(|entry| entry.answer.is_closed()) {
             self.queue.pop_front();
         }
-        self.queue.front()
+        self.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)
     }
 
     /// Makes an exchange visible to whoever may need it to go on without its caller.
@@ -257,7 +281,29 @@ impl Slot {
 
     fn is_idle(&mut self) -> bool {
         self.lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
-        self.queue.is_empty() && self.tenure.is_none() && self.lost.is_empty() && self.busy == Busy::No && !self.driven
+        let nothing_under_way = self.busy == Busy::No && !self.asking && !self.driven;
+        self.queue.is_empty() && self.tenure.is_none() && self.lost.is_empty() && nothing_under_way
+    }
+
+    /// Whether a new request may have what is about to be given back.
+    fn is_adoptable(&self, now: Instant) -> bool {
+        let Some(tenure) = self.tenure.as_ref().filter(|_| self.hold.is_none()) else { return false };
+        let queued = matches!(self.busy, Busy::Release { tenure: of, queued: true, .. } if of == tenure.id);
+        queued && tenure.is_believed() && now < tenure.stretch_ends
+    }
+
+    /// Tells those who only look that somebody else has the name.
+    pub(super) fn tell_lookers(&mut self) -> Answers {
+        let mut answers = Answers::new();
+        if self.queue.iter().any(|entry| entry.wish.once) {
+            for entry in std::mem::take(&mut self.queue) {
+                match entry.wish.once {
+                    true => answers.push((entry.answer, Ok(None))),
+                    false => self.queue.push_back(entry),
+                }
+            }
+        }
+        answers
     }
 }
 
@@ -327,7 +373,9 @@ impl Table {
         let id = self.number();
         let mut ticket = Ticket {
             table: Arc::clone(self),
-            _client: client.clone(),
+            client: client.clone(),
+            kind,
+            wish: wish.clone(),
             target: Arc::clone(target),
             key: key.clone(),
             id,
@@ -361,20 +409,27 @@ impl Table {
                 return Ok(ticket);
             }
         }
-        let alone = slot.is_idle();
-        let once = wish.once;
+        let (alone, once) = (slot.is_idle(), wish.once);
+        let before = if alone { recent.take(&key, now) } else { None };
+        if let Some(before) = before.as_ref().filter(|before| once && before.is_others_turn(now)) {
+            // A look in the moment in which others are told would always come before theirs.
+            recent.names.insert(key.clone(), *before);
+            slots.remove(&key);
+            ticket.ready = Some(Ok(None));
+            return Ok(ticket);
+        }
         slot.queue.push_back(Entry { id, wish, client: client.clone(), answer, seen, until });
         let mut to_tasks = Vec::new();
         let mut answers = Vec::new();
-        if let Busy::Release { queued: true, .. } = slot.busy {
+        if slot.is_adoptable(now) {
             // What is about to be given back need not be asked for again.
             slot.busy = Busy::No;
             answers = self.pass_on(&mut state, &key, Basis::HandOver);
+            self.go_on(&mut state, &key);
         } else if alone {
-            let recent = recent.take(&key, now);
-            slot.continued = recent.as_ref().map(|recent| recent.stretch_ends).filter(|ends| *ends > now);
-            if let (Some(recent), None, false) = (&recent, slot.continued, once) {
-                slot.turn = Turn::after(recent.audience, slot.place.server.time().round_trip());
+            slot.continued = before.as_ref().map(|before| before.stretch_ends).filter(|ends| *ends > now);
+            if slot.continued.is_none() {
+                slot.turn = before.map(|before| before.turn).filter(|_| !once);
             }
             if slot.turn.is_some() {
                 self.drive_if_needed(&key, slot);
@@ -387,7 +442,8 @@ impl Table {
         } else {
             // Somebody else now waits for what is in flight: it must not depend on its caller's being polled.
             to_tasks = std::mem::take(&mut slot.flights);
-            if !slot.driven {
+            // The loop need not be told of each one that joins a queue, unless it has nothing else to wait for.
+            if !slot.driven || (slot.tenure.is_none() && slot.busy == Busy::No && !slot.asking) {
                 self.drive_if_needed(&key, slot);
             }
         }
@@ -399,13 +455,14 @@ impl Table {
         Ok(ticket)
     }
 
-    /// Remembers who waits elsewhere: the next request of ours, if it comes soon, obeys the order although nobody of us
-    /// waited when the name was given back.
-    pub(super) fn remember(&self, state: &mut State, key: &SlotKey, audience: Audience, stretch_ends: Instant) {
-        let now = self.now();
+    /// Remembers that others go first: the next request of ours, if it comes soon, obeys the order although nobody of us
+    /// waits now.
+    pub(super) fn remember(&self, state: &mut State, key: &SlotKey, turn: Turn, stretch_ends: Instant) {
+        let since = self.now();
         let Some(slot) = state.slots.get(key) else { return };
-        let until = now + turn::remembered_for(self.stretch(&slot.place), slot.place.server.time().round_trip());
-        state.recent.insert(key.clone(), Recent { audience, until, stretch_ends }, now);
+        let round_trip = slot.place.server.time().round_trip();
+        let until = since + turn::remembered_for(self.stretch(&slot.place), round_trip);
+        state.recent.insert(key.clone(), Recent { turn, since, until, stretch_ends }, since);
     }
 
     /// How long a name of this node may pass from task to task without asking.
@@ -448,7 +505,8 @@ impl Table {
         let slot = state.slots.get(key)?;
         // Told that others have it, on a connection that is known to live: waiting is not being without contact.
         let waits = slot.contended && slot.place.server.epoch().borrow().is_some();
-        let held = slot.tenure.as_ref().is_some_and(|tenure| tenure.is_believed());
+        // One of ours has it. What is being fitted or given back does not count: that takes an answer.
+        let held = slot.hold.as_ref().is_some_and(|hold| hold.tenure.is_believed());
         Some(if waits || held { self.now() } else { slot.contact.max(slot.place.hub.contact()) })
     }
 }
@@ -464,7 +522,9 @@ pub(super) fn send(answers: Answers) {
 fn entered_again(slot: &mut Slot, wish: &Wish, target: &Target) -> Option<Result<Arc<Hold>, AcquireError>> {
     let name = || target.name.clone();
     if let Some(holder) = wish.holder {
-        if let Some(hold) = slot.held().filter(|hold| hold.holder == Some(holder)) {
+        // What was forgotten is left to its lease, and nobody's any more.
+        let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
+        if let Some(hold) = slot.held().filter(|hold| hold.holder == Some(holder) && guarded(hold)) {
             if wish.at_least > hold.wish.at_least {
                 let (expected, got) = ("as set by the holder's first acquire", wish.at_least);
                 return Some(Err(AcquireError::InvalidArgument { name: name(), option: "at_least", expected, got }));
@@ -472,7 +532,6 @@ fn entered_again(slot: &mut Slot, wish: &Wish, target: &Target) -> Option<Result
             return Some(Ok(Arc::clone(hold)));
         }
         // With its last guard a loss is over: the holder may ask anew.
-        let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
         let lost_by =
             |hold: &Arc<Hold>| hold.holder == Some(holder) && hold.phase() != Phase::Released && guarded(hold);
         let current = slot.hold.iter().any(lost_by);

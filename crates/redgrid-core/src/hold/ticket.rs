@@ -11,8 +11,9 @@ use tokio::sync::oneshot;
 use super::error::AcquireError;
 use super::flight::Flight;
 use super::grant::Grant;
-use super::kind::Target;
+use super::kind::{HoldKind, Target};
 use super::table::{Answer, Failure, Seen, SlotKey, Table};
+use super::terms::Wish;
 use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
@@ -34,8 +35,10 @@ pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
 /// A request under way. Dropping it leaves the queue; what was granted meanwhile is given back.
 pub struct Ticket {
     pub(super) table: Arc<Table>,
-    /// Keeps the client alive while somebody waits.
-    pub(super) _client: Client,
+    /// Also keeps the client alive while somebody waits.
+    pub(super) client: Client,
+    pub(super) kind: &'static dyn HoldKind,
+    pub(super) wish: Wish,
     pub(super) target: Arc<Target>,
     pub(super) key: SlotKey,
     pub(super) id: u64,
@@ -69,12 +72,12 @@ impl Ticket {
                 biased;
                 answer = poll_fn(|cx| self.poll_answer(cx)) => {
                     self.done = true;
-                    return answer.map_err(|failure| self.error(failure));
+                    return self.answered(answer).await;
                 }
                 () = clock.sleep_until(wake) => {
                     if let Ok(answer) = self.receiver.try_recv() {
                         self.done = true;
-                        return answer.map_err(|failure| self.error(failure));
+                        return self.answered(answer).await;
                     }
                     let now = clock.now();
                     contact = self.table.contact(&self.key).unwrap_or(contact).max(contact);
@@ -84,6 +87,22 @@ impl Ticket {
                 }
             }
         }
+    }
+
+    /// Takes what was granted. If nobody polled for so long that it was given to others, asks anew.
+    async fn answered(&mut self, answer: Answer) -> Result<Option<Grant>, AcquireError> {
+        let granted = answer.map_err(|failure| self.error(failure))?;
+        if granted.as_ref().is_none_or(Grant::claim) {
+            return Ok(granted);
+        }
+        drop(granted);
+        let now = self.table.now();
+        if now >= self.until {
+            return Err(self.out_of_time(now));
+        }
+        let wait = self.wish.wait.map(|_| self.until.since(now));
+        let wish = Wish { wait, ..self.wish.clone() };
+        Box::pin(self.table.enter(&self.client, self.kind, &self.target, wish)?.outcome()).await
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {

@@ -64,6 +64,11 @@ impl Turn {
         self.silence.mul_f64(1.0 + left)
     }
 
+    /// The same for who begins to listen anew: the count begins with that.
+    pub(super) fn elsewhere(self) -> Turn {
+        Turn { from: None, ..self }
+    }
+
     /// Whether everybody had a turn, now that `heard` messages were heard (`None` without a subscription).
     pub(super) fn is_over(&mut self, heard: Option<u64>) -> bool {
         let Some(heard) = heard else { return false };

@@ -12,9 +12,6 @@
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
   return {0, 0}
 end
+-- Free already: a message that may not be sent does not undo it, and waiters look by themselves.
 local told = redis.pcall(ARGV[2], ARGV[3], '0')
-if type(told) ~= 'number' then
-  -- Nobody was told: whoever waits finds out by looking.
-  return {1, 1}
-end
-return {told + 1, redis.call('EXISTS', KEYS[2])}
+return {type(told) == 'number' and told + 1 or 1, redis.call('EXISTS', KEYS[2])}
