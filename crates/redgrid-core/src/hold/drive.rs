@@ -156,12 +156,17 @@ impl Table {
             let Course { watch, changed, turn, key, .. } = &mut *course;
             let Some(watch) = watch else { return };
             tokio::select! {
-                _ = watch.wake() => {
+                wake = watch.wake() => {
                     if turn.is_none() {
                         return;
                     }
-                    // After each message, and each reason to look, silence counts anew.
-                    (silence, found_free) = (self.silence(course), false);
+                    let anew = self.silence(course);
+                    if wake.messages > 0 {
+                        (silence, found_free) = (anew, false);
+                    } else {
+                        // A reason to look is no message: silence goes on, or begins.
+                        silence = silence.min(anew);
+                    }
                 }
                 () = self.core.clock.sleep_until(until) => return,
                 () = self.core.clock.sleep_until(silence) => {
