@@ -1,6 +1,7 @@
-//! What the behaviour tests share.
+//! What the tests share.
 
 pub mod cancel;
+pub mod history;
 
 use std::time::Duration;
 
