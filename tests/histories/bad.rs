@@ -72,7 +72,8 @@ fn a_guard_within_another_is_the_same_hold_and_outlives_it() {
     let within = |token| {
         let one = Record::default().taken(0, 10, 0, 5, 20);
         let one = one.at(21, 1, What::Ask { name: "a".into(), steal: false, again: Some(0) });
-        one.at(22, 1, What::Got { token }).at(30, 0, What::Give).at(31, 0, What::Gave { ok: true })
+        let one = one.at(22, 1, What::Got { token }).at(25, 0, What::Held);
+        one.at(30, 0, What::Give).at(31, 0, What::Gave { ok: true })
     };
     let end = |record: Record| record.at(80, 1, What::Held).at(81, 1, What::Give).at(82, 1, What::Gave { ok: true });
     assert_eq!(violations(&history([end(within(10))])), Vec::<String>::new());

@@ -38,8 +38,10 @@ pub(crate) fn lost_updates(history: &History) -> BTreeMap<String, u64> {
 /// Two holds that are believed at the same instant.
 fn beliefs_that_overlap(holds: &[Hold]) -> Vec<String> {
     let mut found = Vec::new();
-    let mut believed: Vec<(u64, u64, &Hold)> =
-        holds.iter().filter_map(|hold| Some((hold.got, hold.believed.filter(|until| *until > hold.got)?, hold))).collect();
+    let mut believed: Vec<(u64, u64, &Hold)> = holds
+        .iter()
+        .filter_map(|hold| Some((hold.got, hold.believed.filter(|until| *until > hold.got)?, hold)))
+        .collect();
     believed.sort_by_key(|(from, until, _)| (*from, *until));
     let mut longest: Option<(u64, &Hold)> = None;
     for (from, until, hold) in believed {
@@ -115,6 +117,8 @@ fn stale_writes(accepted: &[(u64, u64)]) -> Vec<String> {
     let mut found: Vec<String> =
         fall.map(|pair| format!("the register took {} after {}", pair[1].0, pair[0].0)).collect();
     let skips = accepted.iter().zip(1..).filter(|((_, value), expected)| value != expected);
-    found.extend(skips.map(|((token, value), expected)| format!("{token} wrote {value} for {expected} in the register")));
+    found.extend(
+        skips.map(|((token, value), expected)| format!("{token} wrote {value} for {expected} in the register")),
+    );
     found
 }

@@ -65,7 +65,8 @@ impl Worker {
     fn signal(&self, signal: &str) {
         // Not waited for before the end, so that its number is nobody else's.
         if !*self.killed.lock().expect("no panic above") {
-            let _ = std::process::Command::new("kill").args([signal, &self.pid.to_string()]).stderr(Stdio::null()).status();
+            let _ =
+                std::process::Command::new("kill").args([signal, &self.pid.to_string()]).stderr(Stdio::null()).status();
         }
     }
 
@@ -75,7 +76,9 @@ impl Worker {
         let killed = *self.killed.lock().expect("no panic above");
         let outcome = match ended {
             Err(_) => Err(format!("process {} did not end", self.pid)),
-            Ok(Some(status)) if !status.success() && !killed => Err(format!("process {} ended with {status}", self.pid)),
+            Ok(Some(status)) if !status.success() && !killed => {
+                Err(format!("process {} ended with {status}", self.pid))
+            }
             Ok(_) => Ok(()),
         };
         if outcome.is_err() {

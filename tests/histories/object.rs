@@ -12,14 +12,16 @@ use super::story::{Hold, Story, Who};
 /// Holds between two cuts, about: more make the search long, fewer find less.
 const PIECE: usize = 6;
 
+/// How long a request that ended without a grant may still have the lock: until it was granted, at worst as the last of
+/// a queue, and given back.
+const PASSING: u64 = 2_000_000_000;
+
 /// The lock.
 #[derive(Debug, Clone, PartialEq)]
 struct Object {
     state: State,
     /// The highest token so far.
     last: u64,
-    /// A copy of a request may take it for a while without a holder knowing: then it may be found taken at any time.
-    phantoms: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,8 +41,6 @@ enum Operation {
     End(u64),
     /// A look that found it taken.
     Busy,
-    /// A request without a grant: it may have taken it for a moment.
-    Passing,
 }
 
 impl SequentialSpec for Object {
@@ -50,14 +50,10 @@ impl SequentialSpec for Object {
 
     fn invoke(&mut self, operation: &Operation) -> bool {
         let (possible, next) = match *operation {
-            Operation::Grant(token) => {
-                (!matches!(self.state, State::Held(_)) && token > self.last, State::Held(token))
-            }
+            Operation::Grant(token) => (!matches!(self.state, State::Held(_)) && token > self.last, State::Held(token)),
             Operation::Release(token) => (self.state == State::Held(token), State::Free),
             Operation::End(token) => (self.state == State::Held(token), State::Lingering),
-            Operation::Busy => (self.phantoms || self.state != State::Free, self.state),
-            Operation::Passing if self.state == State::Free => (true, State::Lingering),
-            Operation::Passing => (true, self.state),
+            Operation::Busy => (self.state != State::Free, self.state),
         };
         if possible {
             self.state = next;
@@ -71,20 +67,14 @@ impl SequentialSpec for Object {
 
 /// One operation of the history. What never returned may still take effect.
 struct Call {
-    who: Caller,
+    who: Who,
     operation: Operation,
     from: u64,
     to: Option<u64>,
 }
 
-/// Tasks first: what may take effect is tried only where nothing else helps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Caller {
-    Task(Who),
-    Passing(usize),
-}
-
-/// The pieces of a lock's history that are not linearizable.
+/// The pieces of a lock's history that are not linearizable. In bad weather (`phantoms`) copies of requests may take the
+/// lock for a while without a holder knowing: there it may be found taken at any time.
 pub(crate) fn violations(story: &Story, phantoms: bool) -> Vec<String> {
     let mut holds: Vec<&Hold> = story.holds.iter().collect();
     holds.sort_by_key(|hold| hold.token);
@@ -103,18 +93,12 @@ pub(crate) fn violations(story: &Story, phantoms: bool) -> Vec<String> {
 }
 
 /// Checks what lies between two holds that are certain.
-fn piece(
-    story: &Story,
-    holds: &[&Hold],
-    start: Option<&Hold>,
-    end: Option<&Hold>,
-    phantoms: bool,
-) -> Option<String> {
+fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold>, phantoms: bool) -> Option<String> {
     let first = start.map_or(0, |hold| hold.token);
     let last = end.map_or(u64::MAX, |hold| hold.token);
     let mut calls = Vec::new();
     for hold in holds {
-        let who = Caller::Task(hold.who);
+        let who = hold.who;
         if hold.token > first && hold.token <= last {
             let operation = Operation::Grant(hold.token);
             calls.push(Call { who, operation, from: hold.asked, to: Some(hold.got) });
@@ -131,19 +115,17 @@ fn piece(
     }
     let (opens, closes) = (start.map_or(0, |hold| hold.got), end.map_or(u64::MAX, |hold| hold.got));
     let inside = story.busy.iter().filter(|busy| busy.asked > opens && busy.told < closes);
-    calls.extend(inside.map(|busy| {
-        let who = Caller::Task(busy.who);
-        Call { who, operation: Operation::Busy, from: busy.asked, to: Some(busy.told) }
+    // A request without a grant may have had it for a moment.
+    let passing = |told: u64| story.without.iter().any(|asked| *asked < told && told < asked + PASSING);
+    let inside = inside.filter(|busy| !phantoms && !passing(busy.told));
+    calls.extend(inside.map(|busy| Call {
+        who: busy.who,
+        operation: Operation::Busy,
+        from: busy.asked,
+        to: Some(busy.told),
     }));
-    if !phantoms {
-        let passing = story.without.iter().enumerate().filter(|(_, asked)| **asked < closes);
-        calls.extend(passing.map(|(n, asked)| {
-            let who = Caller::Passing(n);
-            Call { who, operation: Operation::Passing, from: *asked, to: None }
-        }));
-    }
     let state = start.map_or(State::Free, |hold| State::Held(hold.token));
-    let object = Object { state, last: first, phantoms };
+    let object = Object { state, last: first };
     match linearizable(object, calls) {
         Ok(true) => None,
         Ok(false) => Some(format!("not linearizable after {first}, up to {last}")),

@@ -142,10 +142,10 @@ impl Task {
 
     /// Changes the counter, changes the fenced register, or sits there.
     async fn work(&mut self, name: &str, entered: &Entered) {
-        match self.rng.u8(..16) {
-            0 => self.sit(entered, 1500).await,
-            1..4 => {
-                let most = self.rng.u64(5..120);
+        match self.rng.u8(..80) {
+            0 => self.sit(entered, 900).await,
+            1..8 => {
+                let most = self.rng.u64(5..80);
                 self.sit(entered, most).await;
                 self.update(name, entered).await;
             }
@@ -219,9 +219,9 @@ impl Task {
         self.look(&entered);
         let Entered { id, guard } = entered;
         self.say(id, What::Give);
-        match self.rng.u8(..12) {
+        match self.rng.u8(..64) {
             0 => guard.forget(),
-            1..4 => drop(guard),
+            1..16 => drop(guard),
             _ => {
                 let released = guard.release().await;
                 self.say(id, What::Gave { ok: released.is_ok() });
