@@ -7,7 +7,7 @@ use super::story::{History, Hold, Story};
 
 /// What a history shows that may not be, one line each.
 pub(crate) fn violations(history: &History) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found = history.wrong.clone();
     let stories = history.stories();
     for (name, story) in &stories {
         let mut here = tokens_that_fall(&story.holds);

@@ -70,24 +70,24 @@ impl Worker {
         }
     }
 
-    /// Waits for its end and returns its record; one that does not end is an error.
-    pub(crate) async fn end(&self) -> Result<Vec<Event>, String> {
+    /// Waits for its end and returns its record, and what was wrong with its end.
+    pub(crate) async fn end(&self) -> (Vec<Event>, Option<String>) {
         let ended = tokio::time::timeout(SOON, self.child.lock().await.wait()).await.map(Result::ok);
         let killed = *self.killed.lock().expect("no panic above");
-        let outcome = match ended {
-            Err(_) => Err(format!("process {} did not end", self.pid)),
+        let wrong = match ended {
+            Err(_) => Some(format!("process {} did not end", self.pid)),
             Ok(Some(status)) if !status.success() && !killed => {
-                Err(format!("process {} ended with {status}", self.pid))
+                Some(format!("process {} ended with {status}", self.pid))
             }
-            Ok(_) => Ok(()),
+            Ok(_) => None,
         };
-        if outcome.is_err() {
+        if wrong.is_some() {
             self.kill();
         }
         let reading = self.reading.lock().expect("no panic above").take();
         if let Some(reading) = reading {
             let _ = tokio::time::timeout(SOON, reading).await;
         }
-        outcome.map(|()| std::mem::take(&mut *self.record.lock().expect("no panic above")))
+        (std::mem::take(&mut *self.record.lock().expect("no panic above")), wrong)
     }
 }

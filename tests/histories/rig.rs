@@ -59,10 +59,10 @@ impl Plan {
             worker.proxy.cut_all();
             worker.go_on();
         }
-        let records = join_all(workers.iter().map(Worker::end)).await;
-        let records = records.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let (records, ends): (Vec<_>, Vec<_>) = join_all(workers.iter().map(Worker::end)).await.into_iter().unzip();
         let calm = self.spells.is_empty();
-        let mut history = History { records, exclusive: self.exclusive, calm, ..History::default() };
+        let wrong = ends.into_iter().flatten().collect();
+        let mut history = History { records, wrong, exclusive: self.exclusive, calm, ..History::default() };
         for name in &self.orders.names {
             history.counters.insert(name.clone(), observer.get(&counter(name)).await.unwrap_or_default().unwrap_or(0));
             history.accepted.insert(name.clone(), register(&observer, name).await);

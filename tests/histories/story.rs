@@ -9,6 +9,8 @@ use redgrid_tests::history::{Event, What};
 pub(crate) struct History {
     /// The record of each process.
     pub(crate) records: Vec<Vec<Event>>,
+    /// Processes that did not end as they should.
+    pub(crate) wrong: Vec<String>,
     /// What each lock's fenced register accepted: token and value.
     pub(crate) accepted: BTreeMap<String, Vec<(u64, u64)>>,
     /// What each lock's counter ended at.
