@@ -17,6 +17,7 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
             here.extend(story.refused.iter().map(|token| format!("the register refused {token}, which was believed")));
             here.extend(object::violations(story, !history.calm));
         }
+        here.extend(story.starved.iter().map(|who| format!("{who:?} waited and never got it")));
         let lost = &story.released_although_lost;
         here.extend(lost.iter().map(|token| format!("the release of {token} was confirmed although it was lost")));
         here.extend(stale_writes(history.accepted.get(name).map_or(&[], Vec::as_slice)));

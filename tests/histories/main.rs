@@ -86,7 +86,7 @@ async fn judge(seed: u64) -> (u64, Result<Seen, String>) {
         eprintln!("{plan:?}\nthe events of history {seed} are in {}", written(seed, &history));
     }
     if !found.is_empty() {
-        return (seed, Err(found.join("\n")));
+        return (seed, Err([found, history.left].concat().join("\n")));
     }
     let mut seen = Seen::default();
     for story in history.stories().values() {

@@ -14,6 +14,9 @@ use super::weather::Spell;
 /// Processes of a history.
 const PROCESSES: usize = 4;
 
+/// After so long a history should be over: its last sections are, and all leases.
+const LONG: Duration = Duration::from_secs(5);
+
 /// How a history goes, all by its seed; only the times of the machine are its own.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -31,8 +34,9 @@ impl Plan {
         let names = (0..rng.usize(1..3)).map(|n| format!("lock:{n}")).collect();
         let stretch = rng.bool().then(|| rng.u64(0..400));
         let tasks = rng.u64(2..5);
+        let sits = if seed % 4 == 2 { 4 } else { 80 };
         let (url, direct) = Default::default();
-        let orders = Orders { url, direct, seed, tasks, millis, watchdog, timeout, stretch, names, steals };
+        let orders = Orders { url, direct, seed, tasks, millis, watchdog, timeout, stretch, names, sits, steals };
         let spells = if calm { 0 } else { rng.usize(3..10) };
         let mut spells: Vec<Spell> = (0..spells).map(|_| Spell::draw(&mut rng, PROCESSES, millis, watchdog)).collect();
         spells.sort_by_key(|spell| spell.at);
@@ -59,16 +63,39 @@ impl Plan {
             worker.proxy.cut_all();
             worker.go_on();
         }
-        let (records, ends): (Vec<_>, Vec<_>) = join_all(workers.iter().map(Worker::end)).await.into_iter().unzip();
+        let mut ending = std::pin::pin!(join_all(workers.iter().map(Worker::end)));
+        let mut left = Vec::new();
+        let ended = tokio::select! {
+            ended = &mut ending => ended,
+            () = tokio::time::sleep(LONG) => {
+                for name in &self.orders.names {
+                    left.push(locked(&observer, name).await);
+                }
+                ending.await
+            }
+        };
+        let (records, ends): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
         let calm = self.spells.is_empty();
-        let wrong = ends.into_iter().flatten().collect();
-        let mut history = History { records, wrong, exclusive: self.exclusive, calm, ..History::default() };
+        let wrong: Vec<_> = ends.into_iter().flatten().collect();
+        let mut history = History { records, wrong, left, exclusive: self.exclusive, calm, ..History::default() };
         for name in &self.orders.names {
             history.counters.insert(name.clone(), observer.get(&counter(name)).await.unwrap_or_default().unwrap_or(0));
             history.accepted.insert(name.clone(), register(&observer, name).await);
         }
         Ok(history)
     }
+}
+
+/// Who has a lock on the server, for how long; and a second later.
+async fn locked(observer: &Observer, name: &str) -> String {
+    let look = async || {
+        let holders = observer.query::<Vec<String>>(&["HKEYS", name]).await.unwrap_or_default();
+        let left = observer.time_to_live(name).await.unwrap_or_default();
+        format!("held by {holders:?} for {left:?}")
+    };
+    let before = look().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    format!("{name} when it should long have been over: {before}, {} a second later", look().await)
 }
 
 async fn register(observer: &Observer, name: &str) -> Vec<(u64, u64)> {

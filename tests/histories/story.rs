@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use redgrid_tests::history::{Event, What};
+use redgrid_tests::history::{Event, STARVED, What};
 
 /// Everything that was recorded, and what it left behind.
 #[derive(Default)]
@@ -11,6 +11,8 @@ pub(crate) struct History {
     pub(crate) records: Vec<Vec<Event>>,
     /// Processes that did not end as they should.
     pub(crate) wrong: Vec<String>,
+    /// What was on the server when it should have been over.
+    pub(crate) left: Vec<String>,
     /// What each lock's fenced register accepted: token and value.
     pub(crate) accepted: BTreeMap<String, Vec<(u64, u64)>>,
     /// What each lock's counter ended at.
@@ -71,6 +73,8 @@ pub(crate) struct Story {
     pub(crate) busy: Vec<Busy>,
     /// Requests without a grant: when they were made.
     pub(crate) without: Vec<u64>,
+    /// Who waited longer than anybody held.
+    pub(crate) starved: Vec<Who>,
     pub(crate) updates: Vec<Update>,
     /// Tokens that the register refused while their holder believed.
     pub(crate) refused: Vec<u64>,
@@ -139,9 +143,11 @@ impl Reader<'_> {
                     self.stories.entry(ask.name).or_default().busy.push(busy);
                 }
             }
-            What::Nothing { .. } => {
+            What::Nothing { how } => {
                 if let Some(ask) = self.asks.remove(&id) {
-                    self.stories.entry(ask.name).or_default().without.push(ask.at);
+                    let story = self.stories.entry(ask.name).or_default();
+                    story.without.push(ask.at);
+                    story.starved.extend((how == STARVED).then_some(who));
                 }
             }
             What::Update { began, read } => {

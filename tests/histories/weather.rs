@@ -26,6 +26,8 @@ pub(crate) enum Trouble {
     BlackHole(Option<Direction>),
     /// Nothing comes through; it arrives afterwards.
     Stall(Option<Direction>),
+    /// Answers come late by so much, and then nothing comes through until every lease is over.
+    Dark(u64),
     /// Messages of releases are lost.
     Deaf,
     /// The process stands still.
@@ -55,7 +57,7 @@ impl Spell {
     pub(crate) fn draw(rng: &mut Rng, workers: usize, millis: u64, longest_lease: u64) -> Spell {
         let direction = if rng.bool() { Direction::ToClient } else { Direction::ToServer };
         let perhaps = rng.bool().then_some(direction);
-        let (trouble, lasts) = match rng.u8(..26) {
+        let (trouble, lasts) = match rng.u8(..30) {
             0..3 => (Trouble::Slow(direction, rng.u64(5..150)), rng.u64(50..500)),
             3..5 => (Trouble::Swallow(rng.usize(1..4)), 0),
             5..7 => (Trouble::CutAfter(rng.usize(1..4)), 0),
@@ -70,6 +72,7 @@ impl Spell {
             21 => (Trouble::FlushScripts, 0),
             22 => (Trouble::KillSubscribers, 0),
             23 => (Trouble::KillConnections, 0),
+            24..28 => (Trouble::Dark(rng.u64(50..200)), longest_lease + 300),
             _ => (Trouble::Pause, rng.u64(10..250)),
         };
         Spell { at: rng.u64(50..millis), lasts, worker: rng.usize(..workers), trouble }
@@ -105,6 +108,14 @@ impl Spell {
                 set(proxy, direction, Fault::Stall);
                 tokio::time::sleep(lasts).await;
                 set(proxy, direction, Fault::Pass);
+            }
+            Trouble::Dark(late) => {
+                proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(late)));
+                tokio::time::sleep(lasts / 3).await;
+                proxy.set_both(Fault::BlackHole);
+                tokio::time::sleep(lasts).await;
+                proxy.set_both(Fault::Pass);
+                proxy.cut_all();
             }
             Trouble::Deaf => {
                 proxy.drop_publishes(true);

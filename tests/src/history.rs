@@ -4,8 +4,16 @@
 //! that events of different processes can be ordered: an instant is read *before* what it stands for may begin, or
 //! *after* it has certainly ended, whichever makes the claim weaker.
 
+use std::time::Duration;
+
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+
+/// Nobody waits so long: by then a history is long over, and all leases with it.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a request ends that waited that long.
+pub const STARVED: &str = "starved";
 
 /// What a process is to do: its only argument, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -28,6 +36,8 @@ pub struct Orders {
     pub stretch: Option<u64>,
     /// The locks.
     pub names: Vec<String>,
+    /// One in so many sections lasts as long as the lease does.
+    pub sits: u64,
     /// Whether locks are also taken by force.
     pub steals: bool,
 }

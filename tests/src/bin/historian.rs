@@ -12,7 +12,7 @@ use fastrand::Rng;
 use redgrid_core::Config;
 use redgrid_locks::{AcquireError, Client, Holder, Lock, LockGuard};
 use redgrid_testkit::Observer;
-use redgrid_tests::history::{Event, Orders, REGISTER, What, accepted, counter, fence, now};
+use redgrid_tests::history::{Event, Orders, PATIENCE, REGISTER, STARVED, What, accepted, counter, fence, now};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ms = Duration::from_millis;
     let config = Config::from_url(&orders.url)?.client_name("historian").watchdog_lease(ms(orders.watchdog));
     let config = config.timeout(ms(orders.timeout)).retries(2).retry_delay(ms(10));
-    let config = config.poll_interval(ms(200));
+    let config = config.poll_interval(ms(400));
     let client = Client::connect(if let Some(stretch) = orders.stretch { config.stretch(ms(stretch)) } else { config });
     let client = client.await?;
     let ends = now() + orders.millis * 1_000_000;
@@ -107,10 +107,12 @@ impl Task {
             }
         };
         // One in eight is given up, most of them while they wait.
-        let patience = if self.rng.u8(..8) == 0 { self.millis(0..40) } else { Duration::from_secs(20) };
+        let leaves = self.rng.u8(..8) == 0;
+        let patience = if leaves { self.millis(0..40) } else { PATIENCE };
         match tokio::time::timeout(patience, asked).await {
             Ok(outcome) => self.outcome(id, outcome),
-            Err(_) => self.nothing(id, "left"),
+            Err(_) if leaves => self.nothing(id, "left"),
+            Err(_) => self.nothing(id, STARVED),
         }
     }
 
@@ -143,9 +145,9 @@ impl Task {
 
     /// Changes the counter, changes the fenced register, or sits there.
     async fn work(&mut self, name: &str, entered: &Entered) {
-        match self.rng.u8(..80) {
-            0 => self.sit(entered, 900).await,
-            1..8 => {
+        match self.rng.u64(..80) {
+            n if n < 80 / self.orders.sits => self.sit(entered, 900).await,
+            70.. => {
                 let most = self.rng.u64(5..80);
                 self.sit(entered, most).await;
                 self.update(name, entered).await;
