@@ -38,7 +38,8 @@ impl Plan {
         let (url, direct) = Default::default();
         let orders = Orders { url, direct, seed, tasks, millis, watchdog, timeout, stretch, names, sits, steals };
         let spells = if calm { 0 } else { rng.usize(3..10) };
-        let mut spells: Vec<Spell> = (0..spells).map(|_| Spell::draw(&mut rng, PROCESSES, millis, watchdog)).collect();
+        let mut spells: Vec<Spell> =
+            (0..spells).map(|_| Spell::draw(&mut rng, PROCESSES, millis, watchdog, sits < 80)).collect();
         spells.sort_by_key(|spell| spell.at);
         let seeds = std::array::from_fn(|_| rng.u64(..));
         Plan { orders, spells, exclusive: !steals, seeds }

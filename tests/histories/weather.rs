@@ -53,11 +53,15 @@ pub(crate) struct Spell {
     pub(crate) trouble: Trouble,
 }
 
+/// The first of the numbers that stand for [`Trouble::Dark`].
+const DARK: u8 = 24;
+
 impl Spell {
-    pub(crate) fn draw(rng: &mut Rng, workers: usize, millis: u64, longest_lease: u64) -> Spell {
+    /// One at random; in a `dark` history, half of them cut a process off until its leases are over.
+    pub(crate) fn draw(rng: &mut Rng, workers: usize, millis: u64, longest_lease: u64, dark: bool) -> Spell {
         let direction = if rng.bool() { Direction::ToClient } else { Direction::ToServer };
         let perhaps = rng.bool().then_some(direction);
-        let (trouble, lasts) = match rng.u8(..30) {
+        let (trouble, lasts) = match if dark && rng.bool() { DARK } else { rng.u8(..30) } {
             0..3 => (Trouble::Slow(direction, rng.u64(5..150)), rng.u64(50..500)),
             3..5 => (Trouble::Swallow(rng.usize(1..4)), 0),
             5..7 => (Trouble::CutAfter(rng.usize(1..4)), 0),
@@ -72,7 +76,7 @@ impl Spell {
             21 => (Trouble::FlushScripts, 0),
             22 => (Trouble::KillSubscribers, 0),
             23 => (Trouble::KillConnections, 0),
-            24..28 => (Trouble::Dark(rng.u64(50..200)), longest_lease + 300),
+            DARK..28 => (Trouble::Dark(rng.u64(50..200)), longest_lease + 300),
             _ => (Trouble::Pause, rng.u64(10..250)),
         };
         Spell { at: rng.u64(50..millis), lasts, worker: rng.usize(..workers), trouble }

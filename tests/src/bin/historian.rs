@@ -187,11 +187,10 @@ impl Task {
         }
         let Ok(read) = self.direct.get::<u64>(&counter(name)).await else { return };
         let read = read.unwrap_or(0);
+        // A program that does not look again before it writes.
         if self.rng.bool() {
-            self.pause(0..3).await;
-        }
-        if !self.look(entered) {
-            return;
+            let most = 3 + 240 / self.orders.sits;
+            self.pause(0..most).await;
         }
         self.say(entered.id, What::Update { began, read });
         if self.direct.cmd(&["SET", &counter(name), &(read + 1).to_string()]).await.is_ok() {
