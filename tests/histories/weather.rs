@@ -55,13 +55,17 @@ pub(crate) struct Spell {
 
 /// The first of the numbers that stand for [`Trouble::Dark`].
 const DARK: u8 = 24;
+/// The first of those that stand for [`Trouble::Stop`].
+const STOP: u8 = 17;
 
 impl Spell {
-    /// One at random; in a `dark` history, half of them cut a process off until its leases are over.
+    /// One at random; in a `dark` history, half of them cut a process off or stop it until its leases are over.
     pub(crate) fn draw(rng: &mut Rng, workers: usize, millis: u64, longest_lease: u64, dark: bool) -> Spell {
         let direction = if rng.bool() { Direction::ToClient } else { Direction::ToServer };
         let perhaps = rng.bool().then_some(direction);
-        let (trouble, lasts) = match if dark && rng.bool() { DARK } else { rng.u8(..30) } {
+        let any = rng.u8(..30);
+        let cut_off = if rng.bool() { DARK } else { STOP };
+        let (trouble, lasts) = match if dark && rng.bool() { cut_off } else { any } {
             0..3 => (Trouble::Slow(direction, rng.u64(5..150)), rng.u64(50..500)),
             3..5 => (Trouble::Swallow(rng.usize(1..4)), 0),
             5..7 => (Trouble::CutAfter(rng.usize(1..4)), 0),
@@ -71,7 +75,7 @@ impl Spell {
             12..14 => (Trouble::BlackHole(perhaps), rng.u64(50..longest_lease)),
             14..16 => (Trouble::Stall(perhaps), rng.u64(20..longest_lease)),
             16 => (Trouble::Deaf, rng.u64(50..500)),
-            17..20 => (Trouble::Stop, rng.u64(20..longest_lease + longest_lease / 2)),
+            STOP..20 => (Trouble::Stop, rng.u64(20..longest_lease + longest_lease / 2)),
             20 => (Trouble::Kill, 0),
             21 => (Trouble::FlushScripts, 0),
             22 => (Trouble::KillSubscribers, 0),

@@ -146,15 +146,19 @@ impl Task {
     /// Changes the counter, changes the fenced register, or sits there.
     async fn work(&mut self, name: &str, entered: &Entered) {
         match self.rng.u64(..80) {
-            n if n < 80 / self.orders.sits => self.sit(entered, 900).await,
+            n if n < 80 / self.orders.sits => match n % 2 {
+                0 => self.sit(entered, 900).await,
+                // As long as that between reading and writing, without a look: what a lock alone cannot make safe.
+                _ => self.update(name, entered, 900).await,
+            },
             70.. => {
                 let most = self.rng.u64(5..80);
                 self.sit(entered, most).await;
-                self.update(name, entered).await;
+                self.update(name, entered, 3).await;
             }
             _ => {
                 for _ in 0..self.rng.u8(..3) {
-                    self.update(name, entered).await;
+                    self.update(name, entered, 3).await;
                     self.update_fenced(name, entered).await;
                 }
             }
@@ -180,17 +184,15 @@ impl Task {
     }
 
     /// Reads the counter and writes it one higher: safe only if nobody else does.
-    async fn update(&mut self, name: &str, entered: &Entered) {
+    async fn update(&mut self, name: &str, entered: &Entered, pause: u64) {
         let began = now();
         if !self.look(entered) {
             return;
         }
         let Ok(read) = self.direct.get::<u64>(&counter(name)).await else { return };
         let read = read.unwrap_or(0);
-        // A program that does not look again before it writes.
         if self.rng.bool() {
-            let most = 3 + 240 / self.orders.sits;
-            self.pause(0..most).await;
+            self.pause(0..pause).await;
         }
         self.say(entered.id, What::Update { began, read });
         if self.direct.cmd(&["SET", &counter(name), &(read + 1).to_string()]).await.is_ok() {
