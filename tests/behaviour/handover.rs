@@ -92,10 +92,10 @@ async fn a_fixed_lease_ends_when_it_was_asked_to_although_the_server_keeps_the_k
     let overdue = lock.acquire().lease(1000 * MS).await.unwrap();
     let began = Instant::now();
     let next = lock.acquire().lease(1000 * MS).wait(SOON).await.unwrap();
-    // On the server it has the stretch and a margin more: half a second and 75 ms.
-    let took = began.elapsed();
-    assert!(took >= 900 * MS && took < 1400 * MS, "{took:?}");
-    assert!(!overdue.is_held() && next.is_held() && next.token() > overdue.token());
+    // On the server it has the stretch and a margin more: what is handed on needs no other grant.
+    assert!(began.elapsed() >= 900 * MS, "{:?}", began.elapsed());
+    assert_eq!(next.token().get(), overdue.token().get() + 1, "handed on");
+    assert!(!overdue.is_held() && next.is_held());
     assert!(overdue.release().await.is_err());
     assert!(next.is_held());
     next.release().await.unwrap();

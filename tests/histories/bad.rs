@@ -126,6 +126,10 @@ fn what_no_order_explains_is_not_linearizable() {
     let one = Record::default().taken(0, 10, 0, 5, 5).at(50, 0, What::Give).at(60, 0, What::Gave { ok: true });
     let two = Record::default().taken(0, 20, 6, 9, 9).at(12, 0, What::Give).at(15, 0, What::Gave { ok: true });
     assert!(finds(&history([one, two]), "not linearizable"));
+    // Handed on and lost before its process came to know of it.
+    let one = Record::default().at(0, 0, ask()).at(70, 0, What::Got { token: 10 }).at(71, 0, What::NotHeld);
+    let two = Record::default().hold(0, 20, 5, 60, 90);
+    assert_eq!(violations(&history([one, two])), Vec::<String>::new());
     // A request that was cancelled may have had it for a moment.
     let one = Record::default().hold(0, 10, 0, 5, 20).at(22, 1, ask()).at(24, 1, What::Nothing { how: "left".into() });
     let two = Record::default().at(30, 0, ask()).at(40, 0, What::Busy);

@@ -35,6 +35,8 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Operation {
     Grant(u64),
+    /// Granted, and lost before its holder knew: a process that stood still meanwhile.
+    Missed(u64),
     /// Given back, and confirmed.
     Release(u64),
     /// The belief in it ended otherwise.
@@ -51,6 +53,13 @@ impl SequentialSpec for Object {
     fn invoke(&mut self, operation: &Operation) -> bool {
         let (possible, next) = match *operation {
             Operation::Grant(token) => (!matches!(self.state, State::Held(_)) && token > self.last, State::Held(token)),
+            Operation::Missed(token) => {
+                if !matches!(self.state, State::Held(_)) && token > self.last {
+                    (self.state, self.last) = (State::Lingering, token);
+                    return true;
+                }
+                return false;
+            }
             Operation::Release(token) => (self.state == State::Held(token), State::Free),
             Operation::End(token) => (self.state == State::Held(token), State::Lingering),
             Operation::Busy => (self.state != State::Free, self.state),
@@ -99,6 +108,13 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
     let mut calls = Vec::new();
     for hold in holds {
         let who = hold.who;
+        if hold.believed.is_none() && hold.released.is_none() {
+            if hold.token > first && hold.token <= last {
+                let operation = Operation::Missed(hold.token);
+                calls.push(Call { who, operation, from: hold.asked, to: Some(hold.got) });
+            }
+            continue;
+        }
         if hold.token > first && hold.token <= last {
             let operation = Operation::Grant(hold.token);
             calls.push(Call { who, operation, from: hold.asked, to: Some(hold.got) });
