@@ -167,7 +167,7 @@ async fn a_lock_that_was_seen_lost_is_never_held_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_is_counted_from_before_it_left() {
     let server = server().await;
-    let (delay, lease) = (Duration::from_millis(600), Duration::from_secs(6));
+    let (delay, lease) = (Duration::from_millis(400), Duration::from_secs(8));
     let (_proxy, client) = slow_answers(&server, delay).await;
     let guard = Lock::new(&client, "a").acquire().watchdog(lease).await.unwrap();
     let mut last = guard.remaining();
@@ -176,6 +176,6 @@ async fn a_renewal_is_counted_from_before_it_left() {
         last > before
     };
     wait_until(SOON, renewed).await;
-    // Less the margin, too.
-    assert!(guard.remaining() < lease - delay, "{:?}", guard.remaining());
+    // The margin takes 400 ms of it, and the way of the answer as much.
+    assert!(guard.remaining() < lease - Duration::from_millis(600), "{:?}", guard.remaining());
 }
