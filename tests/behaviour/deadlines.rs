@@ -163,3 +163,19 @@ async fn a_lock_that_was_seen_lost_is_never_held_again() {
     assert_eq!(reason, redgrid_locks::LostReason::Expired);
     assert!(!guard.is_held() && guard.remaining().is_zero());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_is_counted_from_before_it_left() {
+    let server = server().await;
+    let (delay, lease) = (Duration::from_millis(400), Duration::from_secs(8));
+    let (_proxy, client) = slow_answers(&server, delay).await;
+    let guard = Lock::new(&client, "a").acquire().watchdog(lease).await.unwrap();
+    let mut last = guard.remaining();
+    let renewed = async || {
+        let before = std::mem::replace(&mut last, guard.remaining());
+        last > before
+    };
+    wait_until(SOON, renewed).await;
+    // The margin takes 400 ms of it, and the way of the answer as much.
+    assert!(guard.remaining() < lease - Duration::from_millis(600), "{:?}", guard.remaining());
+}

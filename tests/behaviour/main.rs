@@ -7,6 +7,7 @@ mod cancellation;
 mod commands;
 mod deadlines;
 mod guards;
+mod handover;
 mod lock_basics;
 mod lost_replies;
 mod processes;

@@ -61,6 +61,8 @@ struct Name {
     highest: u64,
     /// Server times at which it was taken by force.
     forced: Vec<u64>,
+    /// Whom it was taken from by force.
+    robbed: HashSet<Bytes>,
     /// Whose acquire was granted last.
     holder: Option<Bytes>,
     /// It is to stay taken for the holder with this token until this server time.
@@ -315,7 +317,7 @@ impl Books {
         let Some(told) = self.told.get(field).filter(|told| told.for_anybody) else { return };
         let name = self.names.entry(key.clone()).or_default();
         let superseded = name.highest > told.token || name.forced.iter().any(|at| *at > told.token);
-        if name.had_an_owner(told.token) || superseded {
+        if name.had_an_owner(told.token) || superseded || name.robbed.contains(field) {
             return;
         }
         let waited =
@@ -370,7 +372,11 @@ impl Witness for Ledger {
         // A late copy of a holder's own acquire keeps the name for it.
         let own = call.field().and_then(|field| books.told.get(field)).map(|told| told.token);
         let name = books.names.entry(call.keys[0].clone()).or_default();
-        name.holder = call.field().cloned();
+        let former = name.holder.replace(call.args[0].clone());
+        if call.name == "lock/seize" {
+            // A later copy of the same acquire is not to be believed either: its client was told that it was robbed.
+            name.robbed.extend(former);
+        }
         name.grants.insert(token);
         if call.name == "lock/seize" {
             name.forced.push(micros);

@@ -1,6 +1,7 @@
-//! What the behaviour tests share.
+//! What the tests share.
 
 pub mod cancel;
+pub mod history;
 pub mod lossy;
 
 use std::time::Duration;

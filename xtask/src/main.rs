@@ -36,6 +36,11 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Runs so many recorded histories with faults (500 unless said otherwise) and checks them; bounded in time
+    Histories {
+        #[arg(default_value_t = 500)]
+        count: u32,
+    },
     /// Finds or installs a server, and prints its path
     Server,
 }
@@ -44,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Demo { .. } => demo(),
         Task::Test { .. } => test(),
+        Task::Histories { count } => histories(count),
         Task::Server => server(),
     };
     outcome.unwrap_or_else(|failure| {
@@ -73,6 +79,15 @@ fn test() -> Result<ExitCode, Failure> {
         Err(failure) => say(&format!("{failure}; the tests that also run on a newer server will say SKIPPED")),
     }
     say("running the tests");
+    steps::run_through(&mut tests)
+}
+
+fn histories(count: u32) -> Result<ExitCode, Failure> {
+    let server = install::server(&workspace()?)?;
+    let mut tests = cargo();
+    tests.args(["test", "--release", "--package", "redgrid-tests", "--test", "histories", "--", "--nocapture"]);
+    tests.env(SERVER_VARIABLE, server.path()).env("REDGRID_HISTORIES", count.to_string());
+    say(&format!("building, then recording and checking {count} histories"));
     steps::run_through(&mut tests)
 }
 

@@ -1,0 +1,102 @@
+//! A lock that passes from task to task of one process without asking the server: what is handed on, what is not.
+
+use std::time::{Duration, Instant};
+
+use redgrid_locks::Lock;
+use redgrid_testkit::wait_until;
+use redgrid_tests::{SOON, client, client_with, server};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// One thread: while the test blocks it, nothing of its client runs, as in a process that stands still.
+#[tokio::test(flavor = "current_thread")]
+async fn a_lock_that_ran_out_while_its_process_stood_still_is_not_handed_on() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS).watchdog_lease(200 * MS)).await;
+    let lock = Lock::new(&client, "a");
+    let guard = lock.acquire().await.unwrap();
+    let waiting = tokio::spawn(lock.acquire().wait(2 * SOON).into_future());
+    wait_until(SOON, async || !waiting.is_finished()).await;
+    tokio::task::yield_now().await;
+    let url = server.url();
+    let elsewhere = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let other = client_with(&url, |config| config).await;
+            let guard = Lock::new(&other, "a").acquire().wait(SOON).await.unwrap();
+            let token = guard.token();
+            guard.release().await.unwrap();
+            token
+        })
+    };
+    let token = std::thread::spawn(elsewhere).join().unwrap();
+    assert!(guard.release().await.is_err());
+    let next = waiting.await.unwrap().unwrap();
+    assert!(next.token() > token, "{} after {token}", next.token());
+    assert!(next.is_held() && observer.exists("a").await.unwrap());
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn what_was_adopted_from_a_release_that_had_not_left_stays_held() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let lock = Lock::new(&client, "a");
+    let guard = lock.acquire().await.unwrap();
+    let first = guard.token().get();
+    drop(guard);
+    let second = lock.acquire().await.unwrap();
+    assert_eq!(second.token().get(), first + 1, "adopted");
+    drop(second);
+    // Two releases are queued now, and neither is the one to give this back.
+    let third = lock.acquire().await.unwrap();
+    assert_eq!(third.token().get(), first + 2, "adopted");
+    for _ in 0..20 {
+        assert!(lock.is_locked().await.unwrap());
+    }
+    assert!(third.is_held() && observer.exists("a").await.unwrap());
+    third.release().await.unwrap();
+    assert!(!observer.exists("a").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_its_stretch_a_lock_goes_to_who_waits_elsewhere() {
+    let server = server().await;
+    let (here, there) = (client_with(&server.url(), |config| config.stretch(50 * MS)).await, client(&server).await);
+    let lock = Lock::new(&here, "a");
+    let guard = lock.acquire().await.unwrap();
+    let granted = Instant::now();
+    let local = tokio::spawn(lock.acquire().into_future());
+    let remote = tokio::spawn(Lock::new(&there, "a").acquire().into_future());
+    let observer = server.observer().await.unwrap();
+    // Both of them listen: ours does at the end of its stretch.
+    let subscribers = async || {
+        let told: (String, u64) = observer.query(&["PUBSUB", "NUMSUB", "redisson_lock__channel:{a}"]).await.unwrap();
+        told.1
+    };
+    wait_until(SOON, async || subscribers().await == 2 && granted.elapsed() > 60 * MS).await;
+    guard.release().await.unwrap();
+    let remote = tokio::time::timeout(SOON, remote).await.unwrap().unwrap().unwrap();
+    assert!(!local.is_finished());
+    remote.release().await.unwrap();
+    local.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fixed_lease_ends_when_it_was_asked_to_although_the_server_keeps_the_key_longer() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let lock = Lock::new(&client, "a");
+    let overdue = lock.acquire().lease(300 * MS).await.unwrap();
+    let began = Instant::now();
+    let next = lock.acquire().lease(300 * MS).wait(SOON).await.unwrap();
+    // On the server it has the stretch and a margin more: what is handed on needs no other grant.
+    assert!(began.elapsed() >= 250 * MS, "{:?}", began.elapsed());
+    assert_eq!(next.token().get(), overdue.token().get() + 1, "handed on");
+    assert!(!overdue.is_held() && next.is_held());
+    assert!(overdue.release().await.is_err());
+    assert!(next.is_held());
+    next.release().await.unwrap();
+}

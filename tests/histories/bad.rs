@@ -1,0 +1,143 @@
+//! The checker itself: it finds what was planted by hand, and nothing in what is right.
+
+use redgrid_tests::history::{Event, What};
+
+use super::check::violations;
+use super::story::History;
+
+/// A record written by hand, of one task.
+#[derive(Default)]
+struct Record(Vec<Event>);
+
+impl Record {
+    fn at(mut self, at: u64, id: u64, what: What) -> Self {
+        self.0.push(Event { at, task: 0, id, what });
+        self
+    }
+
+    /// A hold that is believed from `got` to `until`, and released in one instant more.
+    fn hold(self, id: u64, token: u64, asked: u64, got: u64, until: u64) -> Self {
+        self.taken(id, token, asked, got, until).at(until, id, What::Give).at(until + 1, id, What::Gave { ok: true })
+    }
+
+    fn taken(self, id: u64, token: u64, asked: u64, got: u64, until: u64) -> Self {
+        let ask = What::Ask { name: "a".into(), steal: false, again: None };
+        self.at(asked, id, ask).at(got, id, What::Got { token }).at(until, id, What::Held)
+    }
+
+    fn update(self, id: u64, at: u64, read: u64, held: bool) -> Self {
+        self.at(at + 1, id, What::Update { began: at, read }).at(at + 2, id, What::Updated { held })
+    }
+}
+
+fn history<const N: usize>(records: [Record; N]) -> History {
+    let records = records.map(|record| record.0).to_vec();
+    History { records, exclusive: true, calm: true, ..History::default() }
+}
+
+fn finds(history: &History, word: &str) -> bool {
+    violations(history).iter().any(|what| what.contains(word))
+}
+
+#[test]
+fn a_history_without_fault_has_no_violations() {
+    let one = Record::default().taken(0, 10, 0, 5, 8).update(0, 10, 0, true).update(0, 20, 1, true);
+    let one = one.at(30, 0, What::Give).at(40, 0, What::Gave { ok: true });
+    // Stopped within its update, and told so: it overwrites what came after it.
+    let two = Record::default().taken(0, 20, 3, 39, 41).at(50, 0, What::Update { began: 41, read: 2 });
+    let two = two.at(200, 0, What::Updated { held: false }).at(201, 0, What::Give);
+    let three = Record::default().taken(0, 30, 60, 100, 105).update(0, 110, 2, true).update(0, 120, 3, true);
+    let three = three.at(130, 0, What::Give).at(131, 0, What::Gave { ok: true });
+    let ask = What::Ask { name: "a".into(), steal: false, again: None };
+    let four = Record::default().at(6, 0, ask).at(9, 0, What::Busy);
+    let mut history = history([one, two, three, four]);
+    history.counters.insert("a".into(), 3);
+    history.accepted.insert("a".into(), vec![(10, 1), (10, 2), (30, 3)]);
+    assert_eq!(violations(&history), Vec::<String>::new());
+}
+
+#[test]
+fn beliefs_that_overlap_are_found() {
+    let one = Record::default().hold(0, 10, 0, 5, 50);
+    let two = Record::default().hold(0, 20, 0, 49, 60);
+    assert!(finds(&history([one, two]), "both believed"));
+    // One after the other is fine, and so is what its process only found lost later.
+    let one = Record::default().taken(0, 10, 0, 5, 48).at(90, 0, What::NotHeld).at(91, 0, What::Give);
+    let two = Record::default().hold(0, 20, 0, 49, 60);
+    assert_eq!(violations(&history([one, two])), Vec::<String>::new());
+}
+
+#[test]
+fn a_guard_within_another_is_the_same_hold_and_outlives_it() {
+    let within = |token| {
+        let one = Record::default().taken(0, 10, 0, 5, 20);
+        let one = one.at(21, 1, What::Ask { name: "a".into(), steal: false, again: Some(0) });
+        let one = one.at(22, 1, What::Got { token }).at(25, 0, What::Held);
+        one.at(30, 0, What::Give).at(31, 0, What::Gave { ok: true })
+    };
+    let end = |record: Record| record.at(80, 1, What::Held).at(81, 1, What::Give).at(82, 1, What::Gave { ok: true });
+    assert_eq!(violations(&history([end(within(10))])), Vec::<String>::new());
+    // Released with the first guard: another comes in while the second is believed.
+    let two = Record::default().hold(0, 40, 35, 40, 50);
+    assert!(finds(&history([end(within(10)), two]), "both believed"));
+    assert!(finds(&history([end(within(12))]), "both believed"));
+}
+
+#[test]
+fn tokens_that_fall_are_found() {
+    let one = Record::default().hold(0, 20, 0, 5, 10);
+    let two = Record::default().hold(0, 15, 11, 12, 20);
+    assert!(finds(&history([one, two]), "got 15 after somebody had 20"));
+    let one = Record::default().hold(0, 20, 0, 5, 10);
+    let two = Record::default().hold(0, 20, 3, 12, 20);
+    assert!(finds(&history([one, two]), "given to two holders"));
+}
+
+#[test]
+fn a_lost_update_of_a_believed_hold_is_found() {
+    let one = Record::default().taken(0, 10, 0, 5, 6).update(0, 10, 0, true).at(20, 0, What::Give);
+    let two = Record::default().taken(0, 20, 0, 25, 26).update(0, 30, 0, true).at(40, 0, What::Give);
+    let mut twice = history([one, two]);
+    twice.counters.insert("a".into(), 1);
+    assert!(finds(&twice, "10 wrote 1, and 20 read 0"));
+    let one = Record::default().taken(0, 10, 0, 5, 6).update(0, 10, 0, true).at(20, 0, What::Give);
+    assert!(finds(&history([one]), "at the end it was 0"));
+}
+
+#[test]
+fn a_stale_write_that_the_register_took_is_found() {
+    for (accepted, word) in [(vec![(20, 1), (10, 2)], "took 10 after 20"), (vec![(10, 1), (20, 1)], "wrote 1 for 2")] {
+        let mut history = history([Record::default().hold(0, 10, 0, 5, 6), Record::default().hold(0, 20, 0, 8, 9)]);
+        history.accepted.insert("a".into(), accepted);
+        assert!(finds(&history, word));
+    }
+    let refused = Record::default().taken(0, 10, 0, 5, 6).at(8, 0, What::Refused { held: true });
+    assert!(finds(&history([refused]), "refused 10"));
+}
+
+#[test]
+fn what_no_order_explains_is_not_linearizable() {
+    let ask = || What::Ask { name: "a".into(), steal: false, again: None };
+    // Taken, says one who looked when it had been given back for long.
+    let one = Record::default().hold(0, 10, 0, 5, 20);
+    let two = Record::default().at(30, 0, ask()).at(40, 0, What::Busy);
+    assert!(finds(&history([one, two]), "not linearizable"));
+    // Given while its holder had it: his release was confirmed afterwards.
+    let one = Record::default().taken(0, 10, 0, 5, 5).at(50, 0, What::Give).at(60, 0, What::Gave { ok: true });
+    let two = Record::default().taken(0, 20, 6, 9, 9).at(12, 0, What::Give).at(15, 0, What::Gave { ok: true });
+    assert!(finds(&history([one, two]), "not linearizable"));
+    // Handed on and lost before its process came to know of it.
+    let one = Record::default().at(0, 0, ask()).at(70, 0, What::Got { token: 10 }).at(71, 0, What::NotHeld);
+    let two = Record::default().hold(0, 20, 5, 60, 90);
+    assert_eq!(violations(&history([one, two])), Vec::<String>::new());
+    // A request that was cancelled may have had it for a moment.
+    let one = Record::default().hold(0, 10, 0, 5, 20).at(22, 1, ask()).at(24, 1, What::Nothing { how: "left".into() });
+    let two = Record::default().at(30, 0, ask()).at(40, 0, What::Busy);
+    assert_eq!(violations(&history([one, two])), Vec::<String>::new());
+}
+
+#[test]
+fn a_release_that_was_confirmed_although_it_was_lost_is_found() {
+    let one = Record::default().taken(0, 10, 0, 5, 6).at(9, 0, What::NotHeld).at(10, 0, What::Give);
+    assert!(finds(&history([one.at(11, 0, What::Gave { ok: true })]), "although it was lost"));
+}

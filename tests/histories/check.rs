@@ -1,0 +1,125 @@
+//! What must be true of every history, whatever the weather.
+
+use std::collections::BTreeMap;
+
+use super::object;
+use super::story::{History, Hold, Story};
+
+/// What a history shows that may not be, one line each.
+pub(crate) fn violations(history: &History) -> Vec<String> {
+    let mut found = history.wrong.clone();
+    let stories = history.stories();
+    for (name, story) in &stories {
+        let mut here = tokens_that_fall(&story.holds);
+        if history.exclusive {
+            here.extend(beliefs_that_overlap(&story.holds));
+            here.extend(updates_that_are_lost(story, history.counters.get(name).copied()));
+            here.extend(story.refused.iter().map(|token| format!("the register refused {token}, which was believed")));
+            here.extend(object::violations(story, !history.calm));
+        }
+        here.extend(story.starved.iter().map(|who| format!("{who:?} waited and never got it")));
+        let lost = &story.released_although_lost;
+        here.extend(lost.iter().map(|token| format!("the release of {token} was confirmed although it was lost")));
+        here.extend(stale_writes(history.accepted.get(name).map_or(&[], Vec::as_slice)));
+        found.extend(here.into_iter().map(|what| format!("{name}: {what}")));
+    }
+    found
+}
+
+/// Updates of the counter that others have overwritten, or that overwrote others: only those not protected may be.
+pub(crate) fn lost_updates(history: &History) -> BTreeMap<String, u64> {
+    let counted = |(name, story): (String, Story)| {
+        let made = story.updates.iter().filter(|update| update.answered.is_some()).count() as u64;
+        let kept = history.counters.get(&name).copied().unwrap_or(0);
+        (name, made.saturating_sub(kept))
+    };
+    history.stories().into_iter().map(counted).collect()
+}
+
+/// Two holds that are believed at the same instant.
+fn beliefs_that_overlap(holds: &[Hold]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut believed: Vec<(u64, u64, &Hold)> = holds
+        .iter()
+        .filter_map(|hold| Some((hold.got, hold.believed.filter(|until| *until > hold.got)?, hold)))
+        .collect();
+    believed.sort_by_key(|(from, until, _)| (*from, *until));
+    let mut longest: Option<(u64, &Hold)> = None;
+    for (from, until, hold) in believed {
+        if let Some((until, other)) = longest
+            && from < until
+        {
+            let both = (until - from) / 1000;
+            found.push(format!(
+                "{:?} with {} and {:?} with {} both believed, for {both} µs",
+                other.who, other.token, hold.who, hold.token
+            ));
+        }
+        if longest.is_none_or(|(longest, _)| until > longest) {
+            longest = Some((until, hold));
+        }
+    }
+    found
+}
+
+/// Tokens that are not above those of all who had theirs before the request was made, or that were given twice.
+fn tokens_that_fall(holds: &[Hold]) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut by_ask, mut by_got): (Vec<&Hold>, Vec<&Hold>) = (holds.iter().collect(), holds.iter().collect());
+    by_ask.sort_by_key(|hold| hold.asked);
+    by_got.sort_by_key(|hold| hold.got);
+    let mut earlier = by_got.iter().peekable();
+    let mut highest = 0;
+    for hold in by_ask {
+        while let Some(before) = earlier.next_if(|before| before.got < hold.asked) {
+            highest = highest.max(before.token);
+        }
+        if hold.token <= highest {
+            found.push(format!("{:?} got {} after somebody had {highest}", hold.who, hold.token));
+        }
+    }
+    let mut tokens: Vec<u64> = holds.iter().map(|hold| hold.token).collect();
+    tokens.sort_unstable();
+    let twice = tokens.windows(2).filter(|pair| pair[0] == pair[1]);
+    found.extend(twice.map(|pair| format!("{} was given to two holders", pair[0])));
+    found
+}
+
+/// Every protected update finds what the one before it wrote, unless an unprotected one came in between.
+fn updates_that_are_lost(story: &Story, end: Option<u64>) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut safe, loose): (Vec<_>, Vec<_>) = story.updates.iter().partition(|update| update.safe);
+    safe.sort_by_key(|update| update.began);
+    // An unprotected write may take effect from when it was sent until it was answered.
+    let came_between = |value: u64, from: u64, to: u64| {
+        let here = |update: &&_| {
+            let update: &super::story::Update = update;
+            update.sent < to && update.answered.is_none_or(|answered| answered > from)
+        };
+        loose.iter().filter(|update| here(update)).any(|update| update.read + 1 == value)
+    };
+    let (mut value, mut since, mut by) = (0, 0, 0);
+    for update in safe {
+        if update.read != value && !came_between(update.read, since, update.sent) {
+            found.push(format!("{} wrote {value}, and {} read {}", by, update.token, update.read));
+        }
+        (value, since, by) = (update.read + 1, update.began, update.token);
+    }
+    let end = end.unwrap_or(0);
+    if end != value && !came_between(end, since, u64::MAX) {
+        found.push(format!("{by} wrote {value}, and at the end it was {end}"));
+    }
+    found
+}
+
+/// The register takes values one by one, in the order of the tokens.
+fn stale_writes(accepted: &[(u64, u64)]) -> Vec<String> {
+    let fall = accepted.windows(2).filter(|pair| pair[1].0 < pair[0].0);
+    let mut found: Vec<String> =
+        fall.map(|pair| format!("the register took {} after {}", pair[1].0, pair[0].0)).collect();
+    let skips = accepted.iter().zip(1..).filter(|((_, value), expected)| value != expected);
+    found.extend(
+        skips.map(|((token, value), expected)| format!("{token} wrote {value} for {expected} in the register")),
+    );
+    found
+}

@@ -1,0 +1,119 @@
+//! Recorded histories: four processes take locks while everything goes wrong, write down what they see, and a checker
+//! that knows nothing of redgrid judges it.
+//!
+//! `REDGRID_HISTORIES=500 cargo test --release -p redgrid-tests --test histories` runs so many instead of twenty (or
+//! `cargo xtask histories 500`), `REDGRID_HISTORY=17` the one with that seed, and tells where its events are.
+
+mod bad;
+mod check;
+mod crew;
+mod object;
+mod rig;
+mod story;
+mod weather;
+
+use std::time::Instant;
+
+use futures_util::StreamExt;
+use redgrid_tests::history::Event;
+use rig::Plan;
+
+/// Histories unless `REDGRID_HISTORIES` says otherwise.
+const HISTORIES: u64 = 20;
+
+/// Histories at a time: they wait most of the time.
+const AT_A_TIME: usize = 4;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_history_shows_two_holders_a_token_that_falls_or_a_stale_write() {
+    let began = Instant::now();
+    let seeds = match number("REDGRID_HISTORY") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("REDGRID_HISTORIES").unwrap_or(HISTORIES),
+    };
+    let count = seeds.end - seeds.start;
+    let mut outcomes = futures_util::stream::iter(seeds).map(judge).buffer_unordered(AT_A_TIME);
+    let (mut bad, mut sum) = (Vec::new(), Seen::default());
+    while let Some((seed, outcome)) = outcomes.next().await {
+        match outcome {
+            Ok(seen) => sum.add(&seen),
+            Err(why) => {
+                eprintln!("history {seed}: {why}");
+                bad.push(seed);
+            }
+        }
+    }
+    let (Seen { grants, busy, without, updates, overwritten, fenced }, took) = (sum, began.elapsed());
+    eprintln!(
+        "{count} histories in {took:.1?}: {grants} grants, {busy} busy, {without} without a grant, {updates} updates \
+         ({overwritten} overwritten, all of holds that were told lost or died), {fenced} in the register, {} bad",
+        bad.len()
+    );
+    assert!(bad.is_empty(), "of the seeds {bad:?}; run one with REDGRID_HISTORY=seed");
+    assert!(count < HISTORIES || grants > 20 * count, "too little happened: {grants} grants in {count} histories");
+}
+
+/// What the histories had in them.
+#[derive(Default)]
+struct Seen {
+    grants: u64,
+    busy: u64,
+    without: u64,
+    updates: u64,
+    overwritten: u64,
+    fenced: u64,
+}
+
+impl Seen {
+    fn add(&mut self, other: &Seen) {
+        self.grants += other.grants;
+        self.busy += other.busy;
+        self.without += other.without;
+        self.updates += other.updates;
+        self.overwritten += other.overwritten;
+        self.fenced += other.fenced;
+    }
+}
+
+async fn judge(seed: u64) -> (u64, Result<Seen, String>) {
+    let plan = Plan::draw(seed);
+    let history = match plan.run().await {
+        Ok(history) => history,
+        Err(why) => return (seed, Err(format!("{why}\n{plan:?}"))),
+    };
+    let found = check::violations(&history);
+    if !found.is_empty() || number("REDGRID_HISTORY").is_some() {
+        eprintln!("{plan:?}\nthe events of history {seed} are in {}", written(seed, &history));
+    }
+    if !found.is_empty() {
+        return (seed, Err([found, history.left].concat().join("\n")));
+    }
+    let mut seen = Seen::default();
+    for story in history.stories().values() {
+        seen.grants += story.holds.len() as u64;
+        seen.busy += story.busy.len() as u64;
+        seen.without += story.without.len() as u64;
+        seen.updates += story.updates.len() as u64;
+    }
+    seen.overwritten = check::lost_updates(&history).values().sum();
+    seen.fenced = history.accepted.values().map(|list| list.len() as u64).sum();
+    (seed, Ok(seen))
+}
+
+/// The events of all processes in the order of their times, in a file.
+fn written(seed: u64, history: &story::History) -> String {
+    let records = history.records.iter().enumerate();
+    let mut all: Vec<_> = records.flat_map(|(n, record)| record.iter().map(move |event| (n, event))).collect();
+    all.sort_by_key(|(_, event)| event.at);
+    let from = all.first().map_or(0, |(_, event)| event.at);
+    let line = |(process, Event { at, task, id, what }): &(usize, &Event)| {
+        format!("{:9} µs  {process}.{task} #{id}: {what:?}\n", (at - from) / 1000)
+    };
+    let path = std::env::temp_dir().join(format!("redgrid-history-{seed}.txt"));
+    let told = std::fs::write(&path, all.iter().map(line).collect::<String>());
+    told.map_or_else(|error| error.to_string(), |()| path.display().to_string())
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}

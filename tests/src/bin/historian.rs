@@ -1,0 +1,278 @@
+//! A process of a recorded history: its tasks take locks, work under them, give them back, and write down what they see.
+//!
+//! `historian ORDERS`: the orders are JSON ([`Orders`]). It prints one [`Event`] a line, as JSON, the moment it is seen,
+//! so that little is lost when it is killed.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use redgrid_core::Config;
+use redgrid_locks::{AcquireError, Client, Holder, Lock, LockGuard};
+use redgrid_testkit::Observer;
+use redgrid_tests::history::{Event, Orders, PATIENCE, REGISTER, STARVED, What, accepted, counter, fence, now};
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let orders: Orders = serde_json::from_str(&std::env::args().nth(1).ok_or("historian ORDERS")?)?;
+    let direct = Observer::connect(&orders.direct).await?;
+    let ms = Duration::from_millis;
+    let config = Config::from_url(&orders.url)?.client_name("historian").watchdog_lease(ms(orders.watchdog));
+    let config = config.timeout(ms(orders.timeout)).retries(2).retry_delay(ms(10));
+    let config = config.poll_interval(ms(400));
+    let client = Client::connect(if let Some(stretch) = orders.stretch { config.stretch(ms(stretch)) } else { config });
+    let client = client.await?;
+    let ends = now() + orders.millis * 1_000_000;
+    let ids = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..orders.tasks)
+        .map(|task| {
+            let (ids, direct, client, orders) = (ids.clone(), direct.clone(), client.clone(), orders.clone());
+            let rng = Rng::with_seed(orders.seed.wrapping_add(task));
+            tokio::spawn(Task { task, ids, rng, direct, client, orders }.work_until(ends))
+        })
+        .collect();
+    for task in tasks {
+        task.await?;
+    }
+    // It may not be done in time: leases end what is left.
+    let _ = client.shutdown(ms(1000)).await;
+    Ok(())
+}
+
+struct Task {
+    task: u64,
+    ids: Arc<AtomicU64>,
+    rng: Rng,
+    direct: Observer,
+    client: Client,
+    orders: Orders,
+}
+
+/// A guard, and the request it came from.
+struct Entered {
+    id: u64,
+    guard: LockGuard,
+}
+
+impl Task {
+    async fn work_until(mut self, ends: u64) {
+        while now() < ends {
+            let name = self.rng.choice(&self.orders.names).cloned().unwrap_or_default();
+            let me = Holder::new();
+            let Some(outer) = self.enter(&name, &me).await else {
+                self.pause(0..4).await;
+                continue;
+            };
+            let inner = if self.rng.u8(..5) == 0 { self.enter_again(&name, &me, outer.id).await } else { None };
+            match inner {
+                // The inner one goes on when the outer one has been given back.
+                Some(inner) if self.rng.bool() => {
+                    self.give_back(outer).await;
+                    self.work(&name, &inner).await;
+                    self.give_back(inner).await;
+                }
+                inner => {
+                    self.work(&name, &outer).await;
+                    if let Some(inner) = inner {
+                        self.give_back(inner).await;
+                        self.work(&name, &outer).await;
+                    }
+                    self.give_back(outer).await;
+                }
+            }
+            if self.rng.u8(..3) == 0 {
+                self.pause(0..30).await;
+            }
+        }
+    }
+
+    async fn enter(&mut self, name: &str, me: &Holder) -> Option<Entered> {
+        let steal = self.orders.steals && self.rng.u8(..12) == 0;
+        let id = self.ask(name, steal, None);
+        let lock = Lock::new(&self.client, name);
+        let (lease, wait) = (self.millis(100..400), self.millis(5..600));
+        let how = self.rng.u8(..12);
+        let watchdog = self.millis(150..600);
+        let asked = async {
+            match how {
+                _ if steal => lock.steal().await.map(Some),
+                0..3 => lock.acquire().wait(wait).await.map(Some),
+                3..5 => lock.acquire().await.map(Some),
+                5..8 => lock.acquire().lease(lease).await.map(Some),
+                8 => lock.acquire().watchdog(watchdog).by(me).await.map(Some),
+                9 => lock.acquire().lease(lease).wait(wait).by(me).await.map(Some),
+                _ => lock.try_acquire().by(me).await,
+            }
+        };
+        // One in eight is given up, most of them while they wait.
+        let leaves = self.rng.u8(..8) == 0;
+        let patience = if leaves { self.millis(0..40) } else { PATIENCE };
+        match tokio::time::timeout(patience, asked).await {
+            Ok(outcome) => self.outcome(id, outcome),
+            Err(_) if leaves => self.nothing(id, "left"),
+            Err(_) => self.nothing(id, STARVED),
+        }
+    }
+
+    async fn enter_again(&mut self, name: &str, me: &Holder, outer: u64) -> Option<Entered> {
+        // Whoever asked without its holder is another one: it would wait for itself, so it only looks.
+        let id = self.ask(name, false, Some(outer));
+        let outcome = Lock::new(&self.client, name).try_acquire().by(me).await;
+        match outcome {
+            // By now it may be another grant altogether: a stranger's, to the checker.
+            Ok(None) => self.nothing(id, "busy with ourselves"),
+            outcome => self.outcome(id, outcome),
+        }
+    }
+
+    fn outcome(&self, id: u64, outcome: Result<Option<LockGuard>, AcquireError>) -> Option<Entered> {
+        match outcome {
+            Ok(Some(guard)) => {
+                self.say(id, What::Got { token: guard.token().get() });
+                let entered = Entered { id, guard };
+                self.look(&entered);
+                Some(entered)
+            }
+            Ok(None) => {
+                self.say(id, What::Busy);
+                None
+            }
+            Err(error) => self.nothing(id, &format!("{error:?}")),
+        }
+    }
+
+    /// Changes the counter, changes the fenced register, or sits there.
+    async fn work(&mut self, name: &str, entered: &Entered) {
+        match self.rng.u64(..80) {
+            n if n < 80 / self.orders.sits => match n % 2 {
+                0 => self.sit(entered, 900).await,
+                // As long as that between reading and writing, without a look: what a lock alone cannot make safe.
+                _ => self.update(name, entered, 900).await,
+            },
+            70.. => {
+                let most = self.rng.u64(5..80);
+                self.sit(entered, most).await;
+                self.update(name, entered, 3).await;
+            }
+            _ => {
+                for _ in 0..self.rng.u8(..3) {
+                    self.update(name, entered, 3).await;
+                    self.update_fenced(name, entered).await;
+                }
+            }
+        }
+    }
+
+    /// Stays while the lock is held, at most so many milliseconds, and watches.
+    async fn sit(&mut self, entered: &Entered, most: u64) {
+        let ends = now() + most * 1_000_000;
+        let mut said = 0;
+        loop {
+            let at = now();
+            if !entered.guard.is_held() || at > ends {
+                self.look(entered);
+                return;
+            }
+            if at - said > 10_000_000 {
+                self.look(entered);
+                said = at;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Reads the counter and writes it one higher: safe only if nobody else does.
+    async fn update(&mut self, name: &str, entered: &Entered, pause: u64) {
+        let began = now();
+        if !self.look(entered) {
+            return;
+        }
+        let Ok(read) = self.direct.get::<u64>(&counter(name)).await else { return };
+        let read = read.unwrap_or(0);
+        if self.rng.bool() {
+            self.pause(0..pause).await;
+        }
+        self.say(entered.id, What::Update { began, read });
+        if self.direct.cmd(&["SET", &counter(name), &(read + 1).to_string()]).await.is_ok() {
+            let at = now();
+            let held = entered.guard.is_held();
+            self.say_at(at, entered.id, What::Updated { held });
+        }
+    }
+
+    /// The same with a register that refuses old tokens: without a look at the lock.
+    async fn update_fenced(&mut self, name: &str, entered: &Entered) {
+        let token = entered.guard.token().get().to_string();
+        let (fence, accepted) = (fence(name), accepted(name));
+        let register = async |value: &str| {
+            let asked = ["EVAL", REGISTER, "2", &fence, &accepted, &token, value];
+            self.direct.query::<i64>(&asked).await.ok()
+        };
+        let Some(read) = register("").await else { return };
+        let answer = if read < 0 { Some(read) } else { register(&(read + 1).to_string()).await };
+        if answer.is_some_and(|answer| answer < 0) {
+            let at = now();
+            let held = entered.guard.is_held();
+            self.say_at(at, entered.id, What::Refused { held });
+        }
+    }
+
+    async fn give_back(&mut self, entered: Entered) {
+        self.look(&entered);
+        let Entered { id, guard } = entered;
+        self.say(id, What::Give);
+        match self.rng.u8(..64) {
+            0 => guard.forget(),
+            1..16 => drop(guard),
+            _ => {
+                let released = guard.release().await;
+                self.say(id, What::Gave { ok: released.is_ok() });
+            }
+        }
+    }
+
+    /// Looks whether it is held, and writes it down.
+    fn look(&self, entered: &Entered) -> bool {
+        let at = now();
+        let held = entered.guard.is_held();
+        if held {
+            self.say_at(at, entered.id, What::Held);
+        } else {
+            self.say(entered.id, What::NotHeld);
+        }
+        held
+    }
+
+    fn ask(&self, name: &str, steal: bool, again: Option<u64>) -> u64 {
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        self.say(id, What::Ask { name: name.to_owned(), steal, again });
+        id
+    }
+
+    fn nothing<T>(&self, id: u64, how: &str) -> Option<T> {
+        self.say(id, What::Nothing { how: how.to_owned() });
+        None
+    }
+
+    fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
+        Duration::from_millis(self.rng.u64(range))
+    }
+
+    async fn pause(&mut self, range: std::ops::Range<u64>) {
+        let pause = self.millis(range);
+        tokio::time::sleep(pause).await;
+    }
+
+    fn say(&self, id: u64, what: What) {
+        self.say_at(now(), id, what);
+    }
+
+    fn say_at(&self, at: u64, id: u64, what: What) {
+        let mut line = serde_json::to_string(&Event { at, task: self.task, id, what }).expect("plain data");
+        line.push('\n');
+        // One write a line. A reader that has gone ends the history anyway.
+        let _ = std::io::stdout().lock().write_all(line.as_bytes());
+    }
+}
