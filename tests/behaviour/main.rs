@@ -15,6 +15,7 @@ mod regressions;
 mod renewals;
 mod suspicions;
 mod tokens;
+mod too_late;
 mod two_levels;
 mod unsettled;
 mod wakeups;

@@ -129,3 +129,14 @@ async fn a_new_command_connection_has_all_holds_looked_after() {
     let told = tokio::time::timeout(Duration::from_secs(5), told).await.expect("long before a renewal is due");
     assert_eq!(told, (LostReason::Gone, LostReason::Gone));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_lock_with_a_fixed_lease_is_told_as_soon_as_a_renewed_one() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;
+    let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(60)).await.unwrap();
+    assert!(server.delete_key("a").await.unwrap());
+    // An interval is 300 ms; the lease would end in a minute.
+    let told = tokio::time::timeout(Duration::from_secs(10), guard.lost()).await;
+    assert_eq!(told, Ok(LostReason::Gone));
+}
