@@ -317,3 +317,18 @@ async fn a_forced_release_that_is_sent_again_late_takes_nothing_from_a_later_hol
     assert!(innocent.is_held());
     innocent.release().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_runs_after_its_time_does_nothing() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let script = include_str!("../../crates/redgrid-locks/src/scripts/acquire.lua");
+    let run = async |not_after: u64| {
+        let request = ["EVAL", script, "1", "a", "holder:1", "1000", &not_after.to_string()];
+        let (status, _, _): (i64, u64, i64) = observer.query(&request).await.unwrap();
+        (status, observer.exists("a").await.unwrap())
+    };
+    let now = observer.server_time_micros().await.unwrap();
+    assert_eq!(run(now).await, (2, false));
+    assert_eq!(run(now + 60_000_000).await, (1, true));
+}
