@@ -100,3 +100,39 @@ async fn a_fixed_lease_ends_when_it_was_asked_to_although_the_server_keeps_the_k
     assert!(next.is_held());
     next.release().await.unwrap();
 }
+
+/// The look of a poll says that the lock is free: it must not begin the silence anew that ends a turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_ends_although_polls_are_more_frequent_than_its_silence() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.stretch(Duration::ZERO).poll_interval(200 * MS)).await;
+    let lock = Lock::new(&client, "a");
+    let guard = lock.acquire().await.unwrap();
+    let waiting = tokio::spawn(lock.acquire().wait(5000 * MS).into_future());
+    let listens = async || !observer.pubsub_channels("redisson_lock__*").await.unwrap().is_empty();
+    wait_until(SOON, listens).await;
+    // Somebody elsewhere waits who gets no messages, and goes away.
+    observer.cmd(&["SET", "redgrid_wait:{a}", "1", "PX", "300"]).await.unwrap();
+    guard.release().await.unwrap();
+    let next = waiting.await.unwrap();
+    assert!(next.is_ok(), "{next:?}");
+    next.unwrap().release().await.unwrap();
+}
+
+/// By default a name is looked at every 100 ms where messages may not be had.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_task_enters_after_the_stretch_although_its_process_may_not_subscribe() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    server.set_user("mute", &["on", ">secret", "~*", "+@all", "resetchannels"]).await.unwrap();
+    let client = client_with(&server.url_for("mute", "secret"), |config| config).await;
+    let lock = Lock::new(&client, "a");
+    let guard = lock.acquire().await.unwrap();
+    let waiting = tokio::spawn(lock.acquire().wait(5000 * MS).into_future());
+    wait_until(SOON, async || observer.exists("redgrid_wait:{a}").await.unwrap()).await;
+    guard.release().await.unwrap();
+    let next = waiting.await.unwrap();
+    assert!(next.is_ok(), "{next:?}");
+    next.unwrap().release().await.unwrap();
+}

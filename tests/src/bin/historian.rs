@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ms = Duration::from_millis;
     let config = Config::from_url(&orders.url)?.client_name("historian").watchdog_lease(ms(orders.watchdog));
     let config = config.timeout(ms(orders.timeout)).retries(2).retry_delay(ms(10));
-    let config = config.poll_interval(ms(400));
+    let config = config.poll_interval(ms(200));
     let client = Client::connect(if let Some(stretch) = orders.stretch { config.stretch(ms(stretch)) } else { config });
     let client = client.await?;
     let ends = now() + orders.millis * 1_000_000;
