@@ -337,3 +337,14 @@ async fn one_look_beside_a_waiter_is_told_when_the_waiter_gets_it() {
     assert!(matches!(look, Ok(Ok(Ok(None)))), "{look:?}");
     drop(held);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
+    let server = server().await;
+    let client = client(&server).await;
+    for _ in 0..20 {
+        let _ = Lock::new(&client, "a").acquire().wait(Duration::from_nanos(1)).await;
+    }
+    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    wait_until(SOON, async || client.in_hand().names == 0).await;
+}

@@ -66,10 +66,17 @@ impl Table {
 
     /// The same as work that delivers its result itself.
     pub(super) fn attempt(self: &Arc<Self>, key: &SlotKey, slot: &mut Slot) -> Work {
-        let (table, attempt) = (Arc::clone(self), self.attempt_of(key, slot));
+        let (table, attempt, key) = (Arc::clone(self), self.attempt_of(key, slot), key.clone());
         Box::pin(async move {
             if let Some(attempt) = attempt {
                 table.try_for(attempt).await;
+            } else {
+                // Whose time was over before it could ask.
+                let mut state = table.state();
+                if let Some(slot) = state.slots.get_mut(&key) {
+                    slot.asking = false;
+                }
+                table.go_on(&mut state, &key);
             }
         })
     }
