@@ -61,7 +61,8 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Dropping the future gives up the place in the queue of this process. What the server had granted goes back in the
-    /// background.
+    /// background. A future that is kept and not polled delays nobody: what it does not take within a second goes to the
+    /// next, and it asks anew when it is polled again.
     #[doc(alias = "lock")]
     #[doc(alias = "lockInterruptibly")]
     pub fn acquire(&self) -> Acquire {
