@@ -11,7 +11,8 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::attempt::Attempt;
-use super::table::{Busy, Place, SlotKey, Table};
+use super::slot::{Busy, Place, SlotKey};
+use super::table::Table;
 use super::turn::Turn;
 use crate::clock::Instant;
 use crate::wait::Watch;

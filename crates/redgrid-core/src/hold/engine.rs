@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::error::LostReason;
+use super::slot::{Answers, send};
 use super::state::Phase;
 use super::succession::Basis;
-use super::table::{Answers, State, Table, send};
+use super::table::{State, Table};
 use super::tenure::Tenure;
 use crate::clock::Instant;
 use crate::connection::Server;

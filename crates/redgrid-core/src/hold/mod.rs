@@ -13,7 +13,9 @@
 //! | `state` | one hold: a task's share in a tenure, its own lease, its phase, its watchers |
 //! | `stretch` | the second level's decisions, as functions of their inputs |
 //! | `turn` | who goes first after a stretch |
-//! | `table` | names, queues, entering and leaving |
+//! | `slot` | one name: what we have of it, who waits, what is under way |
+//! | `recent` | names that others wait for, for a moment after we let go of them |
+//! | `table` | entering and leaving |
 //! | `ticket` | a request under way, as its caller sees it |
 //! | `flight` | an exchange that its caller polls in place, until somebody else needs it |
 //! | `attempt` | asking the server, and what its answer means |
@@ -35,9 +37,11 @@ mod grant;
 mod holder;
 mod kind;
 mod lease;
+mod recent;
 mod release;
 mod schedule;
 mod seize;
+mod slot;
 mod state;
 mod stretch;
 mod succession;

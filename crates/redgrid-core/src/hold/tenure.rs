@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::kind::{Claim, HoldKind, Target};
+use super::slot::{Place, SlotKey};
 use super::stretch;
-use super::table::{Place, SlotKey};
 use super::terms::{self, Lease};
 use crate::clock::{Clock, Instant};
 use crate::connection::Exchange;

@@ -1,0 +1,49 @@
+//! Names that others wait for, for a moment after we let go of them: the next request of ours obeys the order although nobody
+//! of us waited when they were given back.
+
+use std::collections::HashMap;
+
+use super::slot::SlotKey;
+use super::turn::Turn;
+use crate::clock::Instant;
+
+/// What is remembered, by name.
+#[derive(Default)]
+pub(super) struct Recents {
+    names: HashMap<SlotKey, Recent>,
+    prune_at: usize,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Recent {
+    /// What is to be waited for when the stretch has ended.
+    pub(super) turn: Turn,
+    /// When the name was given back.
+    pub(super) since: Instant,
+    pub(super) until: Instant,
+    pub(super) stretch_ends: Instant,
+}
+
+impl Recent {
+    /// Whether the stretch is over, and those who wait are just being told.
+    pub(super) fn is_others_turn(&self, now: Instant) -> bool {
+        now >= self.stretch_ends && now.since(self.since) < self.turn.silence(None)
+    }
+}
+
+impl Recents {
+    pub(super) fn insert(&mut self, key: SlotKey, recent: Recent, now: Instant) {
+        if self.names.len() >= self.prune_at.max(64) {
+            self.names.retain(|_, recent| recent.until > now);
+            self.prune_at = self.names.len() * 2;
+        }
+        self.names.insert(key, recent);
+    }
+
+    pub(super) fn take(&mut self, key: &SlotKey, now: Instant) -> Option<Recent> {
+        if self.names.is_empty() {
+            return None;
+        }
+        self.names.remove(key).filter(|recent| recent.until > now)
+    }
+}

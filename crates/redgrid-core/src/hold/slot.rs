@@ -1,0 +1,243 @@
+//! One name in this process: what we have of it, who waits for it, what is under way.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, oneshot};
+
+use super::flight::Flight;
+use super::grant::Grant;
+use super::kind::{HoldKind, Target};
+use super::state::Hold;
+use super::tenure::Tenure;
+use super::terms::Wish;
+use super::turn::Turn;
+use crate::clock::Instant;
+use crate::connection::{Client, Progress, Server};
+use crate::error::ServerError;
+use crate::wait::Hub;
+
+/// A kind and a key.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct SlotKey(pub(super) &'static str, pub(super) Bytes);
+
+/// Where a name's requests go, and who wakes its waiters.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(super) server: Arc<dyn Server>,
+    pub(super) hub: Arc<Hub>,
+}
+
+/// One name in this process.
+pub(super) struct Slot {
+    pub(super) place: Place,
+    pub(super) kind: &'static dyn HoldKind,
+    pub(super) target: Arc<Target>,
+    pub(super) queue: VecDeque<Entry>,
+    /// What we have on the server under it, until its release has landed.
+    pub(super) tenure: Option<Arc<Tenure>>,
+    /// Who of us has it.
+    pub(super) hold: Option<Arc<Hold>>,
+    /// Holds that ended without us and whose guards still live: their holders can not enter again.
+    pub(super) lost: Vec<Weak<Hold>>,
+    /// The exchanges in flight that their callers poll in place.
+    pub(super) flights: Vec<Flight>,
+    /// An attempt is under way.
+    pub(super) asking: bool,
+    /// What is under way for our tenure.
+    pub(super) busy: Busy,
+    /// The drive loop runs.
+    pub(super) driven: bool,
+    /// The drive loop waits for somebody elsewhere to let go.
+    pub(super) contended: bool,
+    /// Others go first.
+    pub(super) turn: Option<Turn>,
+    /// The next grant continues a stretch that ends then.
+    pub(super) continued: Option<Instant>,
+    pub(super) changed: Arc<Notify>,
+    /// The last grant: its token, and when it was known here.
+    pub(super) last: (u64, Instant),
+    /// When a server last answered for this name.
+    pub(super) contact: Instant,
+}
+
+/// What is under way to the server for what we have under one name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Busy {
+    No,
+    /// The tenure with this number is being fitted to the next one's wishes.
+    Fitting(u64),
+    /// The release of our tenure.
+    Release {
+        /// Its own number: what was adopted meanwhile is given back by another.
+        id: u64,
+        /// The tenure's number.
+        tenure: u64,
+        /// It has not left yet: a new request may still have what it would give back.
+        queued: bool,
+    },
+}
+
+/// One request in a queue.
+pub(super) struct Entry {
+    pub(super) id: u64,
+    pub(super) wish: Wish,
+    pub(super) client: Client,
+    pub(super) answer: oneshot::Sender<Answer>,
+    pub(super) seen: Arc<Seen>,
+    /// When its wait ends.
+    pub(super) until: Instant,
+}
+
+/// What a request in a queue is told: a grant, "busy", or how it failed.
+pub(super) type Answer = Result<Option<Grant>, Failure>;
+
+/// Answers with those who wait for them.
+pub(super) type Answers = Vec<(oneshot::Sender<Answer>, Answer)>;
+
+/// How a request failed, before it is told with its name.
+#[derive(Debug, Clone)]
+pub(super) enum Failure {
+    Unavailable(ServerError),
+    Unknown(ServerError),
+    Refused(ServerError),
+    ShuttingDown,
+}
+
+impl Failure {
+    /// The same failure, where an earlier copy of the request may have been carried out.
+    pub(super) fn unknown(self) -> Failure {
+        match self {
+            Failure::Unavailable(source) | Failure::Refused(source) => Failure::Unknown(source),
+            other => other,
+        }
+    }
+}
+
+/// What a request has seen of its name, for the case that its time runs out.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) progress: Progress,
+    busy: AtomicBool,
+    /// Until when an unanswered copy of its request may still take the name, in nanoseconds.
+    unsure_until: AtomicU64,
+}
+
+impl Seen {
+    pub(super) fn set_busy(&self) {
+        self.busy.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_unsure(&self, until: Instant) {
+        self.unsure_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_unsure(&self, now: Instant) -> bool {
+        now.as_nanos() < self.unsure_until.load(Ordering::Relaxed)
+    }
+}
+
+impl Slot {
+    pub(super) fn new(place: Place, kind: &'static dyn HoldKind, target: Arc<Target>, now: Instant) -> Self {
+        Slot {
+            place,
+            kind,
+            target,
+            queue: VecDeque::new(),
+            tenure: None,
+            hold: None,
+            lost: Vec::new(),
+            flights: Vec::new(),
+            asking: false,
+            busy: Busy::No,
+            driven: false,
+            contended: false,
+            turn: None,
+            continued: None,
+            changed: Arc::new(Notify::new()),
+            last: (0, Instant::PAST),
+            contact: now,
+        }
+    }
+
+    /// The hold under this name that may be believed.
+    pub(super) fn held(&self) -> Option<&Arc<Hold>> {
+        self.hold.as_ref().filter(|hold| hold.is_held())
+    }
+
+    /// Whether somebody else is known to have it: of this process, or elsewhere.
+    pub(super) fn is_taken(&self) -> bool {
+        let given_back = matches!(self.busy, Busy::Release { .. });
+        self.contended || (!given_back && self.tenure.as_ref().is_some_and(|tenure| tenure.is_believed()))
+    }
+
+    /// The first of the queue that still wants it at `now`: one whose time is over need only be polled to be told so.
+    pub(super) fn next(&mut self, now: Instant) -> Option<&Entry> {
+        let at = self.next_at(now)?;
+        self.queue.get(at)
+    }
+
+    /// Takes it out of the queue.
+    pub(super) fn take_next(&mut self, now: Instant) -> Option<Entry> {
+        let at = self.next_at(now)?;
+        self.queue.remove(at)
+    }
+
+    fn next_at(&mut self, now: Instant) -> Option<usize> {
+        while self.queue.front().is_some_and(|entry| entry.answer.is_closed()) {
+            self.queue.pop_front();
+        }
+        self.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)
+    }
+
+    /// Makes an exchange visible to whoever may need it to go on without its caller.
+    pub(super) fn fly(&mut self, flight: &Flight) {
+        self.flights.retain(|flight| !flight.is_over());
+        self.flights.push(flight.clone());
+    }
+
+    /// Whether what is said of `tenure` concerns this name now.
+    pub(super) fn has(&self, tenure: &Arc<Tenure>) -> bool {
+        self.tenure.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, tenure))
+    }
+
+    pub(super) fn is_idle(&mut self) -> bool {
+        self.lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
+        let nothing_under_way = self.busy == Busy::No && !self.asking && !self.driven;
+        self.queue.is_empty() && self.tenure.is_none() && self.lost.is_empty() && nothing_under_way
+    }
+
+    /// Whether a new request may have what is about to be given back.
+    pub(super) fn is_adoptable(&self, now: Instant) -> bool {
+        let Some(tenure) = self.tenure.as_ref().filter(|_| self.hold.is_none()) else { return false };
+        let queued = matches!(self.busy, Busy::Release { tenure: of, queued: true, .. } if of == tenure.id);
+        queued && tenure.is_believed() && now < tenure.stretch_ends
+    }
+
+    /// Tells those who only look that somebody else has the name.
+    pub(super) fn tell_lookers(&mut self) -> Answers {
+        let mut answers = Answers::new();
+        if self.queue.iter().any(|entry| entry.wish.once) {
+            for entry in std::mem::take(&mut self.queue) {
+                match entry.wish.once {
+                    true => answers.push((entry.answer, Ok(None))),
+                    false => self.queue.push_back(entry),
+                }
+            }
+        }
+        answers
+    }
+}
+
+/// Tells those who waited. Not under the table's lock: a grant that nobody takes is given back where it is dropped.
+pub(super) fn send(answers: Answers) {
+    for (sender, answer) in answers {
+        let _ = sender.send(answer);
+    }
+}
