@@ -38,6 +38,8 @@ pub(super) struct Attempt {
 pub(super) enum Verdict {
     Granted {
         token: u64,
+        /// It was taken from somebody.
+        robbed: bool,
     },
     /// Taken by others, for so long.
     Busy(Duration),
@@ -100,7 +102,7 @@ impl Table {
                 self.failed(&attempt, Failure::Unknown(why));
                 None
             }
-            Verdict::Granted { token } => {
+            Verdict::Granted { token, .. } => {
                 let (lease, stretch_ends) = (attempt.lease, attempt.continued.unwrap_or(asked.sent + attempt.stretch));
                 self.granted(&attempt, Granted::by(&asked, id, field, token, lease, stretch_ends))
             }
@@ -165,6 +167,10 @@ impl Table {
         match self.arrive(&mut state, &attempt.key, &tenure, sent) {
             Arrival::Ours => {}
             Arrival::Closed => {
+                if let Some(slot) = state.slots.get_mut(&attempt.key) {
+                    slot.asking = false;
+                }
+                Table::sweep(&mut state, &attempt.key);
                 drop(state);
                 self.give_back(&tenure);
                 return None;
@@ -289,7 +295,7 @@ pub(super) fn judge(place: &Place, asked: &Exchange) -> Verdict {
         Ok((status, time, left)) => {
             place.server.time().observe_exchange(time, asked.sent, asked.received);
             match status {
-                1 => Verdict::Granted { token: time },
+                1 => Verdict::Granted { token: time, robbed: left > 0 },
                 0 => Verdict::Busy(match left {
                     // Gone between two looks of the script, or about to be: look again soon.
                     -2 | 0 => Duration::from_millis(1),

@@ -32,12 +32,8 @@ impl Table {
         let server = &*tenure.place.server;
         let asked = self.core.exchange(server, request, until, Persistence::Retries, &Progress::default()).await;
         let status = asked.result.and_then(|reply| reply.into_typed::<Vec<i64>>());
-        let believed = |sent| tenure.confirmed(sent, lease) >= terms::deadline(sent, lease);
         let set = match status.map(|list| list.first().copied()) {
-            Ok(Some(1)) if believed(asked.sent) => Set::Done { sent: asked.sent },
-            Ok(Some(1)) => {
-                Set::Failed(ServerError::unknown("a shorter lease that was not answered may still take effect"))
-            }
+            Ok(Some(1)) => confirmed(tenure, asked.sent, lease),
             Ok(Some(0)) => Set::Gone,
             Ok(_) => Set::Failed(ServerError::not_sent("the server could not read or write it")),
             Err(error) => Set::Failed(error),
@@ -59,16 +55,22 @@ impl Table {
         underway.end(asked.unanswered_until);
         let set = match asked.result.and_then(|reply| reply.into_typed::<(i64, u64)>()) {
             // From when it was begun, which is not later than when it left.
-            Ok((1, _)) => Set::Done { sent },
+            Ok((1, _)) => confirmed(tenure, sent, lease),
             Ok((0, _)) => Set::Gone,
             Ok(_) => Set::TooLate,
             Err(error) => Set::Failed(error),
         };
-        if let Set::Done { sent } = set {
-            tenure.confirmed(sent, lease);
-            self.reschedule(tenure);
-        }
+        self.reschedule(tenure);
         set
+    }
+}
+
+/// The server has it. Believed, unless a shortening without an answer may still undo it.
+fn confirmed(tenure: &Tenure, sent: Instant, lease: Duration) -> Set {
+    if tenure.confirmed(sent, lease) >= terms::deadline(sent, lease) {
+        Set::Done { sent }
+    } else {
+        Set::Failed(ServerError::unknown("a shorter lease that was not answered may still take effect"))
     }
 }
 

@@ -66,13 +66,11 @@ impl Table {
             verdict = judge(&theft.place, &asked);
         }
         match verdict {
-            Verdict::Granted { token } => {
+            Verdict::Granted { token, robbed } => {
                 let stretch_ends = asked.sent + stretch;
                 let granted = Granted::by(&asked, id, field, token, theft.lease, stretch_ends);
-                let repeat = asked.is_repeat();
                 // A repeat finds only itself.
-                let robbed = repeat
-                    || asked.result.is_ok_and(|reply| reply.into_typed::<(i64, u64, i64)>().is_ok_and(|r| r.2 > 0));
+                let robbed = robbed || asked.is_repeat();
                 let granted = if robbed { self.outlast(&theft, granted).await? } else { granted };
                 let grant = self.install(client, theft, granted, wish);
                 if grant.is_none() { Err(Failure::ShuttingDown) } else { Ok(grant) }
@@ -120,7 +118,7 @@ impl Table {
         // What it robbed is past its stretch; a late copy of the theft finds itself, or robs anew.
         let settled = unanswered_until.map_or(Instant::PAST, |limit| limit + stretch::LONGEST);
         match judge(&theft.place, &asked) {
-            Verdict::Granted { token } => {
+            Verdict::Granted { token, .. } => {
                 let again = Granted::by(&asked, id, field.clone(), token, theft.lease, granted.stretch_ends);
                 Ok(Granted { unanswered_until, ..again })
             }
@@ -161,7 +159,7 @@ impl Table {
         state.slots.entry(key.clone()).or_insert_with(|| Slot::new(place, kind, target, now));
         match self.arrive(&mut state, &key, &tenure, sent) {
             Arrival::Ours => {
-                let hold = self.own(&mut state, &key, &tenure, sent, wish);
+                let hold = self.own(&mut state, &key, &tenure, (sent, now), wish);
                 hold.claim();
                 let grant = Grant::new(client, hold);
                 let answers = state.slots.get_mut(&key).map(Slot::tell_lookers).unwrap_or_default();

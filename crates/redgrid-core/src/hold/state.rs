@@ -117,7 +117,7 @@ impl Hold {
     /// Whoever it was given to takes it; false when that comes too late.
     pub(crate) fn claim(&self) -> bool {
         let claimed = self.offer.compare_exchange(OFFERED, CLAIMED, Ordering::AcqRel, Ordering::Acquire);
-        claimed.is_ok_and(|_| true) || claimed == Err(CLAIMED)
+        claimed.is_ok() || claimed == Err(CLAIMED)
     }
 
     /// Takes it back from whoever has not taken it.

@@ -107,7 +107,7 @@ impl Table {
             }
         }
         let (_, due) = tenure.next_token();
-        if !self.is_past(due) {
+        if due > now && !self.is_past(due) {
             slot.busy = Busy::Fitting(tenure.id);
             self.hand_over(Box::pin(Arc::clone(self).pass_on_at(key.clone(), tenure, due, basis)));
             return Answers::new();
@@ -119,23 +119,22 @@ impl Table {
             let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.wish.holder == holder);
             (same, slot.queue) = (mine, others.into());
         }
-        let hold = self.own(state, key, &tenure, confirmed.unwrap_or(now), first.wish);
+        let hold = self.own(state, key, &tenure, (confirmed.unwrap_or(now), now), first.wish);
         let mut answers = vec![(first.answer, Ok(Some(Grant::new(first.client, Arc::clone(&hold)))))];
         let again = |entry: Entry| (entry.answer, Ok(Some(Grant::new(entry.client, Arc::clone(&hold)))));
         answers.extend(same.into_iter().map(again));
         answers
     }
 
-    /// Makes a hold of a tenure: its owner is whoever wished that, with a lease counted from `from`.
+    /// Makes a hold of a tenure, now: its owner is whoever wished that, with a lease counted from `from`.
     pub(super) fn own(
         &self,
         state: &mut State,
         key: &SlotKey,
         tenure: &Arc<Tenure>,
-        from: Instant,
+        (from, now): (Instant, Instant),
         wish: Wish,
     ) -> Arc<Hold> {
-        let now = self.now();
         let (token, _) = tenure.next_token();
         let (lease, owner_due) = ((tenure.has_renewed_lease(), tenure.lease()), tenure.owner_due());
         let hold = Arc::new(Hold::new(Arc::clone(tenure), token, from, now, wish));
