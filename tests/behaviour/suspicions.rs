@@ -9,6 +9,7 @@ use redgrid_core::{Client, InHand};
 use redgrid_locks::{Holder, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, listening, script, server};
+use tokio::io::AsyncWriteExt;
 
 const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
@@ -347,4 +348,23 @@ async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
     }
     Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
     wait_until(SOON, async || client.in_hand().names == 0).await;
+}
+
+/// A release at the end of a stretch begins the turn of whoever listens, but a listener need not want the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_look_finds_a_free_lock_free_although_somebody_listens() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(MS)).await;
+    let observer = server.observer().await.unwrap();
+    let mut listener = tokio::net::TcpStream::connect(server.addr()).await.unwrap();
+    listener.write_all(b"SUBSCRIBE redisson_lock__channel:{a}\r\n").await.unwrap();
+    wait_until(SOON, async || observer.pubsub_channels("redisson*").await.unwrap().len() == 1).await;
+    let lock = Lock::new(&client, "a");
+    for _ in 0..10 {
+        let held = lock.acquire().await.unwrap();
+        let granted = Instant::now();
+        wait_until(SOON, async || granted.elapsed() > 2 * MS).await;
+        held.release().await.unwrap();
+        lock.try_acquire().await.unwrap().expect("nobody has it").release().await.unwrap();
+    }
 }

@@ -25,9 +25,10 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Whether the stretch is over, and those who wait are just being told.
-    pub(super) fn is_others_turn(&self, now: Instant) -> bool {
-        now >= self.stretch_ends && now.since(self.since) < self.turn.silence(None)
+    /// Until when those who wait are just being told that the stretch is over, if they are.
+    pub(super) fn others_turn(&self, now: Instant) -> Option<Instant> {
+        let until = self.since + self.turn.silence(None);
+        (now >= self.stretch_ends && now < until).then_some(until)
     }
 }
 

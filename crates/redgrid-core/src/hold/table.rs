@@ -1,4 +1,4 @@
-//! Names, their queues, entering and leaving.
+//! The table of all names: entering and leaving their queues.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -152,12 +152,15 @@ impl Table {
         }
         let (alone, once) = (slot.is_idle(), wish.once);
         let before = if alone { recent.take(&key, now) } else { None };
-        if let Some(before) = before.as_ref().filter(|before| once && before.is_others_turn(now)) {
-            // A look in the moment in which others are told would always come before theirs.
-            recent.insert(key.clone(), *before, now);
-            slots.remove(&key);
-            ticket.ready = Some(Ok(None));
-            return Ok(ticket);
+        // A look in the moment in which others are told would always come before theirs.
+        let after = before.filter(|_| once).and_then(|before| Some((before, before.others_turn(now)?)));
+        if let Some((before, _)) = after {
+            recent.insert(key.clone(), before, now);
+            if before.turn.is_wanted() {
+                slots.remove(&key);
+                ticket.ready = Some(Ok(None));
+                return Ok(ticket);
+            }
         }
         slot.queue.push_back(Entry { id, wish, client: client.clone(), answer, seen, until });
         let mut to_tasks = Vec::new();
@@ -176,7 +179,11 @@ impl Table {
                 self.drive_if_needed(&key, slot);
             } else {
                 slot.asking = true;
-                let flight = Flight::new(self.attempt(&key, slot));
+                let attempt = self.attempt(&key, slot);
+                let flight = Flight::new(match after {
+                    Some((_, at)) => self.begin_at(at, attempt),
+                    None => attempt,
+                });
                 slot.fly(&flight);
                 ticket.flight = Some(flight);
             }
@@ -194,6 +201,14 @@ impl Table {
             self.hand_over(work);
         }
         Ok(ticket)
+    }
+
+    fn begin_at(&self, at: Instant, work: Work) -> Work {
+        let clock = self.core.clock.clone();
+        Box::pin(async move {
+            clock.sleep_until(at).await;
+            work.await;
+        })
     }
 
     /// Remembers that others go first: the next request of ours, if it comes soon, obeys the order although nobody of us

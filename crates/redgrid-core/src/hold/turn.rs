@@ -40,6 +40,8 @@ impl Audience {
 pub(super) struct Turn {
     /// Messages to let pass.
     passes: u64,
+    /// Somebody waits who can not be told.
+    unseen: bool,
     /// The count from which they are counted; unknown until the subscription is in force.
     from: Option<u64>,
     silence: Duration,
@@ -52,7 +54,13 @@ impl Turn {
             return None;
         }
         let silence = if audience.unseen { SILENCE_FOR_POLLERS } else { SILENCE.max(round_trip * 2) };
-        Some(Turn { passes: audience.listeners + u64::from(audience.unseen), from: audience.heard, silence })
+        let Audience { listeners, unseen, heard } = audience;
+        Some(Turn { passes: listeners + u64::from(unseen), unseen, from: heard, silence })
+    }
+
+    /// Whether it is known that somebody waits: a listener may listen for another reason, who left a mark does not.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.unseen
     }
 
     /// How long silence must last until one probe is due: up to twice as long for who has more messages to let
