@@ -1,10 +1,16 @@
 //! Many on both sides at once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use redgrid_locks::{Client, Lock};
 
 use crate::ground::{Ground, scenarios};
 
-scenarios![a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks];
+scenarios![
+    a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks,
+    java_gets_its_turns_beside_eight_busy_tasks,
+];
 
 const OF_EACH: usize = 8;
 const TIMES: u64 = 20;
@@ -46,4 +52,39 @@ async fn count(client: Client, name: String, counter: String) {
         client.command("SET").key(&counter).unwrap().arg((value + 1).to_string()).query::<()>().await.unwrap();
         guard.release().await.unwrap();
     }
+}
+
+async fn java_gets_its_turns_beside_eight_busy_tasks(on: Ground) {
+    let counter = format!("{}:counter", on.name);
+    let mut java = on.java();
+    let client = on.client().await;
+    let gate = Lock::new(&client, &on.name).acquire().await.unwrap();
+    java.begin_count(&on.name, &counter, TIMES).await;
+    on.until_listening(1).await;
+    let (over, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let last = Arc::new(AtomicU64::new(gate.token().get()));
+    let tasks: Vec<_> = (0..OF_EACH)
+        .map(|_| {
+            let (lock, over, turns, last) = (Lock::new(&client, &on.name), over.clone(), turns.clone(), last.clone());
+            tokio::spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    let guard = lock.acquire().await.unwrap();
+                    // Inside a turn of ours the next token is the next number.
+                    let token = guard.token().get();
+                    if token != last.swap(token, Ordering::Relaxed) + 1 {
+                        turns.fetch_add(1, Ordering::Relaxed);
+                    }
+                    guard.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    gate.release().await.unwrap();
+    assert_eq!(java.done().await.unwrap(), TIMES.to_string());
+    over.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let turns = turns.load(Ordering::Relaxed);
+    assert!(turns <= 4 * TIMES, "{turns} turns of ours for {TIMES} of Java's");
 }
