@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError, Topology};
+use redgrid_core::{Client, Config, Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError};
 use redgrid_locks::{AcquireError, Lock};
 use tokio::sync::{mpsc, watch};
 
@@ -61,18 +61,6 @@ impl Server for Hasty {
     async fn close(&self) {}
 }
 
-struct One(Arc<Hasty>);
-
-impl Topology for One {
-    fn primary(&self, _: &[u8]) -> Arc<dyn Server> {
-        self.0.clone()
-    }
-
-    fn primaries(&self) -> Vec<Arc<dyn Server>> {
-        vec![self.0.clone()]
-    }
-}
-
 fn client(too_late: usize) -> Client {
     let server = Hasty {
         id: NodeId("hasty".into()),
@@ -81,7 +69,7 @@ fn client(too_late: usize) -> Client {
         too_late: AtomicUsize::new(too_late),
         pushes: Mutex::default(),
     };
-    Client::over(Arc::new(One(Arc::new(server))), Config::single("hasty").unwrap(), Clock::boot()).unwrap()
+    Client::over_one(Arc::new(server), Config::single("hasty").unwrap(), Clock::boot()).unwrap()
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, Holder, InHand};
 use redgrid_locks::Lock;
-use redgrid_tests::lossy::{LossyServer, OneNode, Plan, Witness, World};
+use redgrid_tests::lossy::{LossyServer, Plan, Witness, World};
 use tokio::task::JoinSet;
 
 use crate::crowd::{FOR_EVER, Member};
@@ -113,7 +113,7 @@ fn client(world: &Arc<World>) -> Client {
     let config = config.timeout(TIMEOUT).retries(3).retry_delay(Duration::from_millis(20));
     let config = config.watchdog_lease(WATCHDOG).poll_interval(Duration::from_millis(400));
     let server = LossyServer::new(Arc::clone(world), clock.clone(), TIMEOUT);
-    Client::over(Arc::new(OneNode::new(server)), config, clock).expect("a client")
+    Client::over_one(Arc::new(server), config, clock).expect("a client")
 }
 
 /// Nothing is left.

@@ -28,6 +28,7 @@ pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) servers: Servers,
+    pub(crate) access: Access,
     pub(crate) settings: Settings,
 }
 
@@ -37,27 +38,109 @@ pub struct Config {
 pub enum Servers {
     /// One server.
     Single(Single),
+    /// A fixed primary and its replicas.
+    MasterSlave(MasterSlave),
+    /// A primary that sentinels know.
+    Sentinel(Sentinel),
+    /// Primaries that share the slots among them.
+    Cluster(Cluster),
 }
 
-/// One server and how to log in there.
+/// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Single {
-    /// Host name or address.
+    /// Where it is; a host name is looked up anew for every connection.
+    pub address: Address,
+}
+
+/// A fixed primary and its replicas. Nobody promotes a replica here; who moves the primary by hand changes this, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MasterSlave {
+    /// The primary.
+    pub primary: Address,
+    /// Its replicas, for reads.
+    pub replicas: Vec<Address>,
+}
+
+/// A primary and replicas that sentinels watch over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentinel {
+    /// The sentinels; one that answers is enough.
+    pub sentinels: Vec<Address>,
+    /// What the sentinels call the primary.
+    pub master_name: String,
+    /// The user at the sentinels; none for the default user.
+    pub username: Option<String>,
+    /// The password at the sentinels; none where none is asked for.
+    pub password: Option<Secret>,
+}
+
+/// A cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Some of its nodes; one that answers tells of all others.
+    pub seeds: Vec<Address>,
+}
+
+/// Where one server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    /// Host name or IP address, IPv6 without brackets.
     pub host: String,
     /// TCP port.
     pub port: u16,
+}
+
+impl Address {
+    /// Host and port.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Address { host: host.into(), port }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// How to log in at the servers that hold the data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
     /// The ACL user; none for the default user.
     pub username: Option<String>,
     /// The password; none where none is asked for.
     pub password: Option<Secret>,
-    /// The database, 0 to 255.
+    /// The database, 0 to 255; a cluster has only 0.
     pub database: u8,
 }
 
-impl fmt::Display for Single {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
-    }
+/// Which nodes answer reads. What decides (locks and all that is written) always asks the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ReadMode {
+    /// The primary.
+    #[default]
+    Primary,
+    /// The replicas in turn; the primary where none is fit.
+    Replica,
+    /// The primary and the replicas in turn.
+    Any,
+}
+
+/// Whether a cluster's messages go by sharded channels. Java services that share locks must be set alike: who listens to one
+/// kind does not hear the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ShardedSubscriptions {
+    /// Where the servers have them (Redis 7.0, Valkey), as Redisson does.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
 }
 
 /// A password. Never shown by `Debug`.
@@ -94,6 +177,9 @@ pub(crate) struct Settings {
     pub(crate) stretch: Option<Duration>,
     pub(crate) namespace: Namespace,
     pub(crate) client_name: String,
+    pub(crate) read_mode: ReadMode,
+    pub(crate) scan_interval: Duration,
+    pub(crate) sharded_subscriptions: ShardedSubscriptions,
 }
 
 impl Default for Settings {
@@ -109,6 +195,9 @@ impl Default for Settings {
             stretch: None,
             namespace: Namespace::default(),
             client_name: "redgrid".into(),
+            read_mode: ReadMode::Primary,
+            scan_interval: Duration::from_secs(1),
+            sharded_subscriptions: ShardedSubscriptions::Auto,
         }
     }
 }
@@ -157,8 +246,9 @@ impl Config {
         let username = Some(parsed.username()).filter(|user| !user.is_empty()).map(decoded).transpose()?;
         let password = parsed.password().map(decoded).transpose()?.map(Secret::new);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let single = Single { host, port: parsed.port().unwrap_or(6379), username, password, database };
-        Ok(Config { servers: Servers::Single(single), settings: Settings::default() })
+        let address = Address { host, port: parsed.port().unwrap_or(6379) };
+        let access = Access { username, password, database };
+        Ok(Config { servers: Servers::Single(Single { address }), access, settings: Settings::default() })
     }
 
     /// The servers.
@@ -168,9 +258,8 @@ impl Config {
 
     /// The user and password to log in with.
     pub fn credentials(mut self, username: Option<&str>, password: impl Into<String>) -> Self {
-        let Servers::Single(single) = &mut self.servers;
-        single.username = username.map(str::to_owned);
-        single.password = Some(Secret::new(password));
+        self.access.username = username.map(str::to_owned);
+        self.access.password = Some(Secret::new(password));
         self
     }
 
@@ -244,6 +333,25 @@ impl Config {
         self
     }
 
+    /// Which nodes answer reads: the primary unless set. Locks and all writes always ask the primary.
+    pub fn read_mode(mut self, mode: ReadMode) -> Self {
+        self.settings.read_mode = mode;
+        self
+    }
+
+    /// How often the topology is looked at although nothing tells of a change: every second unless set. It bounds how long a
+    /// change that nobody told of goes unnoticed.
+    pub fn scan_interval(mut self, interval: Duration) -> Self {
+        self.settings.scan_interval = interval;
+        self
+    }
+
+    /// Whether a cluster's messages go by sharded channels: as Redisson decides it, unless set.
+    pub fn sharded_subscriptions(mut self, sharded: ShardedSubscriptions) -> Self {
+        self.settings.sharded_subscriptions = sharded;
+        self
+    }
+
     /// Checks the relations between the settings.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let s = &self.settings;
@@ -254,6 +362,7 @@ impl Config {
         relation(s.timeout >= least, "timeout must be at least 10 ms", s.timeout, least)?;
         relation(s.connect_timeout >= least, "connect_timeout must be at least 10 ms", s.connect_timeout, least)?;
         relation(s.poll_interval >= least, "poll_interval must be at least 10 ms", s.poll_interval, least)?;
+        relation(s.scan_interval >= least, "scan_interval must be at least 10 ms", s.scan_interval, least)?;
         let (stretch, longest) = (s.stretch.unwrap_or_default(), crate::hold::LONGEST_STRETCH);
         relation(stretch <= longest, "stretch must be at most the longest stretch", stretch, longest)?;
         relation(s.poll_budget > 0, "poll_budget must be at least 1 name a second", Duration::ZERO, least)?;
@@ -328,15 +437,16 @@ mod tests {
 
     #[test]
     fn a_url_is_read_with_all_its_parts() {
+        let address = |config: &Config| match config.servers() {
+            Servers::Single(single) => (single.address.host.clone(), single.address.port),
+            other => panic!("{other:?}"),
+        };
         let config = Config::from_url("redis://alice:p%40ss@db.example:7000/3").unwrap();
-        let Servers::Single(single) = config.servers();
-        assert_eq!((single.host.as_str(), single.port, single.database), ("db.example", 7000, 3));
-        assert_eq!(single.username.as_deref(), Some("alice"));
-        assert_eq!(single.password.as_ref().map(Secret::reveal), Some("p@ss"));
-        let Servers::Single(plain) = Config::single("127.0.0.1").unwrap().servers;
-        assert_eq!((plain.host.as_str(), plain.port), ("127.0.0.1", 6379));
-        let Servers::Single(six) = Config::from_url("valkey://[::1]:7").unwrap().servers;
-        assert_eq!((six.host.as_str(), six.port), ("::1", 7));
+        assert_eq!((address(&config), config.access.database), (("db.example".into(), 7000), 3));
+        assert_eq!(config.access.username.as_deref(), Some("alice"));
+        assert_eq!(config.access.password.as_ref().map(Secret::reveal), Some("p@ss"));
+        assert_eq!(address(&Config::single("127.0.0.1").unwrap()), ("127.0.0.1".into(), 6379));
+        assert_eq!(address(&Config::from_url("valkey://[::1]:7").unwrap()), ("::1".into(), 7));
     }
 
     #[test]

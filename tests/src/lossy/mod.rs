@@ -14,12 +14,10 @@ pub mod plan;
 pub mod scripts;
 pub mod server;
 pub mod store;
-pub mod topology;
 pub mod world;
 
 pub use plan::{Fate, Plan, Wreck};
 pub use scripts::Call;
 pub use server::LossyServer;
 pub use store::Store;
-pub use topology::OneNode;
 pub use world::{Witness, World};

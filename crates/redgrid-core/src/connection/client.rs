@@ -10,11 +10,9 @@ use uuid::Uuid;
 
 use super::core::{Closing, Core, FAREWELL, hear, run};
 use super::exchange::{Persistence, Progress};
-use super::node::Node;
-use super::topology::SingleServer;
-use super::{Command, FromReply, Request, Topology};
+use super::{Command, FromReply, Request, Topology, topology};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Servers, Settings};
+use crate::config::{Config, ConfigError, Settings};
 use crate::error::ServerError;
 use crate::hold::{AcquireError, HoldKind, Table, Target, Ticket, Wish};
 use crate::name::Name;
@@ -53,10 +51,8 @@ impl Client {
         let config = config.try_into()?;
         config.check()?;
         let clock = Clock::boot();
-        let Servers::Single(single) = &config.servers;
-        let node = Node::open(single, &config.settings, clock.clone(), &config.settings.client_name)
-            .map_err(ConnectError::Client)?;
-        Ok(Client::start(Arc::new(SingleServer(Arc::new(node))), config.settings, clock))
+        let topology = topology::open(&config, &clock).map_err(ConnectError::Client)?;
+        Ok(Client::start(topology, config.settings, clock))
     }
 
     /// A client over servers of the test's own making.
@@ -64,6 +60,12 @@ impl Client {
     pub fn over(topology: Arc<dyn Topology>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
         config.check()?;
         Ok(Client::start(topology, config.settings, clock))
+    }
+
+    /// The same over one server for every name.
+    #[cfg(feature = "testing")]
+    pub fn over_one(server: Arc<dyn super::Server>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
+        Client::over(Arc::new(topology::Single::new(server)), config, clock)
     }
 
     fn start(topology: Arc<dyn Topology>, settings: Settings, clock: Clock) -> Client {

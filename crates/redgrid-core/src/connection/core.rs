@@ -122,8 +122,7 @@ pub(super) async fn run(
         task.abort();
     }
     core.hubs.lock().unwrap_or_else(|p| p.into_inner()).clear();
-    let nodes = core.topology.primaries();
-    let closed = futures_util::future::join_all(nodes.iter().map(|server| server.close()));
+    let closed = core.topology.close();
     // Connections that do not end in time end by themselves soon after; nothing is held on them any more.
     tokio::select! {
         _ = closed => {}

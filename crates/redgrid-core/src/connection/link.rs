@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use super::{Epoch, Reply, ServerClock};
 use crate::clock::Clock;
-use crate::config::{Settings, Single};
+use crate::config::{Access, Address, Settings};
 use crate::error::ServerError;
 
 /// How often an idle connection is asked whether it still lives: every 5 s. A dead one is then noticed after 5 s and
@@ -62,13 +62,13 @@ pub(super) struct Link {
 impl Link {
     /// A connection that is set up in the background. With `time`, the handshake also reads the server's clock and id.
     pub(super) fn open(
-        server: &Single,
+        (address, access): (&Address, &Access),
         settings: &Settings,
         clock: Clock,
         client_name: String,
         time: Option<Arc<ServerClock>>,
     ) -> Result<(Arc<Link>, JoinHandle<()>), ServerError> {
-        let fred = build(server, settings)
+        let fred = build(address, access, settings)
             .map_err(|error| ServerError::not_sent(format!("the client could not be built: {error}")))?;
         let link = Arc::new(Link {
             fred,
@@ -288,12 +288,12 @@ impl Link {
     }
 }
 
-fn build(server: &Single, settings: &Settings) -> Result<Fred, FredError> {
+fn build(address: &Address, access: &Access, settings: &Settings) -> Result<Fred, FredError> {
     let config = FredConfig {
-        server: ServerConfig::Centralized { server: FredServer::new(server.host.clone(), server.port) },
-        username: server.username.clone(),
-        password: server.password.as_ref().map(|secret| secret.reveal().to_owned()),
-        database: (server.database != 0).then_some(server.database),
+        server: ServerConfig::Centralized { server: FredServer::new(address.host.clone(), address.port) },
+        username: access.username.clone(),
+        password: access.password.as_ref().map(|secret| secret.reveal().to_owned()),
+        database: (access.database != 0).then_some(access.database),
         version: RespVersion::RESP3,
         fail_fast: true,
         ..FredConfig::default()

@@ -24,4 +24,4 @@ pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over};
 pub use offset::ServerClock;
 pub use reply::{FromReply, Reply};
 pub use request::{Arg, Request};
-pub use seam::{Epoch, NodeId, Push, Server, Topology};
+pub use seam::{Doubt, Epoch, NodeId, Push, Server, Topology};

@@ -14,7 +14,7 @@ use super::request::What;
 use super::subscriber::Subscriber;
 use super::{Arg, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
 use crate::clock::Clock;
-use crate::config::{Settings, Single};
+use crate::config::{Access, Address, Settings};
 use crate::error::{Code, ServerError};
 
 pub(super) struct Node {
@@ -28,19 +28,19 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn open(
-        server: &Single,
+        (address, access): (&Address, &Access),
         settings: &Settings,
         clock: Clock,
         client_name: &str,
     ) -> Result<Self, ServerError> {
         let time = Arc::new(ServerClock::default());
         let (commands, watching) =
-            Link::open(server, settings, clock.clone(), client_name.to_owned(), Some(Arc::clone(&time)))?;
+            Link::open((address, access), settings, clock.clone(), client_name.to_owned(), Some(Arc::clone(&time)))?;
         let (subscriptions, also_watching) =
-            Link::open(server, settings, clock.clone(), format!("{client_name}:subscriber"), None)?;
+            Link::open((address, access), settings, clock.clone(), format!("{client_name}:subscriber"), None)?;
         let (subscriber, reading) = Subscriber::open(subscriptions);
         Ok(Node {
-            id: NodeId(server.to_string().into()),
+            id: NodeId(address.to_string().into()),
             clock,
             time,
             commands,

@@ -83,11 +83,50 @@ pub trait Server: Send + Sync + 'static {
     async fn close(&self);
 }
 
-/// Which server a name belongs to.
+/// What gives reason to look at the topology anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Doubt {
+    /// A node says that the slot lives at this address (`host:port`).
+    Moved(u16, String),
+    /// A node that was taken for a primary says that it is none, or does not answer.
+    Node(NodeId),
+}
+
+/// Which server a name belongs to. That changes: a primary is replaced, a slot moves.
+#[async_trait]
 pub trait Topology: Send + Sync + 'static {
-    /// The node that decides for `key`: the primary of its slot.
+    /// The node that decides for `key`: the primary of its slot. While it is not known, one that answers nothing.
     fn primary(&self, key: &[u8]) -> Arc<dyn Server>;
 
     /// Every node that may decide for some key.
     fn primaries(&self) -> Vec<Arc<dyn Server>>;
+
+    /// A node to read `key` from, by the read mode.
+    fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
+        self.primary(key)
+    }
+
+    /// Keys with the same number may be touched by one request.
+    fn slot(&self, _key: &[u8]) -> u16 {
+        0
+    }
+
+    /// Whether messages go by sharded channels.
+    fn is_sharded(&self) -> bool {
+        false
+    }
+
+    /// The node at an address that another node has named.
+    fn at(&self, _address: &str) -> Option<Arc<dyn Server>> {
+        None
+    }
+
+    /// Has the topology looked at anew, in the background; many doubts at once lead to one look.
+    fn doubt(&self, _doubt: Doubt) {}
+
+    /// Counts the changes.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Ends all connections.
+    async fn close(&self);
 }
