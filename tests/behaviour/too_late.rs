@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError};
+use redgrid_core::{
+    ChannelKind, Client, Config, Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError,
+};
 use redgrid_locks::{AcquireError, Lock};
 use tokio::sync::{mpsc, watch};
 
@@ -46,11 +48,11 @@ impl Server for Hasty {
         &self.time
     }
 
-    async fn subscribe(&self, _: Vec<Bytes>) -> Result<(), ServerError> {
+    async fn subscribe(&self, _: ChannelKind, _: Vec<Bytes>) -> Result<(), ServerError> {
         Ok(())
     }
 
-    async fn unsubscribe(&self, _: Vec<Bytes>) {}
+    async fn unsubscribe(&self, _: ChannelKind, _: Vec<Bytes>) {}
 
     fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
         let (sender, receiver) = mpsc::unbounded_channel();

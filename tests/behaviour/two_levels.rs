@@ -278,3 +278,18 @@ async fn without_a_stretch_the_server_is_asked_for_every_task() {
     let asked = seen.lock().unwrap().iter().filter(|name| **name == "acquire").count();
     assert_eq!(asked, acquisitions);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_of_a_queue_holds_without_listening() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(Duration::from_millis(500))).await;
+    let lock = Lock::new(&client, "a");
+    let first = lock.acquire().await.unwrap();
+    let last = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    // From the middle of the stretch on it listens; before the end the name is handed over.
+    wait_until(SOON, async || client.in_hand().channels == 1).await;
+    first.release().await.unwrap();
+    let last = last.await.unwrap().unwrap();
+    wait_until(SOON, async || client.in_hand().channels == 0).await;
+    assert!(last.is_held());
+}

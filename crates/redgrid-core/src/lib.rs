@@ -27,8 +27,8 @@ mod wait;
 
 pub use config::{Config, ConfigError};
 pub use connection::{
-    Arg, Client, Command, ConnectError, Doubt, Epoch, FromReply, InHand, NodeId, NotClosed, NotReady, Push, Reply,
-    Request, Server, ServerClock, Topology,
+    Arg, ChannelKind, Client, Command, ConnectError, Doubt, Epoch, FromReply, InHand, NodeId, NotClosed, NotReady,
+    Push, Reply, Request, Server, ServerClock, Topology,
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError};
+use redgrid_core::{ChannelKind, Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -98,7 +98,7 @@ impl Server for LossyServer {
         &self.time
     }
 
-    async fn subscribe(&self, channels: Vec<Bytes>) -> Result<(), ServerError> {
+    async fn subscribe(&self, _: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError> {
         let told = self.world.listen(self.client, channels, true)?;
         match tokio::time::timeout(self.timeout, told).await {
             Ok(Ok(told)) => told,
@@ -111,7 +111,7 @@ impl Server for LossyServer {
         }
     }
 
-    async fn unsubscribe(&self, channels: Vec<Bytes>) {
+    async fn unsubscribe(&self, _: ChannelKind, channels: Vec<Bytes>) {
         if let Ok(told) = self.world.listen(self.client, channels, false) {
             let _ = tokio::time::timeout(self.timeout, told).await;
         }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::core::{Closing, Core, FAREWELL, hear, run};
+use super::core::{Closing, Core, FAREWELL, follow, hear, ready, run};
 use super::exchange::{Persistence, Progress};
 use super::{Command, FromReply, Request, Topology, topology};
 use crate::clock::Clock;
@@ -16,6 +16,7 @@ use crate::config::{Config, ConfigError, Settings};
 use crate::error::ServerError;
 use crate::hold::{AcquireError, HoldKind, Table, Target, Ticket, Wish};
 use crate::name::Name;
+use crate::wait::Hub;
 
 /// A connection to Redis or Valkey, and all that is held and awaited through it. Cheap to clone; clones are the same
 /// client. When the last clone and the last guard have gone, what is left to give back is given back in the background.
@@ -69,20 +70,12 @@ impl Client {
     }
 
     fn start(topology: Arc<dyn Topology>, settings: Settings, clock: Clock) -> Client {
-        let core = Arc::new(Core {
-            id: Uuid::new_v4().to_string(),
-            clock,
-            settings,
-            topology,
-            hubs: Mutex::default(),
-            tasks: Mutex::default(),
-        });
+        let hub = Hub::new(Arc::clone(&topology), clock.clone(), settings.clone());
+        let core =
+            Arc::new(Core { id: Uuid::new_v4().to_string(), clock, settings, topology, hub, tasks: Mutex::default() });
         let (table, work) = Table::new(Arc::clone(&core));
-        for server in core.topology.primaries() {
-            let notices = core.hub(&server).listen(core.notices());
-            core.tasks().push(tokio::spawn(hear(notices, Arc::clone(&table))));
-            core.tasks().push(tokio::spawn(Arc::clone(&table).verify_after_reconnects(server)));
-        }
+        core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
+        core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table))));
         core.tasks().push(tokio::spawn(Arc::clone(&table).run_engine()));
         let (closing, watched) = watch::channel(Closing::No);
         let (done, closed) = watch::channel(false);
@@ -120,14 +113,7 @@ impl Client {
     ///
     /// Dropping it changes nothing.
     pub async fn wait_ready(&self, within: Duration) -> Result<(), NotReady> {
-        let ready = async {
-            for server in self.0.core.topology.primaries() {
-                if server.epoch().wait_for(Option::is_some).await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
-        };
-        match tokio::time::timeout(within, ready).await {
+        match tokio::time::timeout(within, ready(&*self.0.core.topology)).await {
             Ok(()) => Ok(()),
             Err(_) => {
                 let mut why = ServerError::not_sent("not connected");
@@ -171,11 +157,9 @@ impl Client {
         if self.0.table.is_closed() {
             return Err(ServerError::not_sent("the client is shut down"));
         }
-        let key = request.touched().first().cloned().unwrap_or_default();
-        let server = core.topology.primary(&key);
         let until = core.clock.now() + core.settings.patience();
         let progress = Progress::default();
-        let work = core.exchange(&*server, request, until, Persistence::Retries, &progress);
+        let work = core.exchange(request, until, Persistence::Retries, &progress);
         let answer = tokio::select! {
             biased;
             asked = work => asked.result,
@@ -190,8 +174,7 @@ impl Client {
 
     /// Watches a channel, and the key beneath it.
     pub fn watch(&self, channel: Bytes, key: Bytes) -> crate::wait::Watch {
-        let server = self.0.core.topology.primary(&key);
-        self.0.core.hub(&server).watch(channel, key)
+        self.0.core.hub.watch(channel, key)
     }
 
     /// Asks for a hold: the way of every lock-like object.
@@ -228,13 +211,8 @@ impl Client {
 
     /// What the client has in hand at the moment, for tests and diagnosis.
     pub fn in_hand(&self) -> InHand {
-        let hubs: Vec<_> = {
-            let hubs = self.0.core.hubs.lock().unwrap_or_else(|p| p.into_inner());
-            // Not held any longer: the table asks for hubs under its own lock.
-            hubs.values().cloned().collect()
-        };
-        // One channel of each hub is the client's own, for notices.
-        let channels = hubs.iter().map(|hub| hub.channels().saturating_sub(1)).sum();
+        // One channel is the client's own, for notices.
+        let channels = self.0.core.hub.channels().saturating_sub(1);
         let table = &self.0.table;
         InHand { names: table.names(), holds: table.holds(), waiting: table.waiting(), channels }
     }

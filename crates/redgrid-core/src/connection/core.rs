@@ -1,6 +1,5 @@
 //! What all objects of one client share, and the task that drives what has no caller (any more).
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::exchange::{Exchange, Persistence, Progress, exchange};
-use super::{NodeId, Request, Server, Topology};
+use super::{Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::hold::{Table, Work};
@@ -24,34 +23,25 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) topology: Arc<dyn Topology>,
-    pub(super) hubs: Mutex<HashMap<NodeId, Arc<Hub>>>,
+    pub(crate) hub: Arc<Hub>,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Core {
-    /// The wake-up hub of a node.
-    pub(crate) fn hub(&self, server: &Arc<dyn Server>) -> Arc<Hub> {
-        let mut hubs = self.hubs.lock().unwrap_or_else(|p| p.into_inner());
-        if let Some(hub) = hubs.get(server.id()) {
-            return Arc::clone(hub);
-        }
-        let (hub, tasks) = Hub::start(Arc::clone(server), self.clock.clone(), self.settings.clone());
-        hubs.insert(server.id().clone(), Arc::clone(&hub));
-        drop(hubs);
-        self.tasks().extend(tasks);
-        hub
+    /// The server that decides for a key at the moment.
+    pub(crate) fn home(&self, key: &[u8]) -> Arc<dyn Server> {
+        self.topology.primary(key)
     }
 
     /// Sends a request until it is answered for good; see [`exchange`].
     pub(crate) async fn exchange(
         &self,
-        server: &dyn Server,
         request: Request,
         until: Instant,
         persistence: Persistence,
         progress: &Progress,
     ) -> Exchange {
-        exchange(server, &self.settings, &self.clock, request, until, persistence, progress).await
+        exchange(&*self.topology, &self.settings, &self.clock, request, until, persistence, progress).await
     }
 
     /// The holder field of a number: Redisson's form, `<uuid>:<number>`.
@@ -121,7 +111,7 @@ pub(super) async fn run(
     for task in core.tasks().drain(..) {
         task.abort();
     }
-    core.hubs.lock().unwrap_or_else(|p| p.into_inner()).clear();
+    core.hub.close();
     let closed = core.topology.close();
     // Connections that do not end in time end by themselves soon after; nothing is held on them any more.
     tokio::select! {
@@ -140,5 +130,52 @@ pub(super) async fn hear(mut notices: Listener, table: Arc<Table>) {
             // A notice may have been missed: look after everything.
             None => table.verify_all(),
         }
+    }
+}
+
+/// Completes when every node that may decide for some key has answered its handshake.
+pub(super) async fn ready(topology: &dyn Topology) {
+    let mut changes = topology.changes();
+    loop {
+        let all = async {
+            for server in topology.primaries() {
+                if server.epoch().wait_for(Option::is_some).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        tokio::select! {
+            () = all => return,
+            Ok(()) = changes.changed() => {}
+        }
+    }
+}
+
+/// Follows the topology: what is held and awaited goes to where its names are decided by now.
+pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>) {
+    let mut changes = core.topology.changes();
+    let mut watched: Vec<(Arc<dyn Server>, AbortOnDrop)> = Vec::new();
+    loop {
+        let primaries = core.topology.primaries();
+        watched.retain(|(server, _)| primaries.iter().any(|primary| is_same(primary, server)));
+        for server in primaries {
+            if !watched.iter().any(|(known, _)| is_same(known, &server)) {
+                let watching = tokio::spawn(Arc::clone(&table).verify_after_reconnects(Arc::clone(&server)));
+                watched.push((server, AbortOnDrop(watching)));
+            }
+        }
+        core.hub.rehome();
+        table.verify_moved();
+        if changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

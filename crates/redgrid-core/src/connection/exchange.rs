@@ -3,16 +3,17 @@
 //! What was not sent or was refused for a passing reason is tried again with jittered waits. What may have been carried
 //! out is sent again only if it says of itself that twice is the same as once. Each copy has a time limit of its own.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use super::{Reply, Request, Server};
+use super::route::{Answer, once};
+use super::{Epoch, Reply, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::error::ServerError;
 
 /// What became of one request, all its copies together.
-#[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) result: Result<Reply, ServerError>,
     /// The instant before the answered (or last) copy left.
@@ -21,6 +22,9 @@ pub(crate) struct Exchange {
     pub(crate) received: Instant,
     /// Until when an unanswered copy may still be carried out; `None` if every copy was answered.
     pub(crate) unanswered_until: Option<Instant>,
+    /// Who answered (or did not), and on which connection.
+    pub(crate) by: Arc<dyn Server>,
+    pub(crate) epoch: Option<Epoch>,
 }
 
 impl Exchange {
@@ -59,9 +63,9 @@ pub(crate) enum Persistence {
     Within(Duration),
 }
 
-/// Sends `request` to `server` until it is answered for good or `until` has passed.
-pub(crate) async fn exchange(
-    server: &dyn Server,
+/// Sends `request` to where its keys are until it is answered for good or `until` has passed.
+pub(super) async fn exchange(
+    topology: &dyn Topology,
     settings: &Settings,
     clock: &Clock,
     request: Request,
@@ -78,10 +82,9 @@ pub(crate) async fn exchange(
         if let (Persistence::Within(window), Some(first)) = (persistence, first) {
             limit = limit.min(first + window);
         }
-        let copy = request.clone().not_after(limit);
         let over = certainly_over(limit, settings.timeout);
         progress.sent(true);
-        let result = server.call(vec![copy]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
+        let Answer { result, by, epoch } = once(topology, &request, limit).await;
         let received = clock.now();
         let again = match &result {
             Err(ServerError::NotSent { .. }) => {
@@ -89,9 +92,10 @@ pub(crate) async fn exchange(
                 true
             }
             Err(ServerError::Refused { code, .. }) => code.is_passing(),
-            Err(ServerError::Unknown { .. }) => {
+            Err(ServerError::Unknown { reason }) => {
                 unanswered = unanswered.max(Some(over));
-                unknowns += 1;
+                // A cluster that is down for a moment says so to one request, and fred to all that were in flight with it.
+                unknowns += u32::from(!reason.starts_with("CLUSTERDOWN"));
                 let first = *first.get_or_insert(sent);
                 let more = match persistence {
                     Persistence::ToTheEnd => true,
@@ -102,13 +106,14 @@ pub(crate) async fn exchange(
             }
             Ok(_) | Err(ServerError::Decode { .. }) => false,
         };
-        if !again || received >= until {
-            return Exchange { result, sent, received, unanswered_until: unanswered };
+        if again && received < until {
+            let key = request.touched().first().map_or(&[][..], |key| &key[..]);
+            pause(topology, key, &by, settings, clock, until).await;
+            if clock.now() < until {
+                continue;
+            }
         }
-        pause(server, settings, clock, until).await;
-        if clock.now() >= until {
-            return Exchange { result, sent, received, unanswered_until: unanswered };
-        }
+        return Exchange { result, sent, received, unanswered_until: unanswered, by, epoch };
     }
 }
 
@@ -121,18 +126,33 @@ pub(crate) fn certainly_over(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }
 
-/// Waits a little, and then for a connection, but not beyond `until`.
-async fn pause(server: &dyn Server, settings: &Settings, clock: &Clock, until: Instant) {
-    let mut epoch = server.epoch();
+/// Waits a little, and then for a connection, but not beyond `until`; a changed topology is worth a try at once.
+async fn pause(
+    topology: &dyn Topology,
+    key: &[u8],
+    asked: &Arc<dyn Server>,
+    settings: &Settings,
+    clock: &Clock,
+    until: Instant,
+) {
+    let mut changes = topology.changes();
+    let mut epoch = asked.epoch();
+    let is_up = epoch.borrow().is_some();
+    if !is_up && !is_same(&topology.primary(key), asked) {
+        return;
+    }
     let wait = async {
-        if epoch.borrow().is_some() {
+        if is_up {
             tokio::time::sleep(jittered(settings.retry_delay)).await;
         }
-        // An error here means that the node is closed for good; the next call says so.
-        let _ = epoch.wait_for(Option::is_some).await;
+        if epoch.wait_for(Option::is_some).await.is_err() {
+            // Closed for good: another takes its place, or none.
+            std::future::pending::<()>().await;
+        }
     };
     tokio::select! {
         () = wait => {}
+        Ok(()) = changes.changed() => {}
         () = clock.sleep_until(until) => {}
     }
 }

@@ -13,7 +13,9 @@ mod node;
 mod offset;
 mod reply;
 mod request;
+mod route;
 mod seam;
+mod slot;
 mod subscriber;
 mod topology;
 
@@ -24,4 +26,6 @@ pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over};
 pub use offset::ServerClock;
 pub use reply::{FromReply, Reply};
 pub use request::{Arg, Request};
-pub use seam::{Doubt, Epoch, NodeId, Push, Server, Topology};
+pub(crate) use route::once;
+pub(crate) use seam::is_same;
+pub use seam::{ChannelKind, Doubt, Epoch, NodeId, Push, Server, Topology};

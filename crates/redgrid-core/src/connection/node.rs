@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::link::{Link, Named};
 use super::request::What;
 use super::subscriber::Subscriber;
-use super::{Arg, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
+use super::{Arg, ChannelKind, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
 use crate::clock::Clock;
 use crate::config::{Access, Address, Settings};
 use crate::error::{Code, ServerError};
@@ -115,12 +115,12 @@ impl Server for Node {
         &self.time
     }
 
-    async fn subscribe(&self, channels: Vec<Bytes>) -> Result<(), ServerError> {
-        self.subscriber.subscribe(channels).await
+    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError> {
+        self.subscriber.subscribe(kind, channels).await
     }
 
-    async fn unsubscribe(&self, channels: Vec<Bytes>) {
-        self.subscriber.unsubscribe(channels).await;
+    async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
+        self.subscriber.unsubscribe(kind, channels).await;
     }
 
     fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {

@@ -17,6 +17,13 @@ use crate::error::ServerError;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct NodeId(pub Arc<str>);
 
+impl NodeId {
+    /// The host's name or address.
+    pub fn host(&self) -> &str {
+        self.0.rsplit_once(':').map_or(&*self.0, |(host, _)| host.trim_start_matches('[').trim_end_matches(']'))
+    }
+}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -32,6 +39,15 @@ pub struct Epoch {
     pub run_id: Arc<str>,
     /// Counts the connections to this node, from 1.
     pub connection: u64,
+}
+
+/// How messages of a channel travel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum ChannelKind {
+    /// By PUBLISH, in a cluster to all nodes.
+    Plain,
+    /// By SPUBLISH, to the nodes of the channel's slot.
+    Sharded,
 }
 
 /// What arrives on a node's subscriber connection.
@@ -71,16 +87,21 @@ pub trait Server: Send + Sync + 'static {
     /// # Errors
     ///
     /// After an error none of them counts as subscribed, and a [`Push::Gap`] tells when to try again.
-    async fn subscribe(&self, channels: Vec<Bytes>) -> Result<(), ServerError>;
+    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError>;
 
     /// Ends subscriptions. Nothing is reported: a message too many does no harm.
-    async fn unsubscribe(&self, channels: Vec<Bytes>);
+    async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>);
 
     /// The stream of what is pushed. There is one; later calls get an empty one.
     fn pushes(&self) -> mpsc::UnboundedReceiver<Push>;
 
     /// Ends the connections.
     async fn close(&self);
+}
+
+/// Whether two are the same node, and not merely at the same address.
+pub(crate) fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
 /// What gives reason to look at the topology anew.

@@ -11,22 +11,24 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use fred::interfaces::{EventInterface, PubsubInterface};
 use fred::prelude::Value;
+use futures_util::future::join_all;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::link::Link;
-use super::{Push, Reply};
+use super::slot::slot;
+use super::{ChannelKind, Push, Reply};
 use crate::error::ServerError;
 
 pub(super) struct Subscriber {
     link: Arc<Link>,
     /// One exchange at a time: a SUBSCRIBE and the question behind it are not to be torn apart.
     turn: tokio::sync::Mutex<Subscribed>,
-    pushes: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
+    pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
 }
 
-/// What is subscribed on which connection.
+/// What was subscribed, and on which connection.
 #[derive(Default)]
 struct Subscribed {
     connection: u64,
@@ -43,14 +45,21 @@ impl Subscribed {
     }
 }
 
+/// How many channels a connection has, as the server counts them.
+#[derive(Clone, Copy)]
+struct Count {
+    plain: usize,
+    sharded: usize,
+}
+
 impl Subscriber {
     pub(super) fn open(link: Arc<Link>) -> (Self, JoinHandle<()>) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let reading = tokio::spawn(read(Arc::clone(&link), sender));
-        (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes: Mutex::new(Some(receiver)) }, reading)
+        let pushes = Arc::new(Mutex::new(mpsc::unbounded_channel().0));
+        let reading = tokio::spawn(read(Arc::clone(&link), Arc::clone(&pushes)));
+        (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes }, reading)
     }
 
-    pub(super) async fn subscribe(&self, channels: Vec<Bytes>) -> Result<(), ServerError> {
+    pub(super) async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError> {
         if channels.is_empty() {
             return Ok(());
         }
@@ -58,13 +67,12 @@ impl Subscriber {
         let mut subscribed = self.turn.lock().await;
         let Some(connection) = self.connection() else { return Err(self.link.down()) };
         subscribed.on(connection);
-        subscribed.channels.extend(channels.iter().cloned());
-        let expected = subscribed.channels.len();
-        // Both are on their way before either is waited for: first polls keep their order.
-        let (sent, answer) = tokio::join!(self.link.fred().subscribe(channels.clone()), self.count());
-        let answer = sent.map_err(|error| ServerError::unknown(error.details().to_owned())).and(answer);
-        let counted = match answer {
-            Ok(counted) => counted,
+        let all_there = match kind {
+            ChannelKind::Plain => self.subscribe_plain(&mut subscribed, &channels).await,
+            ChannelKind::Sharded => self.subscribe_sharded(&mut subscribed, &channels).await,
+        };
+        let all_there = match all_there {
+            Ok(all_there) => all_there,
             Err(error) => {
                 self.link.renew().await;
                 return Err(error);
@@ -73,7 +81,7 @@ impl Subscriber {
         if self.connection() != Some(connection) {
             return Err(ServerError::unknown("the connection was replaced"));
         }
-        if counted.is_some_and(|counted| counted < expected) {
+        if !all_there {
             // SUBSCRIBE is all or nothing: one denied channel denies them all.
             channels.iter().for_each(|channel| {
                 subscribed.channels.remove(channel);
@@ -83,12 +91,40 @@ impl Subscriber {
         Ok(())
     }
 
+    async fn subscribe_plain(&self, subscribed: &mut Subscribed, channels: &[String]) -> Result<bool, ServerError> {
+        subscribed.channels.extend(channels.iter().cloned());
+        let expected = subscribed.channels.len();
+        // Both are on their way before either is waited for: first polls keep their order.
+        let (sent, counted) = tokio::join!(self.link.fred().subscribe(channels.to_vec()), self.count());
+        sent.map_err(|error| ServerError::unknown(error.details().to_owned()))?;
+        Ok(counted?.is_none_or(|counted| counted.plain >= expected))
+    }
+
+    /// A command carries channels of one slot. What the server counts is compared with what it counted just before: channels
+    /// end without a word when their slot leaves the node.
+    async fn subscribe_sharded(&self, subscribed: &mut Subscribed, channels: &[String]) -> Result<bool, ServerError> {
+        let fresh = channels.iter().filter(|channel| !subscribed.channels.contains(*channel)).count();
+        subscribed.channels.extend(channels.iter().cloned());
+        let mut by_slot = channels.to_vec();
+        by_slot.sort_by_cached_key(|channel| slot(channel.as_bytes()));
+        let commands = by_slot
+            .chunk_by(|one, other| slot(one.as_bytes()) == slot(other.as_bytes()))
+            .map(|group| self.link.fred().ssubscribe(group.to_vec()));
+        let (before, sent, after) = tokio::join!(self.count(), join_all(commands), self.count());
+        for sent in sent {
+            sent.map_err(|error| ServerError::unknown(error.details().to_owned()))?;
+        }
+        Ok(before?.zip(after?).is_none_or(|(before, after)| after.sharded >= before.sharded + fresh))
+    }
+
     /// How many channels are subscribed on the connection; `None` where the user may not ask.
-    async fn count(&self) -> Result<Option<usize>, ServerError> {
+    async fn count(&self) -> Result<Option<Count>, ServerError> {
         match self.link.send_static("CLIENT", vec!["INFO".into()]).await {
             Ok(reply) => {
                 let info = reply.into_typed::<String>()?;
-                let count = info.split(' ').find_map(|part| part.strip_prefix("sub=")?.parse().ok());
+                let number = |name| info.split(' ').find_map(|part| part.strip_prefix(name)?.parse().ok());
+                let plain = number("sub=");
+                let count = plain.map(|plain| Count { plain, sharded: number("ssub=").unwrap_or_default() });
                 count.map(Some).ok_or_else(|| ServerError::unknown("CLIENT INFO was answered by something else"))
             }
             Err(ServerError::Refused { message, .. }) if message.contains("client|info") => {
@@ -105,21 +141,35 @@ impl Subscriber {
         self.link.epoch().borrow().as_ref().map(|epoch| epoch.connection)
     }
 
-    pub(super) async fn unsubscribe(&self, channels: Vec<Bytes>) {
+    pub(super) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
         let Ok(channels) = as_text(channels) else { return };
         let mut subscribed = self.turn.lock().await;
         // An UNSUBSCRIBE without channels would end them all.
-        if !channels.is_empty() && self.link.is_up() {
-            channels.iter().for_each(|channel| {
-                subscribed.channels.remove(channel);
-            });
-            let _ = self.link.fred().unsubscribe(channels).await;
+        if channels.is_empty() || !self.link.is_up() {
+            return;
+        }
+        channels.iter().for_each(|channel| {
+            subscribed.channels.remove(channel);
+        });
+        match kind {
+            ChannelKind::Plain => {
+                let _ = self.link.fred().unsubscribe(channels).await;
+            }
+            ChannelKind::Sharded => {
+                let mut by_slot = channels;
+                by_slot.sort_by_cached_key(|channel| slot(channel.as_bytes()));
+                for group in by_slot.chunk_by(|one, other| slot(one.as_bytes()) == slot(other.as_bytes())) {
+                    let _ = self.link.fred().sunsubscribe(group.to_vec()).await;
+                }
+            }
         }
     }
 
+    /// The stream of what is pushed from now on; the one that was given out before ends.
     pub(super) fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
-        let taken = self.pushes.lock().unwrap_or_else(|p| p.into_inner()).take();
-        taken.unwrap_or_else(|| mpsc::unbounded_channel().1)
+        let (sender, receiver) = mpsc::unbounded_channel();
+        *self.pushes.lock().unwrap_or_else(|p| p.into_inner()) = sender;
+        receiver
     }
 
     pub(super) fn close(&self) {
@@ -128,7 +178,8 @@ impl Subscriber {
 }
 
 /// Hands messages on, and tells a gap when the connection is lost, when it is new, and whenever some were missed.
-async fn read(link: Arc<Link>, sender: mpsc::UnboundedSender<Push>) {
+async fn read(link: Arc<Link>, pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>) {
+    let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
     let mut messages = link.fred().message_rx();
     let mut epoch = link.epoch();
     let mut told = 0;
@@ -146,9 +197,9 @@ async fn read(link: Arc<Link>, sender: mpsc::UnboundedSender<Push>) {
                         Value::Integer(n) => n.to_string().into(),
                         _ => continue,
                     };
-                    let _ = sender.send(Push::Message { channel: message.channel.into_inner(), payload });
+                    let _ = push(Push::Message { channel: message.channel.into_inner(), payload });
                 }
-                Err(RecvError::Lagged(_)) => { let _ = sender.send(Push::Gap); }
+                Err(RecvError::Lagged(_)) => { let _ = push(Push::Gap); }
                 Err(RecvError::Closed) => return,
             },
             () = &mut closing => return,
@@ -158,7 +209,7 @@ async fn read(link: Arc<Link>, sender: mpsc::UnboundedSender<Push>) {
                 // Lost, or new: in both cases nothing is in force.
                 if connection != told {
                     told = connection;
-                    let _ = sender.send(Push::Gap);
+                    let _ = push(Push::Gap);
                 }
             }
         }

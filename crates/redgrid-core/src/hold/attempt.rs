@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::flight::Work;
 use super::kind::{Claim, HoldKind, Target};
 use super::release::Settlement;
-use super::slot::{Answers, Entry, Failure, Place, Seen, Slot, SlotKey, send};
+use super::slot::{Answers, Entry, Failure, Seen, Slot, SlotKey, send};
 use super::succession::{Arrival, Basis};
 use super::table::{State, Table};
 use super::tenure::{Granted, Tenure};
@@ -20,7 +20,6 @@ use crate::error::ServerError;
 /// One attempt: for whom, and where.
 pub(super) struct Attempt {
     pub(super) key: SlotKey,
-    pub(super) place: Place,
     kind: &'static dyn HoldKind,
     pub(super) target: Arc<Target>,
     entry: u64,
@@ -51,10 +50,9 @@ impl Table {
     /// The attempt of the first in the queue.
     pub(super) fn attempt_of(&self, key: &SlotKey, slot: &mut Slot) -> Option<Attempt> {
         let first = slot.queue.iter().find(|entry| !entry.answer.is_closed() && entry.until > self.now())?;
-        let stretch = self.stretch(&slot.place);
+        let stretch = self.stretch(key);
         Some(Attempt {
             key: key.clone(),
-            place: slot.place.clone(),
             kind: slot.kind,
             target: Arc::clone(&slot.target),
             entry: first.id,
@@ -88,11 +86,11 @@ impl Table {
     /// name is taken by others, if it is.
     pub(super) async fn try_for(self: &Arc<Self>, attempt: Attempt) -> Option<Duration> {
         let (mut id, mut field, mut asked) = self.ask(&attempt).await;
-        let mut verdict = judge(&attempt.place, &asked);
+        let mut verdict = judge(&asked);
         if let Verdict::TooLate = verdict {
             self.settle_copies(&attempt, &field, &asked, false);
             (id, field, asked) = self.ask(&attempt).await;
-            verdict = judge(&attempt.place, &asked);
+            verdict = judge(&asked);
         }
         match verdict {
             Verdict::Granted { .. } if self.now() >= terms::deadline(asked.sent, attempt.lease) => {
@@ -132,9 +130,7 @@ impl Table {
         let field = self.core.field(id);
         let claim = Claim { target: &attempt.target, field: &field, lease: attempt.lease };
         let request = attempt.kind.acquire(claim);
-        let server = &*attempt.place.server;
-        let asked =
-            self.core.exchange(server, request, attempt.until, Persistence::Retries, &attempt.seen.progress).await;
+        let asked = self.core.exchange(request, attempt.until, Persistence::Retries, &attempt.seen.progress).await;
         (id, field, asked)
     }
 
@@ -144,7 +140,6 @@ impl Table {
         let limit = asked.unanswered_until.or(unknown.then_some(Instant::PAST));
         if let Some(limit) = limit {
             self.settle(Settlement {
-                server: Arc::clone(&attempt.place.server),
                 kind: attempt.kind,
                 target: Arc::clone(&attempt.target),
                 field: field.clone(),
@@ -160,9 +155,8 @@ impl Table {
     /// Returns as `try_for` does, when it had been taken from us before it was known.
     fn granted(self: &Arc<Self>, attempt: &Attempt, granted: Granted) -> Option<Duration> {
         let (sent, received) = (granted.sent, granted.received);
-        let place = attempt.place.clone();
         let (target, clock) = (Arc::clone(&attempt.target), self.core.clock.clone());
-        let tenure = Arc::new(Tenure::new(granted, target, attempt.kind, place, clock));
+        let tenure = Arc::new(Tenure::new(granted, target, attempt.kind, clock));
         let mut state = self.state();
         match self.arrive(&mut state, &attempt.key, &tenure, sent) {
             Arrival::Ours => {}
@@ -286,14 +280,14 @@ fn failure_of(error: ServerError) -> Failure {
 }
 
 /// What an answer to an acquire means; it also tells the server's time.
-pub(super) fn judge(place: &Place, asked: &Exchange) -> Verdict {
+pub(super) fn judge(asked: &Exchange) -> Verdict {
     let reply = match &asked.result {
         Ok(reply) => reply.clone(),
         Err(error) => return Verdict::Failed(failure_of(error.clone())),
     };
     match reply.into_typed::<(i64, u64, i64)>() {
         Ok((status, time, left)) => {
-            place.server.time().observe_exchange(time, asked.sent, asked.received);
+            asked.by.time().observe_exchange(time, asked.sent, asked.received);
             match status {
                 1 => Verdict::Granted { token: time, robbed: left > 0 },
                 0 => Verdict::Busy(match left {

@@ -11,15 +11,18 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::attempt::Attempt;
-use super::slot::{Busy, Place, SlotKey};
+use super::slot::{Busy, SlotKey};
 use super::table::Table;
 use super::turn::Turn;
 use crate::clock::Instant;
-use crate::wait::Watch;
+use crate::wait::{Hub, Watch};
 
 /// How long a name that a probe found free must stay free, and silent, before it is taken: 1 ms. A probe may meet the moment
 /// between a release and the acquire of whoever's turn it is, whose message is on its way.
 const STAYS_FREE: Duration = Duration::from_millis(1);
+
+/// How long a name that nobody of us waits for any more may stay subscribed: 1 s. Who asks again meanwhile finds it in force.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Longer than any wait that a message or the poll does not end.
 const A_WHILE: Duration = Duration::from_secs(3600);
@@ -45,7 +48,7 @@ enum Step {
 /// What the loop knows of a name.
 struct Course {
     key: SlotKey,
-    place: Place,
+    hub: Arc<Hub>,
     channel: Bytes,
     mark: Bytes,
     changed: Arc<Notify>,
@@ -58,13 +61,13 @@ struct Course {
 impl Course {
     /// The subscription, begun where there is none.
     fn watch(&mut self) -> &mut Watch {
-        let Course { place, channel, key, mark, watch, .. } = self;
-        watch.get_or_insert_with(|| place.hub.watch_contended(channel.clone(), key.1.clone(), mark.clone()))
+        let Course { hub, channel, key, mark, watch, .. } = self;
+        watch.get_or_insert_with(|| hub.watch_contended(channel.clone(), key.1.clone(), mark.clone()))
     }
 
     /// Whether everybody had a turn.
     fn turn_is_over(&mut self) -> bool {
-        let heard = self.place.hub.heard(&self.channel);
+        let heard = self.hub.heard(&self.channel);
         self.turn.as_mut().is_none_or(|turn| turn.is_over(heard))
     }
 }
@@ -79,10 +82,11 @@ impl Table {
                     if course.watch.is_none() && self.now() >= listen_at {
                         course.watch();
                     }
-                    let listen_at = if course.watch.is_none() { listen_at } else { Instant::NEVER };
+                    // Listening, it looks now and then whether anybody still waits: the last may have got the name.
+                    let again = if course.watch.is_none() { listen_at } else { self.now() + IDLE };
                     tokio::select! {
                         () = course.changed.notified() => {}
-                        () = self.core.clock.sleep_until(listen_at) => {}
+                        () = self.core.clock.sleep_until(again) => {}
                     }
                 }
                 Step::Try(attempt) => {
@@ -98,9 +102,9 @@ impl Table {
     fn course(&self, key: SlotKey) -> Option<Course> {
         let state = self.state();
         let slot = state.slots.get(&key)?;
-        let (place, changed) = (slot.place.clone(), Arc::clone(&slot.changed));
+        let (hub, changed) = (Arc::clone(&self.core.hub), Arc::clone(&slot.changed));
         let (channel, mark) = (slot.target.channel.clone(), slot.target.mark.clone());
-        Some(Course { key, place, channel, mark, changed, watch: None, turn: None, silent: 0 })
+        Some(Course { key, hub, channel, mark, changed, watch: None, turn: None, silent: 0 })
     }
 
     fn step(self: &Arc<Self>, course: &mut Course) -> Step {
@@ -121,7 +125,7 @@ impl Table {
         }
         if let Some(tenure) = &slot.tenure {
             course.turn = None;
-            let half = self.stretch(&slot.place) / 2;
+            let half = self.stretch(&course.key) / 2;
             return Step::Local { listen_at: tenure.stretch_ends - half };
         }
         if slot.busy != Busy::No || slot.asking {
@@ -175,7 +179,7 @@ impl Table {
                         course.silent = course.silent.wrapping_add(1);
                         return;
                     }
-                    match course.place.hub.peek(&course.key.1).await {
+                    match course.hub.peek(&course.key.1).await {
                         Some(left) => (until, silence) = (self.now() + left.min(A_WHILE), Instant::NEVER),
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
                     }
@@ -187,7 +191,7 @@ impl Table {
 
     /// Until when it must be silent while others go first.
     fn silence(&self, course: &Course) -> Instant {
-        let heard = course.place.hub.heard(&course.channel);
+        let heard = course.hub.heard(&course.channel);
         // Now and then longer, for listeners that need more time to answer than most.
         let least = if course.silent % PATIENT_EVERY == PATIENT_EVERY - 1 { PATIENCE } else { Duration::ZERO };
         course.turn.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.silence(heard).max(least))

@@ -1,6 +1,6 @@
 //! The engine of one client: renewals in bulk, deadlines, and verification after a reconnect.
 //!
-//! One timer serves all holds. A round takes up to a hundred holds of one node and kind into one script. Only a confirmed
+//! One timer serves all holds. A round takes up to a hundred holds of one kind, in a cluster of one slot, into one script. Only a confirmed
 //! renewal moves a deadline; one that merely failed is tried again until the deadline; "not yours" ends the hold at once.
 
 use std::future::Future;
@@ -16,7 +16,7 @@ use super::succession::Basis;
 use super::table::{State, Table};
 use super::tenure::Tenure;
 use crate::clock::Instant;
-use crate::connection::Server;
+use crate::connection::{Server, is_same, once};
 
 /// Names renewed by one script. The server is busy for about 0.15 ms with it.
 const BATCH: usize = 100;
@@ -55,7 +55,7 @@ impl Table {
                 if batch.is_empty() {
                     break;
                 }
-                for group in grouped(batch) {
+                for group in self.grouped(batch) {
                     self.hand_over(Box::pin(Arc::clone(&self).renew(group)));
                 }
                 tokio::time::sleep(PACE).await;
@@ -148,7 +148,7 @@ impl Table {
         state.schedule.take_due(now, soon, BATCH)
     }
 
-    /// Renews (fixed leases: verifies) tenures of one node and kind by one script; a batch that is refused as a whole, in
+    /// Renews (fixed leases: verifies) tenures of one kind, whose names may go together, by one script; a batch that is refused as a whole, in
     /// halves.
     fn renew(self: Arc<Self>, mut tenures: Vec<Arc<Tenure>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
@@ -158,16 +158,16 @@ impl Table {
                 tenures.retain(|tenure| state.schedule.get(tenure.id).is_some());
             }
             let Some(first) = tenures.first() else { return };
-            let (server, kind) = (Arc::clone(&first.place.server), first.kind);
+            let kind = first.kind;
             let lease = |tenure: &Tenure| if tenure.is_renewed() { tenure.lease() } else { Duration::ZERO };
             let leases: Vec<Duration> = tenures.iter().map(|tenure| lease(tenure)).collect();
             let claims: Vec<_> = tenures.iter().zip(&leases).map(|(tenure, lease)| tenure.claim(*lease)).collect();
             let sent = self.now();
-            let request = kind.renew(&claims).not_after(sent + self.core.settings.timeout);
+            let (request, limit) = (kind.renew(&claims), sent + self.core.settings.timeout);
             // A lost answer is not waited for as long as the node would: the lease may be shorter than that. Twice is once.
             let shortest = tenures.iter().map(|tenure| tenure.deadline().since(sent)).min().unwrap_or_default();
             let answer = tokio::select! {
-                mut answers = server.call(vec![request]) => answers.pop(),
+                answer = once(&*self.core.topology, &request, limit) => Some(answer.result),
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => None,
             };
             let answer = answer.map(|answer| answer.and_then(|reply| reply.into_typed::<Vec<i64>>()));
@@ -237,8 +237,13 @@ impl Table {
                 continue;
             }
             last = now_at;
-            self.verify(|tenure| tenure.place.server.id() == server.id());
+            self.verify(|tenure| is_same(&self.core.home(&tenure.target.key), &server));
         }
+    }
+
+    /// Looks after the holds whose names another node decides by now: it may not know of them.
+    pub(crate) fn verify_moved(&self) {
+        self.verify(|tenure| tenure.has_moved(self.core.home(&tenure.target.key).id()));
     }
 
     /// Looks after all holds, because a notice may have been missed.
@@ -277,18 +282,11 @@ impl Table {
             }
         }
     }
-}
 
-fn grouped(tenures: Vec<Arc<Tenure>>) -> Vec<Vec<Arc<Tenure>>> {
-    let mut groups: Vec<Vec<Arc<Tenure>>> = Vec::new();
-    for tenure in tenures {
-        let fits = |group: &&mut Vec<Arc<Tenure>>| {
-            group[0].place.server.id() == tenure.place.server.id() && group[0].kind.name() == tenure.kind.name()
-        };
-        match groups.iter_mut().find(fits) {
-            Some(group) => group.push(tenure),
-            None => groups.push(vec![tenure]),
-        }
+    /// Those that may go together in one script.
+    fn grouped(&self, mut tenures: Vec<Arc<Tenure>>) -> Vec<Vec<Arc<Tenure>>> {
+        let place = |tenure: &Arc<Tenure>| (tenure.kind.name(), self.core.topology.slot(&tenure.target.key));
+        tenures.sort_by_key(place);
+        tenures.chunk_by(|one, other| place(one) == place(other)).map(<[_]>::to_vec).collect()
     }
-    groups
 }

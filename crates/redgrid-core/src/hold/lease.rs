@@ -29,8 +29,7 @@ impl Table {
     pub(super) async fn lengthen(self: &Arc<Self>, tenure: &Arc<Tenure>, lease: Duration) -> Set {
         let request = tenure.kind.renew(&[tenure.claim(lease)]);
         let until = tenure.deadline().min(self.now() + self.core.settings.patience());
-        let server = &*tenure.place.server;
-        let asked = self.core.exchange(server, request, until, Persistence::Retries, &Progress::default()).await;
+        let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
         let status = asked.result.and_then(|reply| reply.into_typed::<Vec<i64>>());
         let set = match status.map(|list| list.first().copied()) {
             Ok(Some(1)) => confirmed(tenure, asked.sent, lease),
@@ -50,8 +49,7 @@ impl Table {
         self.reschedule(tenure);
         let request = tenure.kind.extend(tenure.claim(lease));
         let until = tenure.deadline().min(self.now() + self.core.settings.patience());
-        let server = &*tenure.place.server;
-        let asked = self.core.exchange(server, request, until, Persistence::Retries, &Progress::default()).await;
+        let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
         underway.end(asked.unanswered_until);
         let set = match asked.result.and_then(|reply| reply.into_typed::<(i64, u64)>()) {
             // From when it was begun, which is not later than when it left.

@@ -18,12 +18,11 @@ use super::tenure::Tenure;
 use super::terms;
 use super::turn::{Audience, Turn};
 use crate::clock::Instant;
-use crate::connection::{Exchange, Persistence, Progress, Reply, Server};
+use crate::connection::{Exchange, Persistence, Progress, Reply};
 use crate::error::{Code, ServerError};
 
 /// Something that may be, or become, ours on the server although nobody here has it.
 pub(super) struct Settlement {
-    pub(super) server: Arc<dyn Server>,
     pub(super) kind: &'static dyn HoldKind,
     pub(super) target: Arc<Target>,
     pub(super) field: Bytes,
@@ -200,7 +199,7 @@ impl Table {
             (true, false) => Way::Release,
         };
         let lease_ends = tenure.deadline() + terms::margin(tenure.lease());
-        let heard = tenure.place.hub.heard(&tenure.target.channel);
+        let heard = self.core.hub.heard(&tenure.target.channel);
         let mut asked = self.send_release(tenure, way, lease_ends).await;
         let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if way == Way::Yield && asked.result.as_ref().is_err_and(denied) {
@@ -237,8 +236,7 @@ impl Table {
             Way::Yield => tenure.kind.give_way(tenure.claim(Duration::ZERO)),
             Way::Linger(keep) => tenure.kind.linger(tenure.claim(keep)),
         };
-        let server = &*tenure.place.server;
-        self.core.exchange(server, request, until, Persistence::ToTheEnd, &Progress::default()).await
+        self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await
     }
 
     fn release_landed(self: &Arc<Self>, id: Option<u64>, tenure: &Arc<Tenure>, audience: Option<Audience>) {
@@ -252,8 +250,7 @@ impl Table {
         }
         if slot.has(tenure) {
             slot.tenure = None;
-            let round_trip = slot.place.server.time().round_trip();
-            let turn = audience.and_then(|audience| Turn::after(audience, round_trip));
+            let turn = audience.and_then(|audience| Turn::after(audience, self.round_trip(&key)));
             if slot.next(now).is_some() {
                 slot.turn = turn;
                 if turn.is_some() {
@@ -279,7 +276,6 @@ impl Table {
 
     fn settlement(&self, tenure: &Tenure, limit: Instant, at_once: bool, keep_until: Instant) -> Settlement {
         Settlement {
-            server: Arc::clone(&tenure.place.server),
             kind: tenure.kind,
             target: Arc::clone(&tenure.target),
             field: tenure.field.clone(),
@@ -310,8 +306,7 @@ impl Table {
         let claim = Claim { target: &what.target, field: &what.field, lease: keep };
         let request = if keep.is_zero() { what.kind.release(claim) } else { what.kind.linger(claim) };
         let until = what.limit.max(self.now()) + what.lease;
-        let asked =
-            self.core.exchange(&*what.server, request, until, Persistence::ToTheEnd, &Progress::default()).await;
+        let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
         if let Err(error) = asked.result {
             tracing::debug!(name = %what.target.name, %error, "could not give back; the lease ends it");
         }
@@ -364,7 +359,7 @@ impl Table {
             }));
         }
         let mut plain: Vec<_> = plain.into_iter().map(|(tenure, _)| tenure).collect();
-        let place = |tenure: &Arc<Tenure>| (tenure.kind.name(), tenure.place.server.id().clone());
+        let place = |tenure: &Arc<Tenure>| (tenure.kind.name(), self.core.topology.slot(&tenure.target.key));
         plain.sort_by_key(place);
         let together = |a: &Arc<Tenure>, b: &Arc<Tenure>| place(a) == place(b);
         for group in plain.chunk_by(together) {
@@ -381,8 +376,7 @@ impl Table {
         let claims: Vec<_> = tenures.iter().map(|tenure| tenure.claim(Duration::ZERO)).collect();
         let request = first.kind.release_many(&claims);
         let until = self.now() + self.core.settings.patience();
-        let server = &*first.place.server;
-        let asked = self.core.exchange(server, request, until, Persistence::ToTheEnd, &Progress::default()).await;
+        let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
         if asked.result.is_err() && tenures.len() > 1 {
             // One bad name refuses them all: one by one, then.
             for tenure in tenures {

@@ -11,7 +11,7 @@ use super::error::{AcquireError, LostReason};
 use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
 use super::release::Settlement;
-use super::slot::{Failure, Place, Slot, SlotKey, send};
+use super::slot::{Failure, Slot, SlotKey, send};
 use super::state::Hold;
 use super::stretch;
 use super::succession::Arrival;
@@ -53,17 +53,15 @@ impl Table {
         wish: Wish,
         only_if_held: bool,
     ) -> Result<Option<Grant>, Failure> {
-        let server = self.core.topology.primary(&target.key);
-        let place = Place { hub: self.core.hub(&server), server };
-        let stretch = self.stretch(&place);
+        let stretch = self.stretch(&SlotKey(kind.name(), target.key.clone()));
         // It must outlive the wait for the former holder's stretch, also where what is wished for is shorter.
         let lease = wish.server_lease(stretch).max(terms::with_margin(stretch::LONGEST + self.core.settings.timeout));
-        let theft = Theft { kind, target, place, lease, only_if_held };
+        let theft = Theft { kind, target, lease, only_if_held };
         let (mut id, mut field, mut asked) = self.ask_by_force(&theft).await;
-        let mut verdict = judge(&theft.place, &asked);
+        let mut verdict = judge(&asked);
         if let (Verdict::TooLate, None) = (&verdict, asked.unanswered_until) {
             (id, field, asked) = self.ask_by_force(&theft).await;
-            verdict = judge(&theft.place, &asked);
+            verdict = judge(&asked);
         }
         match verdict {
             Verdict::Granted { token, robbed } => {
@@ -97,8 +95,8 @@ impl Table {
         let claim = Claim { target: &theft.target, field: &field, lease: theft.lease };
         let request = theft.kind.seize(claim, &self.core.notice_prefix(), theft.only_if_held);
         let until = self.now() + self.core.settings.patience();
-        let (server, persistence) = (&*theft.place.server, Persistence::Within(theft.lease));
-        let asked = self.core.exchange(server, request, until, persistence, &Progress::default()).await;
+        let persistence = Persistence::Within(theft.lease);
+        let asked = self.core.exchange(request, until, persistence, &Progress::default()).await;
         (id, field, asked)
     }
 
@@ -112,12 +110,11 @@ impl Table {
         // It finds itself in the lock: nothing is taken, the lease begins anew, and the time is told.
         let request = theft.kind.acquire(claim);
         let until = terms::deadline(granted.sent, theft.lease);
-        let (server, progress) = (&*theft.place.server, Progress::default());
-        let asked = self.core.exchange(server, request, until, Persistence::Retries, &progress).await;
+        let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
         let unanswered_until = asked.unanswered_until.max(granted.unanswered_until);
         // What it robbed is past its stretch; a late copy of the theft finds itself, or robs anew.
         let settled = unanswered_until.map_or(Instant::PAST, |limit| limit + stretch::LONGEST);
-        match judge(&theft.place, &asked) {
+        match judge(&asked) {
             Verdict::Granted { token, .. } => {
                 let again = Granted::by(&asked, id, field.clone(), token, theft.lease, granted.stretch_ends);
                 Ok(Granted { unanswered_until, ..again })
@@ -152,11 +149,11 @@ impl Table {
     fn install(self: &Arc<Self>, client: Client, theft: Theft, granted: Granted, wish: Wish) -> Option<Grant> {
         let sent = granted.sent;
         let key = SlotKey(theft.kind.name(), theft.target.key.clone());
-        let Theft { kind, target, place, .. } = theft;
+        let Theft { kind, target, .. } = theft;
         let now = self.now();
-        let tenure = Arc::new(Tenure::new(granted, Arc::clone(&target), kind, place.clone(), self.core.clock.clone()));
+        let tenure = Arc::new(Tenure::new(granted, Arc::clone(&target), kind, self.core.clock.clone()));
         let mut state = self.state();
-        state.slots.entry(key.clone()).or_insert_with(|| Slot::new(place, kind, target, now));
+        state.slots.entry(key.clone()).or_insert_with(|| Slot::new(kind, target, now));
         match self.arrive(&mut state, &key, &tenure, sent) {
             Arrival::Ours => {
                 let hold = self.own(&mut state, &key, &tenure, (sent, now), wish);
@@ -195,9 +192,9 @@ impl Table {
     }
 
     fn free(self: &Arc<Self>, theft: &Theft, field: &Bytes, limit: Instant) {
-        let (server, target) = (Arc::clone(&theft.place.server), Arc::clone(&theft.target));
-        let (kind, field, lease, keep_until) = (theft.kind, field.clone(), theft.lease, Instant::PAST);
-        self.settle(Settlement { server, kind, target, field, limit, at_once: false, keep_until, lease });
+        let (kind, target) = (theft.kind, Arc::clone(&theft.target));
+        let (kind, field, lease, keep_until) = (kind, field.clone(), theft.lease, Instant::PAST);
+        self.settle(Settlement { kind, target, field, limit, at_once: false, keep_until, lease });
     }
 }
 
@@ -205,7 +202,6 @@ impl Table {
 struct Theft {
     kind: &'static dyn HoldKind,
     target: Arc<Target>,
-    place: Place,
     lease: Duration,
     only_if_held: bool,
 }

@@ -15,24 +15,15 @@ use super::tenure::Tenure;
 use super::terms::Wish;
 use super::turn::Turn;
 use crate::clock::Instant;
-use crate::connection::{Client, Progress, Server};
+use crate::connection::{Client, Progress};
 use crate::error::ServerError;
-use crate::wait::Hub;
 
 /// A kind and a key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct SlotKey(pub(super) &'static str, pub(super) Bytes);
 
-/// Where a name's requests go, and who wakes its waiters.
-#[derive(Clone)]
-pub(crate) struct Place {
-    pub(super) server: Arc<dyn Server>,
-    pub(super) hub: Arc<Hub>,
-}
-
 /// One name in this process.
 pub(super) struct Slot {
-    pub(super) place: Place,
     pub(super) kind: &'static dyn HoldKind,
     pub(super) target: Arc<Target>,
     pub(super) queue: VecDeque<Entry>,
@@ -144,9 +135,8 @@ impl Seen {
 }
 
 impl Slot {
-    pub(super) fn new(place: Place, kind: &'static dyn HoldKind, target: Arc<Target>, now: Instant) -> Self {
+    pub(super) fn new(kind: &'static dyn HoldKind, target: Arc<Target>, now: Instant) -> Self {
         Slot {
-            place,
             kind,
             target,
             queue: VecDeque::new(),

@@ -14,7 +14,7 @@ use super::holder::{Holder, HolderId};
 use super::kind::{HoldKind, Target};
 use super::recent::{Recent, Recents};
 use super::schedule::Schedule;
-use super::slot::{Busy, Entry, Place, Seen, Slot, SlotKey, send};
+use super::slot::{Busy, Entry, Seen, Slot, SlotKey, send};
 use super::state::{Hold, Phase};
 use super::stretch;
 use super::succession::Basis;
@@ -133,11 +133,7 @@ impl Table {
             return Err(AcquireError::ShuttingDown { name: target.name.clone() });
         }
         let State { slots, recent, .. } = &mut *state;
-        let slot = slots.entry(key.clone()).or_insert_with(|| {
-            let server = self.core.topology.primary(&target.key);
-            let hub = self.core.hub(&server);
-            Slot::new(Place { server, hub }, kind, Arc::clone(target), now)
-        });
+        let slot = slots.entry(key.clone()).or_insert_with(|| Slot::new(kind, Arc::clone(target), now));
         if let Some(known) = entered_again(slot, &wish, target) {
             let hold = known?;
             ticket.ready = Some(Ok(Some(Grant::new(client.clone(), hold))));
@@ -215,15 +211,18 @@ impl Table {
     /// waits now.
     pub(super) fn remember(&self, state: &mut State, key: &SlotKey, turn: Turn, stretch_ends: Instant) {
         let since = self.now();
-        let Some(slot) = state.slots.get(key) else { return };
-        let round_trip = slot.place.server.time().round_trip();
-        let until = since + turn::remembered_for(self.stretch(&slot.place), round_trip);
+        let until = since + turn::remembered_for(self.stretch(key), self.round_trip(key));
         state.recent.insert(key.clone(), Recent { turn, since, until, stretch_ends }, since);
     }
 
-    /// How long a name of this node may pass from task to task without asking.
-    pub(super) fn stretch(&self, place: &Place) -> Duration {
-        stretch::length(self.core.settings.stretch, place.server.time().round_trip())
+    /// How long a name may pass from task to task without asking.
+    pub(super) fn stretch(&self, key: &SlotKey) -> Duration {
+        stretch::length(self.core.settings.stretch, self.round_trip(key))
+    }
+
+    /// How long asking for a name takes.
+    pub(super) fn round_trip(&self, key: &SlotKey) -> Duration {
+        self.core.home(&key.1).time().round_trip()
     }
 
     /// Starts the drive loop of a name unless it runs.
@@ -260,10 +259,10 @@ impl Table {
         let state = self.state();
         let slot = state.slots.get(key)?;
         // Told that others have it, on a connection that is known to live: waiting is not being without contact.
-        let waits = slot.contended && slot.place.server.epoch().borrow().is_some();
+        let waits = slot.contended && self.core.home(&key.1).epoch().borrow().is_some();
         // One of ours has it. What is being fitted or given back does not count: that takes an answer.
         let held = slot.hold.as_ref().is_some_and(|hold| hold.tenure.is_believed());
-        Some(if waits || held { self.now() } else { slot.contact.max(slot.place.hub.contact()) })
+        Some(if waits || held { self.now() } else { slot.contact.max(self.core.hub.contact(&key.1)) })
     }
 }
 

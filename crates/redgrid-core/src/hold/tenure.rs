@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::kind::{Claim, HoldKind, Target};
-use super::slot::{Place, SlotKey};
+use super::slot::SlotKey;
 use super::stretch;
 use super::terms::{self, Lease};
 use crate::clock::{Clock, Instant};
-use crate::connection::Exchange;
+use crate::connection::{Exchange, NodeId};
 
 /// What a grant of the server was, before it becomes a tenure.
 pub(crate) struct Granted {
@@ -26,6 +26,8 @@ pub(crate) struct Granted {
     pub(crate) lease: Duration,
     /// Until when it may pass from task to task without asking the server.
     pub(crate) stretch_ends: Instant,
+    /// The node that granted it.
+    pub(crate) node: NodeId,
 }
 
 impl Granted {
@@ -39,7 +41,7 @@ impl Granted {
         stretch_ends: Instant,
     ) -> Granted {
         let (sent, received, unanswered_until) = (asked.sent, asked.received, asked.unanswered_until);
-        Granted { id, field, token, sent, received, unanswered_until, lease, stretch_ends }
+        Granted { id, field, token, sent, received, unanswered_until, lease, stretch_ends, node: asked.by.id().clone() }
     }
 }
 
@@ -50,7 +52,8 @@ pub(crate) struct Tenure {
     pub(crate) field: Bytes,
     pub(crate) target: Arc<Target>,
     pub(crate) kind: &'static dyn HoldKind,
-    pub(super) place: Place,
+    /// The node that was last known to have it.
+    node: Mutex<NodeId>,
     pub(crate) clock: Clock,
     /// The token of its first owner.
     pub(crate) token: u64,
@@ -94,19 +97,13 @@ impl Shortenings {
 }
 
 impl Tenure {
-    pub(super) fn new(
-        granted: Granted,
-        target: Arc<Target>,
-        kind: &'static dyn HoldKind,
-        place: Place,
-        clock: Clock,
-    ) -> Self {
+    pub(super) fn new(granted: Granted, target: Arc<Target>, kind: &'static dyn HoldKind, clock: Clock) -> Self {
         Tenure {
             id: granted.id,
             field: granted.field,
             target,
             kind,
-            place,
+            node: Mutex::new(granted.node),
             clock,
             token: granted.token,
             granted: granted.received,
@@ -121,6 +118,15 @@ impl Tenure {
             owner_due: AtomicU64::new(Instant::NEVER.as_nanos()),
             over: AtomicBool::new(false),
             shortenings: Mutex::default(),
+        }
+    }
+
+    /// Whether another node than this one was last known to have it; from now on this one is.
+    pub(crate) fn has_moved(&self, to: &NodeId) -> bool {
+        let mut node = self.node.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *node != *to && {
+            *node = to.clone();
+            true
         }
     }
 

@@ -9,8 +9,16 @@ use tokio::sync::{Notify, mpsc};
 
 use super::hub::Hub;
 use crate::clock::Instant;
+use crate::connection::{ChannelKind, NodeId};
 
 pub(super) struct Channel {
+    /// What decides where it is subscribed.
+    pub(super) key: Bytes,
+    /// Where it is, or is to be, subscribed.
+    pub(super) home: NodeId,
+    /// Whether its messages may travel by slot.
+    pub(super) by_slot: bool,
+    pub(super) kind: ChannelKind,
     pub(super) watchers: HashMap<u64, Sink>,
     pub(super) force: Force,
     /// What to look at when polling.
@@ -38,7 +46,7 @@ pub(super) enum Force {
     Wanted,
     /// Subscribed, and confirmed by the server.
     Confirmed,
-    Denied(Instant),
+    Denied,
 }
 
 #[derive(Default)]
@@ -59,6 +67,15 @@ pub struct Wake {
 }
 
 impl Channel {
+    pub(super) fn new(key: Bytes, home: NodeId, by_slot: bool, kind: ChannelKind, force: Force) -> Channel {
+        Channel { key, home, by_slot, kind, watchers: HashMap::new(), force, poll: None, heard: 0 }
+    }
+
+    /// Whether it is wanted at a node, as this kind.
+    pub(super) fn is_at(&self, node: &NodeId, kind: ChannelKind) -> bool {
+        self.home == *node && self.kind == kind
+    }
+
     pub(super) fn tell(&mut self, payload: &Bytes) {
         self.heard += 1;
         for sink in self.watchers.values() {

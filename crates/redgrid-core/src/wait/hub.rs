@@ -1,85 +1,62 @@
-//! The wake-up hub of one node: which channels are wanted, by whom, and which of them are in force.
+//! The wake-up hub of a client: which channels are wanted, by whom, and at which node each is subscribed.
+//!
+//! A channel is subscribed at the node that decides for its key, its home. When the home changes, because a primary was
+//! replaced or a slot has moved, the channel moves with it, and its watchers are told to look.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc};
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc;
 
 use super::channel::{Channel, Force, Listener, Poll, Registration, Signal, Sink, Watch};
-use super::poll::{self, Look};
+use super::lane::{Desired, Lane, Post};
+use super::poll::{self, UNSUBSCRIBED_POLL};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
-use crate::connection::{Push, Server};
-use crate::error::{Code, ServerError};
+use crate::connection::{ChannelKind, NodeId, Server, Topology, is_same};
 
-/// Channels subscribed by one command.
-const CHUNK: usize = 256;
-
-/// How often names are looked at while their channel is not in force: every 100 ms.
-const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
-
-/// How long a denied channel is left alone before it is tried again: a minute. Permissions change by hand.
-const QUARANTINE: Duration = Duration::from_secs(60);
-
-/// Denied channels that are remembered; beyond that each new watcher of one tries again.
-const MOST_DENIED: usize = 10_000;
-
-/// The wake-up hub of one node.
+/// The wake-up hub of a client.
 pub(crate) struct Hub {
-    pub(super) server: Arc<dyn Server>,
+    pub(super) topology: Arc<dyn Topology>,
     pub(super) clock: Clock,
     pub(super) settings: Settings,
     state: Mutex<State>,
-    /// The set of wanted channels has changed.
-    wanted: Notify,
-    /// There is something to poll for.
-    pub(super) polls: Notify,
-    /// The subscriber connection is new.
-    renewed: Notify,
-    /// When the node last answered a poll, in nanoseconds.
-    contact: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
-    channels: HashMap<Bytes, Channel>,
-    /// Channels to subscribe, in chunks.
-    to_join: BTreeSet<Bytes>,
-    /// Channels to subscribe one by one, because they were part of a chunk that was denied.
-    to_try: BTreeSet<Bytes>,
-    /// Channels that nobody watches any more.
-    to_leave: BTreeSet<Bytes>,
-    polls: BTreeSet<(Instant, Bytes)>,
-    /// Channels that were denied, and when.
-    denied: HashMap<Bytes, Instant>,
+pub(super) struct State {
+    pub(super) channels: HashMap<Bytes, Channel>,
+    /// What is wanted at each node, and the tasks that see to it.
+    pub(super) posts: HashMap<NodeId, Post>,
+    /// Channels that were denied, and until when they are left alone.
+    pub(super) denied: HashMap<Bytes, Instant>,
     next_id: u64,
-    /// Counts the gaps: what was subscribed before one is not in force after it.
-    gaps: u64,
+    closed: bool,
+}
+
+impl State {
+    /// What is wanted at a node.
+    pub(super) fn desired(&mut self, node: &NodeId) -> Option<&mut Desired> {
+        self.posts.get_mut(node).map(|post| &mut post.desired)
+    }
+
+    /// The post at `home`, begun where there is none, or where its node is another by now.
+    fn post(&mut self, hub: &Arc<Hub>, home: &Arc<dyn Server>) -> &mut Post {
+        let begin = || Post::begin(Arc::clone(hub), Arc::clone(home));
+        let post = self.posts.entry(home.id().clone()).or_insert_with(begin);
+        if !is_same(&post.lane.server, home) {
+            *post = begin();
+        }
+        post
+    }
 }
 
 impl Hub {
-    /// Starts the tasks of a hub; they end when the handles are aborted.
-    pub(crate) fn start(server: Arc<dyn Server>, clock: Clock, settings: Settings) -> (Arc<Hub>, [JoinHandle<()>; 3]) {
-        let hub = Arc::new(Hub {
-            server,
-            clock,
-            settings,
-            state: Mutex::default(),
-            wanted: Notify::new(),
-            polls: Notify::new(),
-            renewed: Notify::new(),
-            contact: AtomicU64::new(0),
-        });
-        let tasks = [
-            tokio::spawn(Arc::clone(&hub).dispatch()),
-            tokio::spawn(Arc::clone(&hub).maintain()),
-            tokio::spawn(poll::run(Arc::clone(&hub))),
-        ];
-        (hub, tasks)
+    pub(crate) fn new(topology: Arc<dyn Topology>, clock: Clock, settings: Settings) -> Arc<Hub> {
+        Arc::new(Hub { topology, clock, settings, state: Mutex::default() })
     }
 
     /// Watches `channel` for as long as the result lives, and polls `key` beneath it.
@@ -105,14 +82,16 @@ impl Hub {
 
     fn watch_polling(self: &Arc<Self>, channel: Bytes, poll: Poll) -> Watch {
         let signal = Arc::new(Signal::default());
-        let id = self.add(&channel, Sink::Signal(Arc::clone(&signal)), Some(poll));
+        let key = poll.key.clone();
+        let id = self.add(&channel, &key, true, Sink::Signal(Arc::clone(&signal)), Some(poll));
         Watch { registration: Registration { hub: Arc::clone(self), channel, id }, signal }
     }
 
-    /// Receives the messages of `channel` themselves, for as long as the result lives.
+    /// Receives the messages of `channel` themselves, for as long as the result lives. They are published plainly, from
+    /// whatever node.
     pub(crate) fn listen(self: &Arc<Self>, channel: Bytes) -> Listener {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let id = self.add(&channel, Sink::Stream(sender), None);
+        let id = self.add(&channel, &channel, false, Sink::Stream(sender), None);
         Listener { _registration: Registration { hub: Arc::clone(self), channel, id }, receiver }
     }
 
@@ -121,268 +100,125 @@ impl Hub {
         self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
     }
 
-    fn add(&self, name: &Bytes, sink: Sink, poll: Option<Poll>) -> u64 {
+    fn add(self: &Arc<Self>, name: &Bytes, key: &Bytes, by_slot: bool, sink: Sink, poll: Option<Poll>) -> u64 {
         let now = self.clock.now();
         let mut state = self.state();
         state.next_id += 1;
         let id = state.next_id;
-        // A denial is remembered beyond the last watcher: each try costs the subscriber connection.
-        let force = state.denied.get(name).map_or(Force::Wanted, |since| Force::Denied(*since));
-        let fresh = || Channel { watchers: HashMap::new(), force, poll: None, heard: 0 };
-        let channel = state.channels.entry(name.clone()).or_insert_with(fresh);
+        if !state.channels.contains_key(name) {
+            let home = self.topology.primary(key);
+            if !state.closed {
+                state.post(self, &home);
+            }
+            // A denial is remembered beyond the last watcher: each try costs the subscriber connection.
+            let force = if state.denied.contains_key(name) { Force::Denied } else { Force::Wanted };
+            let kind = self.kind(by_slot);
+            state.channels.insert(name.clone(), Channel::new(key.clone(), home.id().clone(), by_slot, kind, force));
+        }
+        let State { channels, posts, .. } = &mut *state;
+        let Some(channel) = channels.get_mut(name) else { return id };
         if let (Sink::Signal(signal), Force::Confirmed) = (&sink, channel.force) {
             signal.in_force.store(true, Ordering::Release);
             // What was published between the caller's look and this moment is not seen: look once more.
             signal.recheck.store(true, Ordering::Release);
         }
         channel.watchers.insert(id, sink);
+        let Some(post) = posts.get_mut(&channel.home) else { return id };
         let is_new = channel.force == Force::Wanted && channel.watchers.len() == 1;
         match (poll, &mut channel.poll) {
             (Some(poll), Some(known)) => known.mark = known.mark.take().or(poll.mark),
             (Some(poll), none) => {
                 let due = now + UNSUBSCRIBED_POLL;
                 *none = Some(Poll { due, ..poll });
-                state.polls.insert((due, name.clone()));
+                post.desired.polls.insert((due, name.clone()));
             }
             (None, _) => {}
         }
-        state.to_leave.remove(name);
+        post.desired.to_leave.remove(name);
         if is_new {
-            state.to_join.insert(name.clone());
+            post.desired.to_join.insert(name.clone());
+            post.lane.wanted.notify_one();
         }
-        drop(state);
-        if is_new {
-            self.wanted.notify_one();
-        }
-        self.polls.notify_one();
+        post.lane.polls.notify_one();
         id
     }
 
     pub(super) fn remove(&self, name: &Bytes, id: u64) {
         let mut state = self.state();
-        let Some(channel) = state.channels.get_mut(name) else { return };
+        let State { channels, posts, .. } = &mut *state;
+        let Some(channel) = channels.get_mut(name) else { return };
         channel.watchers.remove(&id);
-        if channel.watchers.is_empty() {
+        if channel.watchers.is_empty()
+            && let Some(post) = posts.get_mut(&channel.home)
+        {
             if let Some(poll) = channel.poll.take() {
-                state.polls.remove(&(poll.due, name.clone()));
+                post.desired.polls.remove(&(poll.due, name.clone()));
             }
-            state.to_leave.insert(name.clone());
-            drop(state);
-            self.wanted.notify_one();
+            post.desired.to_leave.insert(name.clone());
+            post.lane.wanted.notify_one();
         }
     }
 
-    /// Hands messages to their watchers.
-    async fn dispatch(self: Arc<Self>) {
-        let mut pushes = self.server.pushes();
-        while let Some(push) = pushes.recv().await {
-            match push {
-                Push::Message { channel, payload } => {
-                    if let Some(channel) = self.state().channels.get_mut(&channel) {
-                        channel.tell(&payload);
-                    }
-                }
-                Push::Gap => {
-                    self.nothing_in_force();
-                    self.renewed.notify_one();
-                    self.wanted.notify_one();
-                    self.polls.notify_one();
-                }
-            }
-        }
+    /// How the messages of a channel travel.
+    fn kind(&self, by_slot: bool) -> ChannelKind {
+        if by_slot && self.topology.is_sharded() { ChannelKind::Sharded } else { ChannelKind::Plain }
     }
 
-    fn nothing_in_force(&self) {
+    /// Moves every channel to where its key is by now.
+    pub(crate) fn rehome(self: &Arc<Self>) {
         let now = self.clock.now();
         let mut state = self.state();
-        state.gaps += 1;
-        let State { channels, to_join, polls, .. } = &mut *state;
-        for (name, channel) in channels {
-            if channel.force != Force::Confirmed {
-                continue;
-            }
-            channel.set(Force::Wanted);
-            to_join.insert(name.clone());
-            // Nobody will tell meanwhile: look soon, and often.
-            if let Some(poll) = &mut channel.poll {
-                polls.remove(&(poll.due, name.clone()));
-                poll.due = (now + UNSUBSCRIBED_POLL).min(poll.due);
-                polls.insert((poll.due, name.clone()));
-            }
-        }
-    }
-
-    /// Keeps what is subscribed equal to what is wanted.
-    async fn maintain(self: Arc<Self>) {
-        loop {
-            let (leaving, joining, suspect) = self.differences();
-            if leaving.is_empty() && joining.is_empty() {
-                let pardon = self.pardon();
-                tokio::select! {
-                    () = self.wanted.notified() => {}
-                    () = self.clock.sleep_until(pardon) => {}
-                }
-                continue;
-            }
-            if !leaving.is_empty() {
-                self.server.unsubscribe(leaving).await;
-            }
-            if !joining.is_empty() {
-                let gaps = self.state().gaps;
-                match self.server.subscribe(joining.clone()).await {
-                    Ok(()) => self.in_force(&joining, gaps),
-                    Err(error) => self.subscription_failed(&joining, suspect, &error).await,
-                }
-            }
-        }
-    }
-
-    /// Has channels tried again that were denied long ago; returns when the next is due.
-    fn pardon(&self) -> Instant {
-        let now = self.clock.now();
-        let mut state = self.state();
-        let State { channels, denied, to_try, .. } = &mut *state;
-        let mut next = Instant::NEVER;
-        denied.retain(|name, since| {
-            let until = *since + QUARANTINE;
-            if until > now {
-                next = next.min(until);
-                return true;
-            }
-            if let Some(channel) = channels.get_mut(name) {
-                channel.set(Force::Wanted);
-                to_try.insert(name.clone());
-            }
-            false
-        });
-        if to_try.is_empty() { next } else { now }
-    }
-
-    /// The next channels to unsubscribe, the next to subscribe by one command, and whether that is one that was part of a
-    /// denied chunk.
-    fn differences(&self) -> (Vec<Bytes>, Vec<Bytes>, bool) {
-        let mut state = self.state();
-        let State { channels, to_join, to_try, to_leave, .. } = &mut *state;
-        let mut leaving = Vec::new();
-        while leaving.len() < CHUNK {
-            let Some(name) = to_leave.pop_first() else { break };
-            to_join.remove(&name);
-            to_try.remove(&name);
-            if channels.remove(&name).is_some_and(|channel| channel.force == Force::Confirmed) {
-                leaving.push(name);
-            }
-        }
-        let mut joining = Vec::new();
-        while joining.len() < CHUNK {
-            let Some(name) = to_join.pop_first() else { break };
-            if channels.contains_key(&name) {
-                joining.push(name);
-            }
-        }
-        let suspect = joining.is_empty();
-        if suspect {
-            joining.extend(to_try.pop_first().filter(|name| channels.contains_key(name)));
-        }
-        (leaving, joining, suspect)
-    }
-
-    fn in_force(&self, chunk: &[Bytes], gaps: u64) {
-        let mut state = self.state();
-        if state.gaps != gaps {
-            // Confirmed by a connection that has gone since.
-            state.to_join.extend(chunk.iter().cloned());
+        if state.closed {
             return;
         }
-        // More than a second's budget at once would be a storm; the poll reaches the rest.
-        let mut direct = self.settings.poll_budget;
-        for name in chunk {
-            let State { channels, polls, .. } = &mut *state;
-            // Left by its last watcher meanwhile: `to_leave` has it.
-            let Some(channel) = channels.get_mut(name) else { continue };
-            channel.set(Force::Confirmed);
-            // The first subscription is followed by a look of the waiter's own; a renewed one is a gap.
-            if direct > 0 {
-                direct -= 1;
-                channel.recheck();
-            } else if let Some(poll) = &mut channel.poll {
-                polls.remove(&(poll.due, name.clone()));
-                poll.due = Instant::PAST;
-                polls.insert((Instant::PAST, name.clone()));
-            }
-        }
-    }
-
-    async fn subscription_failed(&self, chunk: &[Bytes], suspect: bool, error: &ServerError) {
-        let denied = matches!(error.code(), Some(Code::NoPermission));
-        let now = self.clock.now();
-        {
-            let mut state = self.state();
-            let State { channels, denied: quarantine, to_join, to_try, .. } = &mut *state;
-            for name in chunk {
-                let Some(channel) = channels.get_mut(name) else { continue };
-                match (denied, chunk.len()) {
-                    (true, 1) => {
-                        channel.set(Force::Denied(now));
-                        if quarantine.len() < MOST_DENIED {
-                            quarantine.insert(name.clone(), now);
-                        }
-                    }
-                    (true, _) => {
-                        to_try.insert(name.clone());
-                    }
-                    // It stays alone: in a chunk it could have the others denied again.
-                    (false, _) if suspect => {
-                        to_try.insert(name.clone());
-                    }
-                    (false, _) => {
-                        to_join.insert(name.clone());
-                    }
+        let moves: Vec<_> = state
+            .channels
+            .iter()
+            .filter_map(|(name, channel)| {
+                let (home, kind) = (self.topology.primary(&channel.key), self.kind(channel.by_slot));
+                let post = state.posts.get(&channel.home);
+                let stays = post.is_some_and(|post| is_same(&post.lane.server, &home)) && channel.kind == kind;
+                (!stays).then(|| (name.clone(), home, kind))
+            })
+            .collect();
+        for (name, home, kind) in moves {
+            let State { channels, posts, denied, .. } = &mut *state;
+            let Some(channel) = channels.get_mut(&name) else { continue };
+            let former = posts.get_mut(&channel.home);
+            if let Some(Post { lane, desired, .. }) = former {
+                desired.forget(&name, channel.poll.as_ref().map(|poll| poll.due));
+                // A slot's channels end with its leaving a node; the others have to be ended.
+                if channel.force == Force::Confirmed && channel.kind == ChannelKind::Plain {
+                    desired.to_end.insert(name.clone());
+                    lane.wanted.notify_one();
                 }
             }
-        }
-        tracing::debug!(%error, channels = chunk.len(), "subscription failed");
-        // The connection is made anew, or there is none: its gap is the signal to go on. The time bound is for a node
-        // that refuses without losing its connection.
-        let _ = tokio::time::timeout(self.settings.retry_delay, self.renewed.notified()).await;
-    }
-
-    /// When the node last answered a poll: while names are awaited, it is asked all the time.
-    pub(crate) fn contact(&self) -> Instant {
-        Instant::from_nanos(self.contact.load(Ordering::Acquire))
-    }
-
-    /// The node has answered just now.
-    pub(super) fn answered(&self) {
-        self.contact.store(self.clock.now().as_nanos(), Ordering::Release);
-    }
-
-    /// Takes the names that are due for a look, at most `most`, and sets when they are due again.
-    pub(super) fn due(&self, most: usize) -> Vec<Look> {
-        let now = self.clock.now();
-        let mut state = self.state();
-        let State { channels, polls, .. } = &mut *state;
-        let mut looks = Vec::new();
-        while looks.len() < most {
-            let Some((due, name)) = polls.first().cloned() else { break };
-            if due > now {
-                break;
+            denied.remove(&name);
+            if channel.watchers.is_empty() {
+                channels.remove(&name);
+                continue;
             }
-            polls.pop_first();
-            let Some(channel) = channels.get_mut(&name) else { continue };
-            let in_force = channel.force == Force::Confirmed;
-            let every = if in_force { self.settings.poll_interval } else { UNSUBSCRIBED_POLL };
-            let Some(poll) = &mut channel.poll else { continue };
-            poll.due = now + every;
-            let mark = poll.mark.clone().filter(|_| !in_force);
-            looks.push(Look { channel: name.clone(), key: poll.key.clone(), mark });
-            polls.insert((poll.due, name));
+            (channel.home, channel.kind) = (home.id().clone(), kind);
+            channel.set(Force::Wanted);
+            let due = channel.poll.as_mut().map(|poll| {
+                poll.due = now + UNSUBSCRIBED_POLL;
+                poll.due
+            });
+            let Post { lane, desired, .. } = state.post(self, &home);
+            desired.polls.extend(due.map(|due| (due, name.clone())));
+            desired.to_end.remove(&name);
+            desired.to_join.insert(name);
+            lane.wanted.notify_one();
+            lane.polls.notify_one();
         }
-        looks
+        let primaries = self.topology.primaries();
+        state.posts.retain(|_, post| primaries.iter().any(|primary| is_same(primary, &post.lane.server)));
     }
 
-    /// When the next name is due for a look.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.state().polls.first().map(|(due, _)| *due)
+    /// When the home of a key last answered a poll: while names are awaited there, it is asked all the time.
+    pub(crate) fn contact(&self, key: &[u8]) -> Instant {
+        let home = self.topology.primary(key);
+        self.state().posts.get(home.id()).map_or(Instant::PAST, |post| post.lane.contact())
     }
 
     /// Tells the watchers of a channel to look.
@@ -392,7 +228,22 @@ impl Hub {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// Hands a message to its watchers, unless the channel has moved to another node since.
+    pub(super) fn tell(&self, lane: &Lane, channel: &Bytes, payload: &Bytes) {
+        let mut state = self.state();
+        if let Some(channel) = state.channels.get_mut(channel).filter(|channel| channel.home == *lane.server.id()) {
+            channel.tell(payload);
+        }
+    }
+
+    /// Ends all tasks.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.posts.clear();
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

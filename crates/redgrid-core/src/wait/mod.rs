@@ -5,6 +5,7 @@
 
 mod channel;
 mod hub;
+mod lane;
 mod poll;
 
 pub(crate) use channel::Listener;

@@ -1,0 +1,113 @@
+//! One copy of a request: to the server that its keys belong to, and on to where that one sends it.
+//!
+//! MOVED and ASK say that nothing was carried out, so following them is not sending twice. Whatever else goes wrong is reason
+//! to look at the topology anew; what to do about the request itself is decided in `exchange`.
+
+use std::sync::Arc;
+
+use super::{Doubt, Epoch, Reply, Request, Server, Topology};
+use crate::clock::Instant;
+use crate::error::{Code, ServerError};
+
+/// Redirections that one copy follows. One is usual; a second comes from a slot that moves on meanwhile.
+const MOST_HOPS: usize = 3;
+
+/// What one copy was answered, and by whom.
+pub(crate) struct Answer {
+    pub(crate) result: Result<Reply, ServerError>,
+    pub(crate) by: Arc<dyn Server>,
+    /// The connection it was sent on.
+    pub(crate) epoch: Option<Epoch>,
+}
+
+/// Where a server says that a slot is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Redirection {
+    /// For good.
+    Moved { slot: u16, address: String },
+    /// For this request.
+    Ask { address: String },
+}
+
+impl Redirection {
+    /// Reads `MOVED 3999 127.0.0.1:6381` and `ASK …`, told by a server at `host`.
+    pub(crate) fn of(error: &ServerError, host: &str) -> Option<Redirection> {
+        let ServerError::Refused { code: code @ (Code::Moved | Code::Ask), message } = error else { return None };
+        let mut words = message.trim_start_matches('-').split(' ');
+        let (_, slot, address) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
+        let (named, port) = address.rsplit_once(':')?;
+        // A server that does not know its own name leaves it out: the client does.
+        let named = if matches!(named, "" | "?") { host } else { named };
+        let address = format!("{named}:{port}");
+        Some(if *code == Code::Moved { Redirection::Moved { slot, address } } else { Redirection::Ask { address } })
+    }
+}
+
+/// Sends one copy of `request`, not to be carried out after `limit`.
+pub(crate) async fn once(topology: &dyn Topology, request: &Request, limit: Instant) -> Answer {
+    let key = request.touched().first().map_or(&[][..], |key| &key[..]);
+    let mut by = topology.primary(key);
+    let mut asking = false;
+    let mut hops = 0;
+    loop {
+        let epoch = by.epoch().borrow().clone();
+        let copy = request.clone().not_after(limit);
+        let copies = if asking { vec![Request::command("ASKING"), copy.adjacent()] } else { vec![copy] };
+        let result = by.call(copies).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
+        let Err(error) = &result else { return Answer { result, by, epoch } };
+        let host = by.id().host();
+        let Some(redirection) = Redirection::of(error, host).filter(|_| hops < MOST_HOPS) else {
+            if is_doubtful(error) {
+                topology.doubt(Doubt::Node(by.id().clone()));
+            }
+            return Answer { result, by, epoch };
+        };
+        hops += 1;
+        let next = match redirection {
+            Redirection::Moved { slot, address } => {
+                asking = false;
+                let next = topology.at(&address);
+                topology.doubt(Doubt::Moved(slot, address));
+                next
+            }
+            Redirection::Ask { address } => {
+                asking = true;
+                topology.at(&address)
+            }
+        };
+        match next {
+            Some(next) => by = next,
+            None => return Answer { result, by, epoch },
+        }
+    }
+}
+
+/// Whether an error may come from asking the wrong node.
+fn is_doubtful(error: &ServerError) -> bool {
+    match error {
+        ServerError::NotSent { .. } | ServerError::Unknown { .. } => true,
+        ServerError::Refused { code, .. } => {
+            matches!(code, Code::ReadOnly | Code::ClusterDown | Code::MasterDown | Code::Moved | Code::Ask)
+        }
+        ServerError::Decode { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirection_is_read_with_or_without_a_host() {
+        let of = |message: &str| Redirection::of(&ServerError::refused(message), "here");
+        let moved = |slot, address: &str| Some(Redirection::Moved { slot, address: address.into() });
+        assert_eq!(of("MOVED 3999 127.0.0.1:6381"), moved(3999, "127.0.0.1:6381"));
+        assert_eq!(of("MOVED 3999 :6381"), moved(3999, "here:6381"));
+        assert_eq!(of("MOVED 3999 ?:6381"), moved(3999, "here:6381"));
+        assert_eq!(of("ASK 1 db.example:7"), Some(Redirection::Ask { address: "db.example:7".into() }));
+        assert_eq!(of("MOVED 3999 ::1:6381"), moved(3999, "::1:6381"));
+        for other in ["ERR no", "MOVED", "MOVED x y", "MOVED 3999 nowhere", "ERR script: MOVED 1 a:1"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The slot of a key, by the cluster specification: CRC16 of the hash tag, or of the whole key, modulo 16,384.
+
+/// How many slots a cluster has.
+pub(crate) const SLOTS: u16 = 16_384;
+
+/// The slot of a key.
+pub(crate) fn slot(key: &[u8]) -> u16 {
+    fred::util::redis_keyslot(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_one_hash_tag_share_a_slot() {
+        // The example of the cluster specification, and what CLUSTER KEYSLOT says.
+        assert_eq!(slot(b"123456789"), 0x31C3);
+        assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
+        assert_eq!(slot(b"redisson_lock__channel:{orders:42}"), slot(b"orders:42"));
+        assert_eq!(slot(b"foo{}{bar}"), slot(b"foo{}{bar}"));
+        assert!(slot(b"foo{{bar}}zap") == slot(b"{bar") && slot(b"") < SLOTS);
+    }
+}

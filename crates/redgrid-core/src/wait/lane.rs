@@ -1,0 +1,373 @@
+//! What is subscribed at one node, kept equal to what is wanted there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::channel::{Channel, Force};
+use super::hub::{Hub, State};
+use super::poll::{self, Look, UNSUBSCRIBED_POLL};
+use crate::clock::Instant;
+use crate::connection::{ChannelKind, Doubt, Push, Server};
+use crate::error::{Code, ServerError};
+
+/// Channels subscribed by one command.
+const CHUNK: usize = 256;
+
+/// How long a denied channel is left alone before it is tried again: a minute. Permissions change by hand.
+const QUARANTINE: Duration = Duration::from_secs(60);
+
+/// The same for a sharded channel: it may have been denied because its slot is on its way.
+const SHARDED_QUARANTINE: Duration = Duration::from_secs(1);
+
+/// Denied channels that are remembered; beyond that each new watcher of one tries again.
+const MOST_DENIED: usize = 10_000;
+
+/// One node as the hub sees it.
+pub(super) struct Lane {
+    pub(super) server: Arc<dyn Server>,
+    /// The set of wanted channels has changed.
+    pub(super) wanted: Notify,
+    /// There is something to poll for.
+    pub(super) polls: Notify,
+    /// The subscriber connection is new.
+    renewed: Notify,
+    /// When the node last answered a poll, in nanoseconds.
+    contact: AtomicU64,
+}
+
+impl Lane {
+    /// When the node last answered a poll.
+    pub(super) fn contact(&self) -> Instant {
+        Instant::from_nanos(self.contact.load(Ordering::Acquire))
+    }
+
+    /// The node has answered just now.
+    pub(super) fn answered(&self, now: Instant) {
+        self.contact.store(now.as_nanos(), Ordering::Release);
+    }
+}
+
+/// What is wanted at one node, as far as it is not in force yet.
+#[derive(Default)]
+pub(super) struct Desired {
+    /// Channels to subscribe, in chunks.
+    pub(super) to_join: BTreeSet<Bytes>,
+    /// Channels to subscribe one by one, because they were part of a chunk that was denied.
+    to_try: BTreeSet<Bytes>,
+    /// Channels that nobody watches any more.
+    pub(super) to_leave: BTreeSet<Bytes>,
+    /// Channels that have moved elsewhere and are still subscribed here.
+    pub(super) to_end: BTreeSet<Bytes>,
+    pub(super) polls: BTreeSet<(Instant, Bytes)>,
+    /// Counts the gaps: what was subscribed before one is not in force after it.
+    gaps: u64,
+}
+
+impl Desired {
+    /// The channel is wanted here no more.
+    pub(super) fn forget(&mut self, name: &Bytes, polled: Option<Instant>) {
+        self.to_join.remove(name);
+        self.to_try.remove(name);
+        self.to_leave.remove(name);
+        if let Some(due) = polled {
+            self.polls.remove(&(due, name.clone()));
+        }
+    }
+}
+
+/// A lane with what is wanted there, and the tasks that see to it. Dropped, they end.
+pub(super) struct Post {
+    pub(super) lane: Arc<Lane>,
+    pub(super) desired: Desired,
+    tasks: [AbortHandle; 3],
+}
+
+impl Post {
+    pub(super) fn begin(hub: Arc<Hub>, server: Arc<dyn Server>) -> Post {
+        let lane = Arc::new(Lane {
+            server,
+            wanted: Notify::new(),
+            polls: Notify::new(),
+            renewed: Notify::new(),
+            contact: AtomicU64::new(0),
+        });
+        let tasks = [
+            tokio::spawn(dispatch(Arc::clone(&hub), Arc::clone(&lane))),
+            tokio::spawn(maintain(Arc::clone(&hub), Arc::clone(&lane))),
+            tokio::spawn(poll::run(hub, Arc::clone(&lane))),
+        ];
+        Post { lane, desired: Desired::default(), tasks: tasks.map(|task| task.abort_handle()) }
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// Hands messages to their watchers.
+async fn dispatch(hub: Arc<Hub>, lane: Arc<Lane>) {
+    let mut pushes = lane.server.pushes();
+    while let Some(push) = pushes.recv().await {
+        match push {
+            Push::Message { channel, payload } => hub.tell(&lane, &channel, &payload),
+            Push::Gap => {
+                hub.nothing_in_force(&lane);
+                lane.renewed.notify_one();
+                lane.wanted.notify_one();
+                lane.polls.notify_one();
+            }
+        }
+    }
+}
+
+/// What is to be changed next.
+#[derive(Default)]
+struct Differences {
+    leaving: [Vec<Bytes>; 2],
+    joining: Vec<Bytes>,
+    kind: Option<ChannelKind>,
+    /// It was part of a denied chunk.
+    suspect: bool,
+}
+
+/// Keeps what is subscribed equal to what is wanted.
+async fn maintain(hub: Arc<Hub>, lane: Arc<Lane>) {
+    loop {
+        let Differences { leaving, joining, kind, suspect } = hub.differences(&lane);
+        if joining.is_empty() && leaving.iter().all(Vec::is_empty) {
+            let pardon = hub.pardon();
+            tokio::select! {
+                () = lane.wanted.notified() => {}
+                () = hub.clock.sleep_until(pardon) => {}
+            }
+            continue;
+        }
+        for (kind, leaving) in [ChannelKind::Plain, ChannelKind::Sharded].into_iter().zip(leaving) {
+            if !leaving.is_empty() {
+                lane.server.unsubscribe(kind, leaving).await;
+            }
+        }
+        if let Some(kind) = kind {
+            let gaps = hub.gaps(&lane);
+            match lane.server.subscribe(kind, joining.clone()).await {
+                Ok(()) => hub.in_force(&lane, kind, &joining, gaps),
+                Err(error) => hub.subscription_failed(&lane, kind, &joining, suspect, &error).await,
+            }
+        }
+    }
+}
+
+impl Hub {
+    fn gaps(&self, lane: &Lane) -> u64 {
+        self.state().desired(lane.server.id()).map_or(0, |desired| desired.gaps)
+    }
+
+    fn nothing_in_force(&self, lane: &Lane) {
+        let now = self.clock.now();
+        let node = lane.server.id();
+        let mut state = self.state();
+        let State { channels, posts, .. } = &mut *state;
+        let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
+        desired.gaps += 1;
+        desired.to_end.clear();
+        for (name, channel) in channels.iter_mut().filter(|(_, channel)| channel.home == *node) {
+            if channel.force != Force::Confirmed {
+                continue;
+            }
+            channel.set(Force::Wanted);
+            desired.to_join.insert(name.clone());
+            // Nobody will tell meanwhile: look soon, and often.
+            if let Some(poll) = &mut channel.poll {
+                desired.polls.remove(&(poll.due, name.clone()));
+                poll.due = (now + UNSUBSCRIBED_POLL).min(poll.due);
+                desired.polls.insert((poll.due, name.clone()));
+            }
+        }
+    }
+
+    /// Has channels tried again that were denied long ago; returns when the next is due.
+    fn pardon(&self) -> Instant {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let State { channels, denied, posts, .. } = &mut *state;
+        let mut next = Instant::NEVER;
+        denied.retain(|name, until| {
+            if *until > now {
+                next = next.min(*until);
+                return true;
+            }
+            if let Some(channel) = channels.get_mut(name)
+                && let Some(post) = posts.get_mut(&channel.home)
+            {
+                channel.set(Force::Wanted);
+                post.desired.to_try.insert(name.clone());
+                post.lane.wanted.notify_one();
+            }
+            false
+        });
+        next
+    }
+
+    fn differences(&self, lane: &Lane) -> Differences {
+        let mut state = self.state();
+        let State { channels, posts, .. } = &mut *state;
+        let Some(Post { desired, .. }) = posts.get_mut(lane.server.id()) else { return Differences::default() };
+        let Desired { to_join, to_try, to_leave, to_end, .. } = desired;
+        let mut differences = Differences::default();
+        let [plain, sharded] = &mut differences.leaving;
+        while plain.len() + sharded.len() < CHUNK {
+            let Some(name) = to_leave.pop_first() else { break };
+            to_join.remove(&name);
+            to_try.remove(&name);
+            let Some(channel) = channels.remove(&name) else { continue };
+            match (channel.force, channel.kind) {
+                (Force::Confirmed, ChannelKind::Plain) => plain.push(name),
+                (Force::Confirmed, ChannelKind::Sharded) => sharded.push(name),
+                _ => {}
+            }
+        }
+        plain.extend(std::mem::take(to_end));
+        // One kind at a time; a command carries one.
+        let mut others = Vec::new();
+        while differences.joining.len() < CHUNK {
+            let Some(name) = to_join.pop_first() else { break };
+            let Some(channel) = channels.get(&name) else { continue };
+            if *differences.kind.get_or_insert(channel.kind) == channel.kind {
+                differences.joining.push(name);
+            } else {
+                others.push(name);
+            }
+        }
+        to_join.extend(others);
+        if differences.joining.is_empty() {
+            differences.suspect = true;
+            let suspect = to_try.pop_first().and_then(|name| Some((channels.get(&name)?.kind, name)));
+            differences.kind = suspect.as_ref().map(|(kind, _)| *kind);
+            differences.joining.extend(suspect.map(|(_, name)| name));
+        }
+        differences
+    }
+
+    fn in_force(&self, lane: &Lane, kind: ChannelKind, chunk: &[Bytes], gaps: u64) {
+        let node = lane.server.id();
+        let mut state = self.state();
+        let State { channels, posts, .. } = &mut *state;
+        let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
+        if desired.gaps != gaps {
+            // Confirmed by a connection that has gone since.
+            desired.to_join.extend(chunk.iter().cloned());
+            return;
+        }
+        // More than a second's budget at once would be a storm; the poll reaches the rest.
+        let mut direct = self.settings.poll_budget;
+        for name in chunk {
+            // Left by its last watcher meanwhile: `to_leave` has it.
+            let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
+                // Moved meanwhile, and not to be heard twice.
+                if kind == ChannelKind::Plain && channels.contains_key(name) {
+                    desired.to_end.insert(name.clone());
+                }
+                continue;
+            };
+            channel.set(Force::Confirmed);
+            // The first subscription is followed by a look of the waiter's own; a renewed one is a gap.
+            if direct > 0 {
+                direct -= 1;
+                channel.recheck();
+            } else if let Some(poll) = &mut channel.poll {
+                desired.polls.remove(&(poll.due, name.clone()));
+                poll.due = Instant::PAST;
+                desired.polls.insert((Instant::PAST, name.clone()));
+            }
+        }
+    }
+
+    async fn subscription_failed(
+        &self,
+        lane: &Lane,
+        kind: ChannelKind,
+        chunk: &[Bytes],
+        suspect: bool,
+        error: &ServerError,
+    ) {
+        let denied = matches!(error.code(), Some(Code::NoPermission));
+        let quarantine = if kind == ChannelKind::Sharded { SHARDED_QUARANTINE } else { QUARANTINE };
+        let until = self.clock.now() + quarantine;
+        let node = lane.server.id();
+        {
+            let mut state = self.state();
+            let State { channels, denied: quarantined, posts, .. } = &mut *state;
+            let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
+            for name in chunk {
+                let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
+                    continue;
+                };
+                match (denied, chunk.len()) {
+                    (true, 1) => {
+                        channel.set(Force::Denied);
+                        if quarantined.len() < MOST_DENIED {
+                            quarantined.insert(name.clone(), until);
+                        }
+                    }
+                    (true, _) => {
+                        desired.to_try.insert(name.clone());
+                    }
+                    // It stays alone: in a chunk it could have the others denied again.
+                    (false, _) if suspect => {
+                        desired.to_try.insert(name.clone());
+                    }
+                    (false, _) => {
+                        desired.to_join.insert(name.clone());
+                    }
+                }
+            }
+        }
+        if denied && kind == ChannelKind::Sharded {
+            self.topology.doubt(Doubt::Node(node.clone()));
+        }
+        tracing::debug!(%error, channels = chunk.len(), "subscription failed");
+        // The connection is made anew, or there is none: its gap is the signal to go on. The time bound is for a node
+        // that refuses without losing its connection.
+        let _ = tokio::time::timeout(self.settings.retry_delay, lane.renewed.notified()).await;
+    }
+
+    /// Takes the names that are due for a look, at most `most`, and sets when they are due again.
+    pub(super) fn due(&self, lane: &Lane, most: usize) -> Vec<Look> {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let State { channels, posts, .. } = &mut *state;
+        let Some(Post { desired: Desired { polls, .. }, .. }) = posts.get_mut(lane.server.id()) else {
+            return Vec::new();
+        };
+        let mut looks = Vec::new();
+        while looks.len() < most {
+            let Some((due, name)) = polls.first().cloned() else { break };
+            if due > now {
+                break;
+            }
+            polls.pop_first();
+            let Some(channel) = channels.get_mut(&name) else { continue };
+            let in_force = channel.force == Force::Confirmed;
+            let every = if in_force { self.settings.poll_interval } else { UNSUBSCRIBED_POLL };
+            let Channel { poll: Some(poll), .. } = channel else { continue };
+            poll.due = now + every;
+            let mark = poll.mark.clone().filter(|_| !in_force);
+            looks.push(Look { channel: name.clone(), key: poll.key.clone(), mark });
+            polls.insert((poll.due, name));
+        }
+        looks
+    }
+
+    /// When the next name is due for a look.
+    pub(super) fn next_due(&self, lane: &Lane) -> Option<Instant> {
+        self.state().posts.get(lane.server.id())?.desired.polls.first().map(|(due, _)| *due)
+    }
+}
