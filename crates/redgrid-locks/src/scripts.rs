@@ -14,9 +14,6 @@ static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/exte
 static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
-/// How a release is published: outside a cluster always so (Redisson's rule).
-const PUBLISH: &str = "PUBLISH";
-
 /// A lock of one holder, Redisson's RLock on the wire.
 pub(crate) struct Plain;
 
@@ -46,17 +43,17 @@ impl HoldKind for Plain {
     }
 
     fn release(&self, claim: Claim<'_>) -> Request {
-        one(&RELEASE, claim).arg(PUBLISH).arg(claim.target.channel.clone()).idempotent()
+        one(&RELEASE, claim).publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
     fn give_way(&self, claim: Claim<'_>) -> Request {
         let request = GIVE_WAY.with([claim.target.key.clone(), claim.target.mark.clone()]).arg(claim.field.clone());
-        request.arg(PUBLISH).arg(claim.target.channel.clone()).idempotent()
+        request.publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
     fn linger(&self, claim: Claim<'_>) -> Request {
         let request = one(&LINGER, claim).int(millis(claim.lease));
-        request.arg(PUBLISH).arg(claim.target.channel.clone()).idempotent()
+        request.publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
     fn extend(&self, claim: Claim<'_>) -> Request {
@@ -70,7 +67,7 @@ impl HoldKind for Plain {
     }
 
     fn release_many(&self, claims: &[Claim<'_>]) -> Request {
-        let request = RELEASE_MANY.with(claims.iter().map(|claim| claim.target.key.clone())).arg(PUBLISH);
+        let request = RELEASE_MANY.with(claims.iter().map(|claim| claim.target.key.clone())).publish_here();
         let add =
             |request: Request, claim: &Claim<'_>| request.arg(claim.field.clone()).arg(claim.target.channel.clone());
         claims.iter().fold(request, add).idempotent()

@@ -24,6 +24,7 @@ impl Call {
         let argument = |arg: &Arg| match arg {
             Arg::Bytes(bytes) => bytes.clone(),
             Arg::NotAfter => not_after.clone(),
+            Arg::Publish => Bytes::from_static(b"PUBLISH"),
         };
         Call {
             name: request.label().to_owned(),

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use super::{Epoch, Reply, ServerClock};
 use crate::clock::Clock;
 use crate::config::{Access, Address, Settings};
-use crate::error::ServerError;
+use crate::error::{Code, ServerError};
 
 /// How often an idle connection is asked whether it still lives: every 5 s. A dead one is then noticed after 5 s and
 /// one timeout, without traffic of the user's.
@@ -44,10 +44,46 @@ pub(super) enum Named {
     Any(Bytes),
 }
 
+impl Named {
+    fn command(self) -> CustomCommand {
+        match self {
+            Named::Known(name) => CustomCommand::new_static(name, ClusterHash::FirstKey, false),
+            Named::Any(name) => {
+                CustomCommand::new(String::from_utf8_lossy(&name).into_owned(), ClusterHash::FirstKey, false)
+            }
+        }
+    }
+}
+
+/// What a server is expected to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Any,
+    /// It watches over others, and has no data.
+    Sentinel,
+    /// It takes writes.
+    Primary,
+    /// It copies a primary, and is up to date.
+    Replica,
+    /// The same in a cluster, where reading there must be asked for.
+    ClusterReplica,
+}
+
+/// What is asked on a new connection before it is believed.
+pub(super) enum Greeting {
+    /// Whether it answers.
+    Short,
+    /// The server's clock and id, and whether it has its part.
+    Data { time: Arc<ServerClock>, part: Part },
+}
+
+/// How long a server that has another part than expected is left alone: a promotion is a matter of moments.
+const OTHER_PART: Duration = Duration::from_millis(100);
+
 pub(super) struct Link {
     fred: Fred,
     options: Options,
-    time: Option<Arc<ServerClock>>,
+    greeting: Greeting,
     clock: Clock,
     client_name: String,
     timeout: Duration,
@@ -60,13 +96,13 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A connection that is set up in the background. With `time`, the handshake also reads the server's clock and id.
+    /// A connection that is set up in the background.
     pub(super) fn open(
         (address, access): (&Address, &Access),
         settings: &Settings,
         clock: Clock,
         client_name: String,
-        time: Option<Arc<ServerClock>>,
+        greeting: Greeting,
     ) -> Result<(Arc<Link>, JoinHandle<()>), ServerError> {
         let fred = build(address, access, settings)
             .map_err(|error| ServerError::not_sent(format!("the client could not be built: {error}")))?;
@@ -78,7 +114,7 @@ impl Link {
                 timeout: Some(settings.timeout),
                 ..Options::default()
             },
-            time,
+            greeting,
             clock,
             client_name,
             timeout: settings.timeout,
@@ -112,15 +148,14 @@ impl Link {
 
     /// Sends one command, once. The order of first polls is the order on the wire.
     pub(super) async fn send(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
-        let command = match name {
-            Named::Known(name) => CustomCommand::new_static(name, ClusterHash::FirstKey, false),
-            Named::Any(name) => {
-                CustomCommand::new(String::from_utf8_lossy(&name).into_owned(), ClusterHash::FirstKey, false)
-            }
-        };
-        match self.fred.with_options(&self.options).custom_raw(command, args).await {
+        match self.fred.with_options(&self.options).custom_raw(name.command(), args).await {
             Ok(frame) => match into_reply(frame) {
-                Reply::Error(error) => Err(error),
+                Reply::Error(error) => {
+                    if error.code() == Some(Code::ReadOnly) {
+                        self.doubt.notify_one();
+                    }
+                    Err(error)
+                }
                 reply => Ok(reply),
             },
             Err(error) => {
@@ -211,7 +246,8 @@ impl Link {
                     if router.is_finished() {
                         return false;
                     }
-                    if self.sleep_or_close(wait, closing).await {
+                    let another = connected && is_another_part(&error);
+                    if self.sleep_or_close(if another { OTHER_PART } else { wait }, closing).await {
                         return true;
                     }
                     // A greeting that is refused will be refused again; a connection that is not there yet soon is.
@@ -233,12 +269,16 @@ impl Link {
                     () = self.doubt.notified() => {}
                     () = tokio::time::sleep(PING_EVERY) => {}
                 }
-                let ping = tokio::time::timeout(self.timeout, self.send_static("PING", Vec::new()));
-                match self.until_closed(ping, closing).await {
+                let probe = tokio::time::timeout(self.timeout, self.probe());
+                match self.until_closed(probe, closing).await {
                     None => return true,
                     // It lives; if it had been given up meanwhile, it is to be greeted again.
-                    Some(Ok(Ok(_) | Err(ServerError::Refused { .. }))) if self.is_up() => {}
-                    Some(Ok(Ok(_) | Err(ServerError::Refused { .. }))) => break,
+                    Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) if self.is_up() => {}
+                    Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) => break,
+                    Some(Ok(Err(error))) if is_another_part(&error) => {
+                        self.fail(&error.to_string());
+                        break;
+                    }
                     Some(_) => {
                         if self.until_closed(self.renew(), closing).await.is_none() {
                             return true;
@@ -254,7 +294,8 @@ impl Link {
         let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
         tolerate_refusal(named)?;
         let mut run_id = String::new();
-        if let Some(time) = &self.time {
+        if let Greeting::Data { time, part } = &self.greeting {
+            self.check(*part).await?;
             let info = tolerate_refusal(self.send_static("INFO", vec!["server".into()]).await)?;
             let info = info.and_then(|reply| reply.into_typed::<String>().ok()).unwrap_or_default();
             run_id = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().trim().to_owned();
@@ -266,6 +307,66 @@ impl Link {
         }
         let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(Epoch { run_id: run_id.into(), connection })
+    }
+
+    /// Whether it lives and still has its part.
+    async fn probe(&self) -> Result<(), ServerError> {
+        self.send_static("PING", Vec::new()).await?;
+        match self.greeting {
+            Greeting::Data { part, .. } => self.check(part).await,
+            Greeting::Short => Ok(()),
+        }
+    }
+
+    /// Has it probed soon.
+    pub(super) fn doubt(&self) {
+        self.doubt.notify_one();
+    }
+
+    /// Whether the server has the part that is expected of it. Who may not ask believes it.
+    async fn check(&self, part: Part) -> Result<(), ServerError> {
+        if part == Part::ClusterReplica {
+            self.send_static("READONLY", Vec::new()).await?;
+        }
+        if matches!(part, Part::Any | Part::Sentinel) {
+            return Ok(());
+        }
+        let Some(Reply::Array(role)) = tolerate_refusal(self.send_static("ROLE", Vec::new()).await)? else {
+            return Ok(());
+        };
+        let word = |at: usize| match role.get(at) {
+            Some(Reply::Bytes(word)) => String::from_utf8_lossy(word).into_owned(),
+            _ => String::new(),
+        };
+        match (part, word(0).as_str(), word(3).as_str()) {
+            (Part::Primary, "master", _) | (Part::Replica | Part::ClusterReplica, "slave", "connected") => Ok(()),
+            (Part::Primary, role, _) => Err(ServerError::not_sent(format!("{NOT_ITS_PART} a primary, it is a {role}"))),
+            (_, role, state) => Err(ServerError::not_sent(format!(
+                "{NOT_ITS_PART} a replica in touch with its primary: {role} {state}"
+            ))),
+        }
+    }
+
+    /// Sends commands back to back, with none of others between them.
+    pub(super) async fn send_together(&self, commands: Vec<(Named, Vec<Value>)>) -> Vec<Result<Reply, ServerError>> {
+        let (count, pipeline) = (commands.len(), self.fred.pipeline());
+        for (name, args) in commands {
+            // It is only queued here, and answers so.
+            let _ = pipeline.custom_raw(name.command(), args).await;
+        }
+        let answers = pipeline.try_all::<Value>().await;
+        let mut answers: Vec<_> = answers
+            .into_iter()
+            .map(|answer| match answer {
+                Ok(value) => Ok(from_value(value)),
+                Err(error) => Err(refusal(&error).unwrap_or_else(|| classify(&error))),
+            })
+            .collect();
+        if answers.iter().any(|answer| answer.as_ref().is_err_and(ServerError::is_unknown)) {
+            self.doubt.notify_one();
+        }
+        answers.resize_with(count, || Err(ServerError::unknown("no answer")));
+        answers
     }
 
     fn fail(&self, why: &str) {
@@ -323,6 +424,34 @@ fn build(address: &Address, access: &Access, settings: &Settings) -> Result<Fred
             connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
         })
         .build()
+}
+
+const NOT_ITS_PART: &str = "the server is not";
+
+fn is_another_part(error: &ServerError) -> bool {
+    matches!(error, ServerError::NotSent { reason } if reason.starts_with(NOT_ITS_PART))
+}
+
+/// A server's error as a pipeline gives it: not as a frame, and not told apart from those of fred.
+fn refusal(error: &FredError) -> Option<ServerError> {
+    let refused = ServerError::refused(error.details());
+    (refused.code() != Some(Code::Other) && refused.code() != Some(Code::ClusterDown)).then_some(refused)
+}
+
+fn from_value(value: Value) -> Reply {
+    match value {
+        Value::Null | Value::Queued => Reply::Nil,
+        Value::Integer(n) => Reply::Int(n),
+        Value::Double(x) => Reply::Double(x),
+        Value::Boolean(truth) => Reply::Bool(truth),
+        Value::String(text) => Reply::Bytes(text.into_inner()),
+        Value::Bytes(bytes) => Reply::Bytes(bytes),
+        Value::Array(items) => Reply::Array(items.into_iter().map(from_value).collect()),
+        Value::Map(map) => {
+            let pairs = map.inner().into_iter();
+            Reply::Map(pairs.map(|(key, value)| (Reply::Bytes(key.into_bytes()), from_value(value))).collect())
+        }
+    }
 }
 
 /// What a failure inside fred means for the request.

@@ -1,6 +1,7 @@
 //! One node on fred: a connection for requests, and one that carries subscriptions and nothing else.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -9,16 +10,39 @@ use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::link::{Link, Named};
+use super::link::{Greeting, Link, Named, Part};
 use super::request::What;
 use super::subscriber::Subscriber;
 use super::{Arg, ChannelKind, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
 use crate::clock::Clock;
-use crate::config::{Access, Address, Settings};
+use crate::config::{Access, Address, Config, Settings};
 use crate::error::{Code, ServerError};
+
+/// What the nodes of one client have in common.
+#[derive(Clone)]
+pub(super) struct Nodes {
+    pub(super) access: Access,
+    pub(super) settings: Settings,
+    pub(super) clock: Clock,
+    /// Whether messages go by sharded channels; known when the first node of a cluster has answered.
+    pub(super) sharded: Arc<AtomicBool>,
+}
+
+impl Nodes {
+    pub(super) fn new(config: &Config, clock: &Clock) -> Nodes {
+        let (access, settings) = (config.access.clone(), config.settings.clone());
+        Nodes { access, settings, clock: clock.clone(), sharded: Arc::default() }
+    }
+
+    /// One node, which is connected in the background and believed only while it has the part that is expected of it.
+    pub(super) fn open(&self, address: &Address, part: Part) -> Result<Arc<Node>, ServerError> {
+        Node::open(self, address, part).map(Arc::new)
+    }
+}
 
 pub(super) struct Node {
     id: NodeId,
+    sharded: Arc<AtomicBool>,
     clock: Clock,
     time: Arc<ServerClock>,
     commands: Arc<Link>,
@@ -27,26 +51,33 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn open(
-        (address, access): (&Address, &Access),
-        settings: &Settings,
-        clock: Clock,
-        client_name: &str,
-    ) -> Result<Self, ServerError> {
+    fn open(nodes: &Nodes, address: &Address, part: Part) -> Result<Self, ServerError> {
+        let Nodes { access, settings, clock, sharded } = nodes;
+        let name = &settings.client_name;
         let time = Arc::new(ServerClock::default());
-        let (commands, watching) =
-            Link::open((address, access), settings, clock.clone(), client_name.to_owned(), Some(Arc::clone(&time)))?;
+        let greeting = match part {
+            Part::Sentinel => Greeting::Short,
+            part => Greeting::Data { time: Arc::clone(&time), part },
+        };
+        let (commands, watching) = Link::open((address, access), settings, clock.clone(), name.clone(), greeting)?;
+        let name = format!("{name}:subscriber");
         let (subscriptions, also_watching) =
-            Link::open((address, access), settings, clock.clone(), format!("{client_name}:subscriber"), None)?;
+            Link::open((address, access), settings, clock.clone(), name, Greeting::Short)?;
         let (subscriber, reading) = Subscriber::open(subscriptions);
         Ok(Node {
             id: NodeId(address.to_string().into()),
-            clock,
+            sharded: Arc::clone(sharded),
+            clock: clock.clone(),
             time,
             commands,
             subscriber,
             watchers: vec![watching, also_watching, reading].into(),
         })
+    }
+
+    /// Has it looked at soon whether it still has its part; where not, it is not believed until it has.
+    pub(super) fn look_after(&self) {
+        self.commands.doubt();
     }
 
     async fn one(&self, request: Request) -> Result<Reply, ServerError> {
@@ -66,6 +97,23 @@ impl Node {
         }
     }
 
+    /// Sends requests back to back, with none of others between them. Scripts go with their text: a request for it could not
+    /// be adjacent any more.
+    async fn together(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
+        let mut commands = Vec::with_capacity(requests.len());
+        for request in &requests {
+            let (name, head) = match &request.what {
+                What::Command(name) => (Named::Any(name.clone()), Vec::new()),
+                What::Script(body) => (Named::Known("EVAL"), vec![Value::from_static_str(body.text())]),
+            };
+            match self.arguments(request, head) {
+                Ok(args) => commands.push((name, args)),
+                Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
+            }
+        }
+        self.commands.send_together(commands).await
+    }
+
     fn arguments(&self, request: &Request, mut head: Vec<Value>) -> Result<Vec<Value>, ServerError> {
         head.reserve(1 + request.keys.len() + request.args.len());
         if let What::Script(_) = request.what {
@@ -76,6 +124,8 @@ impl Node {
             head.push(match arg {
                 Arg::Bytes(bytes) => Value::from(bytes.clone()),
                 Arg::NotAfter => Value::from(self.not_after(request)?),
+                Arg::Publish if self.sharded.load(Ordering::Relaxed) => Value::from_static_str("SPUBLISH"),
+                Arg::Publish => Value::from_static_str("PUBLISH"),
             });
         }
         Ok(head)
@@ -101,6 +151,7 @@ impl Server for Node {
             return requests.iter().map(|_| Err(self.commands.down())).collect();
         }
         match requests.len() {
+            _ if requests.iter().any(|request| request.adjacent) => self.together(requests).await,
             1 => vec![self.one(requests.remove(0)).await],
             // Polled in their order for the first time, and a first poll hands the bytes to fred.
             _ => Box::pin(join_all(requests.into_iter().map(|request| self.one(request)))).await,

@@ -35,6 +35,9 @@ pub enum Arg {
     /// Where the request's [`not_after`](Request::not_after) goes: written when the request is sent, in microseconds of
     /// the server's own clock.
     NotAfter,
+    /// Where the command goes by which a script publishes on the channels of its keys: `PUBLISH`, or `SPUBLISH` where they are
+    /// sharded.
+    Publish,
 }
 
 impl Request {
@@ -77,6 +80,12 @@ impl Request {
     /// Adds the place where the time limit of the request is written when it is sent.
     pub fn not_after_here(mut self) -> Self {
         self.args.push(Arg::NotAfter);
+        self
+    }
+
+    /// Adds the place where the command is written by which a script publishes.
+    pub fn publish_here(mut self) -> Self {
+        self.args.push(Arg::Publish);
         self
     }
 

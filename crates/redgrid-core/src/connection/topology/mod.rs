@@ -1,12 +1,19 @@
 //! Which server a name belongs to, one file per topology.
 
+mod cluster;
+mod master_slave;
+mod nowhere;
+mod replicated;
+mod sentinel;
 mod single;
+mod slots;
 
 pub(super) use single::Single;
 
 use std::sync::Arc;
 
-use super::node::Node;
+use super::link::Part;
+use super::node::Nodes;
 use super::{Server, Topology};
 use crate::clock::Clock;
 use crate::config::{Config, Servers};
@@ -14,14 +21,11 @@ use crate::error::ServerError;
 
 /// Begins to look for the servers of a configuration; nothing is waited for.
 pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, ServerError> {
-    let Config { servers, access, settings } = config;
-    match servers {
-        Servers::Single(single) => {
-            let node = Node::open((&single.address, access), settings, clock.clone(), &settings.client_name)?;
-            Ok(Arc::new(Single::new(Arc::new(node) as Arc<dyn Server>)))
-        }
-        Servers::MasterSlave(_) | Servers::Sentinel(_) | Servers::Cluster(_) => {
-            Err(ServerError::not_sent("this topology is on its way"))
-        }
-    }
+    let nodes = Nodes::new(config, clock);
+    Ok(match &config.servers {
+        Servers::Single(single) => Arc::new(Single::new(nodes.open(&single.address, Part::Any)? as Arc<dyn Server>)),
+        Servers::MasterSlave(servers) => master_slave::open(servers, nodes)?,
+        Servers::Sentinel(sentinel) => sentinel::open(sentinel, nodes)?,
+        Servers::Cluster(cluster) => cluster::open(cluster, nodes)?,
+    })
 }

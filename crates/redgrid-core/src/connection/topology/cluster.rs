@@ -1,0 +1,348 @@
+//! A cluster: which node serves which slot, looked up anew at every interval and at every doubt, many doubts in one look.
+//!
+//! A MOVED counts at once, for its slot; the look that it leads to tells of all others. Nodes are opened when a map first
+//! names them and closed when none does any more.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use super::nowhere::Nowhere;
+use super::slots::{self, Range};
+use crate::clock::Instant;
+use crate::config::{Address, Cluster as Seeds, ReadMode, ShardedSubscriptions};
+use crate::connection::link::Part;
+use crate::connection::node::{Node, Nodes};
+use crate::connection::slot::{SLOTS, slot};
+use crate::connection::{Doubt, Request, Server, Topology};
+use crate::error::{Code, ServerError};
+
+/// How long a node that only a redirection has named stays open without being named again: a migration of one slot is over
+/// by then.
+const NAMED_FOR: Duration = Duration::from_secs(30);
+
+/// The shortest time between two looks.
+const SHORTEST_GAP: Duration = Duration::from_millis(50);
+
+/// Begins to ask the seeds.
+pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerError> {
+    let sharded = nodes.settings.sharded_subscriptions;
+    nodes.sharded.store(sharded == ShardedSubscriptions::On, Ordering::Relaxed);
+    let cluster = Arc::new(Cluster {
+        nodes,
+        seeds: seeds.seeds.clone(),
+        nowhere: Arc::new(Nowhere::new("no node of the cluster has answered yet")),
+        map: Mutex::default(),
+        doubts: Notify::new(),
+        changes: watch::Sender::new(0),
+        turn: AtomicUsize::new(0),
+        asks: AtomicUsize::new(0),
+        closed: AtomicBool::new(false),
+        watching: Mutex::default(),
+    });
+    for seed in &seeds.seeds {
+        let node = cluster.nodes.open(seed, Part::Any)?;
+        cluster.map().known.insert(seed.clone(), Known { node, part: Part::Any, until: Instant::NEVER });
+    }
+    *cluster.watching.lock().unwrap_or_else(|p| p.into_inner()) = Some(tokio::spawn(Arc::clone(&cluster).watch()));
+    Ok(cluster)
+}
+
+pub(super) struct Cluster {
+    nodes: Nodes,
+    seeds: Vec<Address>,
+    nowhere: Arc<Nowhere>,
+    map: Mutex<Map>,
+    doubts: Notify,
+    changes: watch::Sender<u64>,
+    turn: AtomicUsize,
+    asks: AtomicUsize,
+    closed: AtomicBool,
+    watching: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Map {
+    /// The primary of each slot; empty until the first answer.
+    owners: Vec<Option<Arc<Node>>>,
+    replicas: HashMap<Address, Vec<Arc<Node>>>,
+    known: HashMap<Address, Known>,
+    /// Whether it is known if messages go by sharded channels.
+    probed: bool,
+}
+
+struct Known {
+    node: Arc<Node>,
+    part: Part,
+    /// Until when it stays although no map names it.
+    until: Instant,
+}
+
+impl Map {
+    fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
+        self.owners.get(usize::from(slot))?.as_ref()
+    }
+
+    fn owners(&self) -> Vec<Arc<Node>> {
+        let mut owners: Vec<Arc<Node>> = Vec::new();
+        let mut last = None;
+        for owner in self.owners.iter().flatten() {
+            // Slots come in ranges.
+            if last.is_none_or(|last| !Arc::ptr_eq(last, owner))
+                && !owners.iter().any(|known| Arc::ptr_eq(known, owner))
+            {
+                owners.push(Arc::clone(owner));
+            }
+            last = Some(owner);
+        }
+        owners
+    }
+}
+
+impl Cluster {
+    fn map(&self) -> MutexGuard<'_, Map> {
+        self.map.lock().unwrap_or_else(|p| p.into_inner())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The node at an address, opened where it is not, and closed and opened anew where it had another part.
+    fn node(&self, map: &mut Map, address: &Address, part: Part, until: Instant) -> Result<Arc<Node>, ServerError> {
+        if let Some(known) = map.known.get_mut(address) {
+            let is_replica = |part| part == Part::ClusterReplica;
+            if is_replica(known.part) == is_replica(part) {
+                known.until = known.until.max(until);
+                return Ok(Arc::clone(&known.node));
+            }
+        }
+        let node = self.nodes.open(address, part)?;
+        let known = Known { node: Arc::clone(&node), part, until };
+        if let Some(former) = map.known.insert(address.clone(), known) {
+            close(vec![former.node]);
+        }
+        Ok(node)
+    }
+
+    async fn watch(self: Arc<Self>) {
+        let settings = self.nodes.settings.clone();
+        loop {
+            let looked = self.look().await;
+            let interval = match looked {
+                Ok(()) => settings.scan_interval,
+                Err(error) => {
+                    self.nowhere.because(format!("no node of the cluster tells who serves what: {error}"));
+                    settings.retry_delay
+                }
+            };
+            tokio::select! {
+                () = self.doubts.notified() => tokio::time::sleep(settings.retry_delay.min(SHORTEST_GAP)).await,
+                () = tokio::time::sleep(interval) => {}
+            }
+        }
+    }
+
+    /// Asks one node after the other until one answers; each look begins with another one, so that one with an old view does
+    /// not keep it up.
+    async fn look(&self) -> Result<(), ServerError> {
+        let mut candidates = self.candidates()?;
+        let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
+        candidates.rotate_left(turn);
+        // Those that answer at all come first.
+        candidates.sort_by_key(|node| node.epoch().borrow().is_none());
+        let mut trouble = ServerError::not_sent("no node is set");
+        for node in candidates {
+            match tokio::time::timeout(self.nodes.settings.connect_timeout, self.ask(&node)).await {
+                Ok(Ok(ranges)) => return self.take_in(&ranges),
+                Ok(Err(error)) => trouble = error,
+                Err(_) => trouble = ServerError::unknown(format!("{} did not answer in time", node.id())),
+            }
+        }
+        Err(trouble)
+    }
+
+    fn candidates(&self) -> Result<Vec<Arc<Node>>, ServerError> {
+        let mut map = self.map();
+        let has_contact = map.known.values().any(|known| known.node.epoch().borrow().is_some());
+        if !has_contact {
+            // Back to where it began; a name may mean another address by now.
+            for seed in &self.seeds {
+                self.node(&mut map, seed, Part::Any, self.nodes.clock.now() + NAMED_FOR)?;
+            }
+        }
+        Ok(map.known.values().map(|known| Arc::clone(&known.node)).collect())
+    }
+
+    async fn ask(&self, node: &Node) -> Result<Vec<Range>, ServerError> {
+        let call = async |request| {
+            let answer = node.call(vec![request]).await.pop();
+            answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
+        };
+        let ranges = slots::read(call(Request::command("CLUSTER").arg("SLOTS")).await?, node.id().host())?;
+        if ranges.is_empty() {
+            return Err(ServerError::not_sent(format!("{} knows of no slots", node.id())));
+        }
+        if !self.map().probed {
+            if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
+                // Redisson's question, and its rule: no error means yes.
+                let answer = call(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
+                if answer.as_ref().is_err_and(|error| error.code().is_none_or(Code::is_passing)) {
+                    answer?;
+                } else {
+                    self.nodes.sharded.store(answer.is_ok(), Ordering::Relaxed);
+                }
+            }
+            self.map().probed = true;
+        }
+        Ok(ranges)
+    }
+
+    /// The map as a node has told it.
+    fn take_in(&self, ranges: &[Range]) -> Result<(), ServerError> {
+        if self.is_closed() {
+            return Ok(());
+        }
+        let now = self.nodes.clock.now();
+        let mut map = self.map();
+        let mut owners: Vec<Option<Arc<Node>>> = vec![None; usize::from(SLOTS)];
+        let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();
+        let mut named: Vec<Address> = Vec::new();
+        for range in ranges {
+            let owner = self.node(&mut map, &range.primary, Part::Any, Instant::PAST)?;
+            owners[usize::from(range.first)..=usize::from(range.last.min(SLOTS - 1))].fill(Some(owner));
+            if !named.contains(&range.primary) {
+                named.push(range.primary.clone());
+            }
+            if self.nodes.settings.read_mode == ReadMode::Primary || replicas.contains_key(&range.primary) {
+                continue;
+            }
+            let mut copies = Vec::new();
+            for replica in &range.replicas {
+                copies.push(self.node(&mut map, replica, Part::ClusterReplica, Instant::PAST)?);
+                named.push(replica.clone());
+            }
+            replicas.insert(range.primary.clone(), copies);
+        }
+        let same = |(one, other): (&Option<Arc<Node>>, &Option<Arc<Node>>)| match (one, other) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let changed = map.owners.len() != owners.len() || !map.owners.iter().zip(&owners).all(same);
+        map.owners = owners;
+        map.replicas = replicas;
+        let mut gone = Vec::new();
+        map.known.retain(|address, known| {
+            if known.until == Instant::NEVER {
+                // A seed that is no node by that name served its purpose.
+                known.until = now;
+            }
+            let stays = named.contains(address) || known.until > now;
+            if !stays {
+                gone.push(Arc::clone(&known.node));
+            }
+            stays
+        });
+        map.replicas.values().flatten().for_each(|replica| replica.look_after());
+        drop(map);
+        close(gone);
+        if changed {
+            tracing::debug!(nodes = named.len(), "slots");
+            self.changes.send_modify(|count| *count += 1);
+        }
+        Ok(())
+    }
+}
+
+fn close(nodes: Vec<Arc<Node>>) {
+    if !nodes.is_empty() {
+        tokio::spawn(async move {
+            join_all(nodes.iter().map(|node| node.close())).await;
+        });
+    }
+}
+
+#[async_trait]
+impl Topology for Cluster {
+    fn primary(&self, key: &[u8]) -> Arc<dyn Server> {
+        match self.map().owner(slot(key)) {
+            Some(node) => Arc::clone(node) as Arc<dyn Server>,
+            None => Arc::clone(&self.nowhere) as Arc<dyn Server>,
+        }
+    }
+
+    fn primaries(&self) -> Vec<Arc<dyn Server>> {
+        let owners = self.map().owners();
+        if owners.is_empty() {
+            return vec![Arc::clone(&self.nowhere) as Arc<dyn Server>];
+        }
+        owners.into_iter().map(|node| node as Arc<dyn Server>).collect()
+    }
+
+    fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
+        let map = self.map();
+        let Some(primary) = map.owner(slot(key)) else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
+        let address =
+            map.known.iter().find_map(|(address, known)| Arc::ptr_eq(&known.node, primary).then_some(address));
+        let replicas = address.and_then(|address| map.replicas.get(address)).map_or(&[][..], |replicas| replicas);
+        let fit: Vec<_> = replicas.iter().filter(|replica| replica.epoch().borrow().is_some()).collect();
+        let with_primary = usize::from(self.nodes.settings.read_mode != ReadMode::Replica || fit.is_empty());
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
+        Arc::clone(fit.get(turn).copied().unwrap_or(primary)) as Arc<dyn Server>
+    }
+
+    fn slot(&self, key: &[u8]) -> u16 {
+        slot(key)
+    }
+
+    fn is_sharded(&self) -> bool {
+        self.nodes.sharded.load(Ordering::Relaxed)
+    }
+
+    fn at(&self, address: &str) -> Option<Arc<dyn Server>> {
+        let (host, port) = address.rsplit_once(':')?;
+        let address = Address::new(host, port.parse().ok()?);
+        let until = self.nodes.clock.now() + NAMED_FOR;
+        let node = if self.is_closed() { None } else { self.node(&mut self.map(), &address, Part::Any, until).ok() };
+        node.map(|node| node as Arc<dyn Server>)
+    }
+
+    fn doubt(&self, doubt: Doubt) {
+        if let Doubt::Moved(slot, address) = doubt
+            && let Some((host, port)) = address.rsplit_once(':')
+            && let Ok(port) = port.parse()
+        {
+            let mut map = self.map();
+            if let Some(known) = map.known.get(&Address::new(host, port)) {
+                let node = Arc::clone(&known.node);
+                let owner = map.owners.get_mut(usize::from(slot));
+                if let Some(owner) = owner.filter(|owner| owner.as_ref().is_none_or(|owner| !Arc::ptr_eq(owner, &node)))
+                {
+                    *owner = Some(node);
+                    drop(map);
+                    self.changes.send_modify(|count| *count += 1);
+                }
+            }
+        }
+        self.doubts.notify_one();
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        if let Some(watching) = self.watching.lock().unwrap_or_else(|p| p.into_inner()).take() {
+            watching.abort();
+        }
+        let known = std::mem::take(&mut *self.map());
+        join_all(known.known.values().map(|known| known.node.close())).await;
+    }
+}

@@ -1,0 +1,61 @@
+//! A fixed primary and its replicas. It is left only when it says itself that it copies another of them by now.
+
+use std::sync::Arc;
+
+use super::replicated::{Replicated, Role, role};
+use crate::config::{Address, MasterSlave};
+use crate::connection::Server;
+use crate::connection::link::Part;
+use crate::connection::node::{Node, Nodes};
+use crate::error::ServerError;
+
+/// Begins with the primary as it is set.
+pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
+    let replicated = Replicated::new(nodes.clone(), "no primary is set");
+    replicated.set_primary(servers.primary.clone())?;
+    replicated.set_replicas(&servers.replicas)?;
+    let watching = watch(Arc::clone(&replicated), servers.clone(), nodes);
+    replicated.watched_by(tokio::spawn(watching));
+    Ok(replicated)
+}
+
+async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) {
+    let listed: Vec<Address> = std::iter::once(&servers.primary).chain(&servers.replicas).cloned().collect();
+    // To ask one that is no primary: the topology's own connection to it does not come up.
+    let mut asked: Option<(Address, Arc<Node>)> = None;
+    loop {
+        let in_doubt = tokio::select! {
+            () = replicated.doubts.notified() => true,
+            () = tokio::time::sleep(nodes.settings.scan_interval) => false,
+        };
+        replicated.look_after_replicas();
+        let Some(primary) = replicated.primary_address() else { continue };
+        if !in_doubt {
+            continue;
+        }
+        if asked.as_ref().is_none_or(|(address, _)| *address != primary) {
+            let Ok(node) = nodes.open(&primary, Part::Any) else { continue };
+            if let Some((_, former)) = asked.replace((primary.clone(), node)) {
+                former.close().await;
+            }
+        }
+        let Some((_, node)) = &asked else { continue };
+        let answers = tokio::time::timeout(nodes.settings.connect_timeout, async {
+            let _ = node.epoch().wait_for(Option::is_some).await;
+            role(&**node).await
+        });
+        if let Ok(Ok(Role::ReplicaOf(other))) = answers.await
+            && listed.contains(&other)
+        {
+            let replicas: Vec<_> = listed.iter().filter(|address| **address != other).cloned().collect();
+            if let Err(error) = replicated.set_primary(other).and_then(|()| replicated.set_replicas(&replicas)) {
+                tracing::warn!(%error, "the primary could not be followed");
+            }
+        }
+        if let Some((_, node)) = asked.take() {
+            node.close().await;
+        }
+        // Many doubts at once lead to one look.
+        tokio::time::sleep(nodes.settings.retry_delay).await;
+    }
+}

@@ -1,0 +1,69 @@
+//! The server of what is served by nobody, as far as is known.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch};
+
+use crate::connection::{ChannelKind, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
+use crate::error::ServerError;
+
+/// It answers nothing, and says why.
+pub(super) struct Nowhere {
+    id: NodeId,
+    why: Mutex<String>,
+    epoch: watch::Sender<Option<Epoch>>,
+    time: ServerClock,
+}
+
+impl Nowhere {
+    pub(super) fn new(why: impl Into<String>) -> Self {
+        Nowhere {
+            id: NodeId("nowhere".into()),
+            why: Mutex::new(why.into()),
+            epoch: watch::Sender::new(None),
+            time: ServerClock::default(),
+        }
+    }
+
+    /// Why nobody is known, from now on.
+    pub(super) fn because(&self, why: String) {
+        *self.why.lock().unwrap_or_else(|p| p.into_inner()) = why;
+    }
+
+    fn error(&self) -> ServerError {
+        ServerError::not_sent(self.why.lock().unwrap_or_else(|p| p.into_inner()).clone())
+    }
+}
+
+#[async_trait]
+impl Server for Nowhere {
+    fn id(&self) -> &NodeId {
+        &self.id
+    }
+
+    async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
+        requests.iter().map(|_| Err(self.error())).collect()
+    }
+
+    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+        self.epoch.subscribe()
+    }
+
+    fn time(&self) -> &ServerClock {
+        &self.time
+    }
+
+    async fn subscribe(&self, _: ChannelKind, _: Vec<Bytes>) -> Result<(), ServerError> {
+        Err(self.error())
+    }
+
+    async fn unsubscribe(&self, _: ChannelKind, _: Vec<Bytes>) {}
+
+    fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
+        mpsc::unbounded_channel().1
+    }
+
+    async fn close(&self) {}
+}

@@ -1,0 +1,184 @@
+//! A primary that may be replaced, with replicas to read from. Who the primary is, is found out in `sentinel` and
+//! `master_slave`.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use super::nowhere::Nowhere;
+use crate::config::{Address, ReadMode};
+use crate::connection::link::Part;
+use crate::connection::node::{Node, Nodes};
+use crate::connection::{Doubt, Request, Server, Topology};
+use crate::error::ServerError;
+
+/// A primary and its replicas.
+pub(super) struct Replicated {
+    nodes: Nodes,
+    nowhere: Arc<Nowhere>,
+    members: RwLock<Members>,
+    /// Something told that the primary may have been replaced.
+    pub(super) doubts: Notify,
+    changes: watch::Sender<u64>,
+    turn: AtomicUsize,
+    watching: Mutex<Vec<JoinHandle<()>>>,
+    closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Members {
+    primary: Option<(Address, Arc<Node>)>,
+    replicas: Vec<Replica>,
+}
+
+struct Replica {
+    address: Address,
+    node: Arc<Node>,
+}
+
+impl Replicated {
+    /// Nobody is known yet, for that reason.
+    pub(super) fn new(nodes: Nodes, why: &'static str) -> Arc<Self> {
+        Arc::new(Replicated {
+            nodes,
+            nowhere: Arc::new(Nowhere::new(why)),
+            members: RwLock::default(),
+            doubts: Notify::new(),
+            changes: watch::Sender::new(0),
+            turn: AtomicUsize::new(0),
+            watching: Mutex::default(),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Has a task end with this.
+    pub(super) fn watched_by(&self, task: JoinHandle<()>) {
+        self.watching.lock().unwrap_or_else(|p| p.into_inner()).push(task);
+    }
+
+    /// Why no primary is known.
+    pub(super) fn unknown_because(&self, why: String) {
+        self.nowhere.because(why);
+    }
+
+    pub(super) fn primary_address(&self) -> Option<Address> {
+        self.members().primary.as_ref().map(|(address, _)| address.clone())
+    }
+
+    /// From now on this is the primary. The connections to the former one are closed: nothing more is written there.
+    pub(super) fn set_primary(&self, address: Address) -> Result<(), ServerError> {
+        if self.primary_address().as_ref() == Some(&address) || self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let node = self.nodes.open(&address, Part::Primary)?;
+        tracing::info!(%address, "primary");
+        let former = self.members.write().unwrap_or_else(|p| p.into_inner()).primary.replace((address, node));
+        if let Some((_, former)) = former {
+            tokio::spawn(async move { former.close().await });
+        }
+        self.changes.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// From now on these are the replicas. Where nobody reads from them they are left alone.
+    pub(super) fn set_replicas(&self, addresses: &[Address]) -> Result<(), ServerError> {
+        if self.nodes.settings.read_mode == ReadMode::Primary || self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
+        let (stay, leave): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut members.replicas).into_iter().partition(|known| addresses.contains(&known.address));
+        members.replicas = stay;
+        for address in addresses {
+            if !members.replicas.iter().any(|known| known.address == *address) {
+                let node = self.nodes.open(address, Part::Replica)?;
+                members.replicas.push(Replica { address: address.clone(), node });
+            }
+        }
+        drop(members);
+        tokio::spawn(async move {
+            join_all(leave.iter().map(|replica| replica.node.close())).await;
+        });
+        Ok(())
+    }
+
+    /// Has replicas that have lost their primary, or are reading their data, left out of reads.
+    pub(super) fn look_after_replicas(&self) {
+        self.members().replicas.iter().for_each(|replica| replica.node.look_after());
+    }
+
+    fn members(&self) -> std::sync::RwLockReadGuard<'_, Members> {
+        self.members.read().unwrap_or_else(|p| p.into_inner())
+    }
+}
+
+#[async_trait]
+impl Topology for Replicated {
+    fn primary(&self, _key: &[u8]) -> Arc<dyn Server> {
+        match &self.members().primary {
+            Some((_, node)) => Arc::clone(node) as Arc<dyn Server>,
+            None => Arc::clone(&self.nowhere) as Arc<dyn Server>,
+        }
+    }
+
+    fn primaries(&self) -> Vec<Arc<dyn Server>> {
+        vec![self.primary(b"")]
+    }
+
+    fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
+        let primary = self.primary(key);
+        let members = self.members();
+        let mut fit: Vec<_> =
+            members.replicas.iter().filter(|replica| replica.node.epoch().borrow().is_some()).collect();
+        let with_primary = usize::from(self.nodes.settings.read_mode != ReadMode::Replica || fit.is_empty());
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
+        if turn < fit.len() { Arc::clone(&fit.swap_remove(turn).node) as Arc<dyn Server> } else { primary }
+    }
+
+    fn doubt(&self, _doubt: Doubt) {
+        self.doubts.notify_one();
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for task in self.watching.lock().unwrap_or_else(|p| p.into_inner()).drain(..) {
+            task.abort();
+        }
+        let members = std::mem::take(&mut *self.members.write().unwrap_or_else(|p| p.into_inner()));
+        let nodes = members.primary.into_iter().map(|(_, node)| node);
+        let nodes: Vec<_> = nodes.chain(members.replicas.into_iter().map(|replica| replica.node)).collect();
+        join_all(nodes.iter().map(|node| node.close())).await;
+    }
+}
+
+/// What a server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Role {
+    Primary,
+    /// It copies this one.
+    ReplicaOf(Address),
+}
+
+/// Asks a server what it is.
+pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
+    let reply = node.call(vec![Request::command("ROLE")]).await.pop();
+    let words = reply.unwrap_or_else(|| Err(ServerError::unknown("no result")))?.into_typed::<Vec<crate::Reply>>()?;
+    let mut words = words.into_iter();
+    let mut text = || words.next().and_then(|word| word.into_typed::<String>().ok()).unwrap_or_default();
+    match text().as_str() {
+        "slave" => {
+            let (host, port) = (text(), text());
+            let port = port.parse().map_err(|_| ServerError::unknown("ROLE was answered by something else"))?;
+            Ok(Role::ReplicaOf(Address::new(host, port)))
+        }
+        _ => Ok(Role::Primary),
+    }
+}

@@ -1,0 +1,197 @@
+//! A primary that sentinels know. They are asked at every interval, at every doubt, and as soon as one of them tells of a new
+//! primary; of several answers the one of the latest election counts. What they say is believed of a server that says the
+//! same of itself.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+
+use super::replicated::Replicated;
+use crate::config::{Access, Address, ReadMode, Sentinel};
+use crate::connection::link::Part;
+use crate::connection::node::{Node, Nodes};
+use crate::connection::{ChannelKind, Push, Reply, Request, Server};
+use crate::error::ServerError;
+
+/// Where sentinels tell of a new primary.
+const SWITCHED: &str = "+switch-master";
+
+/// Begins to ask the sentinels.
+pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
+    let replicated = Replicated::new(nodes.clone(), "no sentinel has answered yet");
+    let access = Access {
+        username: sentinel.username.clone(),
+        password: sentinel.password.clone(),
+        database: 0,
+    };
+    let asking = Nodes { access, ..nodes };
+    let mut watch = Watch {
+        replicated: Arc::clone(&replicated),
+        name: sentinel.master_name.clone(),
+        nodes: asking,
+        seeds: sentinel.sentinels.clone(),
+        sentinels: HashMap::new(),
+        switched: Arc::default(),
+    };
+    for address in &sentinel.sentinels {
+        watch.ask(address)?;
+    }
+    replicated.watched_by(tokio::spawn(watch.run()));
+    Ok(replicated)
+}
+
+struct Watch {
+    replicated: Arc<Replicated>,
+    /// What the sentinels call the primary.
+    name: String,
+    nodes: Nodes,
+    seeds: Vec<Address>,
+    sentinels: HashMap<Address, Asked>,
+    /// One of them has told of a new primary.
+    switched: Arc<Notify>,
+}
+
+/// A sentinel that is asked.
+struct Asked {
+    node: Arc<Node>,
+    listening: JoinHandle<()>,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.listening.abort();
+        let node = Arc::clone(&self.node);
+        tokio::spawn(async move { node.close().await });
+    }
+}
+
+/// What one sentinel knows.
+struct Told {
+    primary: Address,
+    /// Counts the elections.
+    epoch: u64,
+}
+
+impl Watch {
+    fn ask(&mut self, address: &Address) -> Result<(), ServerError> {
+        if !self.sentinels.contains_key(address) {
+            let node = self.nodes.open(address, Part::Sentinel)?;
+            let listening = tokio::spawn(listen(Arc::clone(&node), Arc::clone(&self.switched)));
+            self.sentinels.insert(address.clone(), Asked { node, listening });
+        }
+        Ok(())
+    }
+
+    async fn run(mut self) {
+        let settings = self.nodes.settings.clone();
+        loop {
+            if let Err(error) = self.look().await {
+                tracing::warn!(%error, "what the sentinels say could not be followed");
+            }
+            self.replicated.look_after_replicas();
+            let known = self.replicated.primary_address().is_some();
+            let interval = if known { settings.scan_interval } else { settings.retry_delay };
+            tokio::select! {
+                () = self.switched.notified() => {}
+                () = self.replicated.doubts.notified() => tokio::time::sleep(settings.retry_delay).await,
+                () = tokio::time::sleep(interval) => {}
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), ServerError> {
+        let (name, patience) = (&self.name, self.nodes.settings.connect_timeout);
+        let asking = self.sentinels.values().map(|asked| async move {
+            let told = tokio::time::timeout(patience, primary_by(&*asked.node, name)).await;
+            (&asked.node, told.unwrap_or_else(|_| Err(ServerError::unknown("a sentinel did not answer in time"))))
+        });
+        let answers = join_all(asking).await;
+        let latest = answers.iter().filter_map(|(node, told)| Some((*node, told.as_ref().ok()?)));
+        let Some((by, told)) = latest.max_by_key(|(_, told)| told.epoch) else {
+            let why = answers.iter().find_map(|(_, told)| told.as_ref().err()).map(ToString::to_string);
+            let why = why.unwrap_or_else(|| "none is set".into());
+            self.replicated.unknown_because(format!("no sentinel tells who `{name}` is: {why}"));
+            return Ok(());
+        };
+        let by = Arc::clone(by);
+        self.replicated.set_primary(told.primary.clone())?;
+        if self.nodes.settings.read_mode != ReadMode::Primary
+            && let Ok(replicas) = replicas_by(&*by, name).await
+        {
+            self.replicated.set_replicas(&replicas)?;
+        }
+        // Those that were set stay, whatever the others know: the last one that is left may be among them.
+        if let Ok(others) = others_by(&*by, name).await {
+            let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
+            let gone: Vec<_> = self.sentinels.keys().filter(|known| !wanted.contains(known)).cloned().collect();
+            gone.iter().for_each(|gone| {
+                self.sentinels.remove(gone);
+            });
+            for other in &others {
+                self.ask(other)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The address at which a sentinel is asked.
+    fn known(&self, node: &Arc<Node>) -> Option<&Address> {
+        self.sentinels.iter().find_map(|(address, asked)| Arc::ptr_eq(&asked.node, node).then_some(address))
+    }
+}
+
+/// Listens for news of a new primary for as long as it is not aborted.
+async fn listen(node: Arc<Node>, switched: Arc<Notify>) {
+    let mut pushes: mpsc::UnboundedReceiver<Push> = node.pushes();
+    loop {
+        let subscribed = node.subscribe(ChannelKind::Plain, vec![Bytes::from_static(SWITCHED.as_bytes())]).await;
+        if subscribed.is_ok() {
+            switched.notify_one();
+        }
+        loop {
+            match pushes.recv().await {
+                Some(Push::Message { .. }) => switched.notify_one(),
+                Some(Push::Gap) => break,
+                None => return,
+            }
+        }
+    }
+}
+
+async fn call(sentinel: &dyn Server, request: Request) -> Result<Reply, ServerError> {
+    let answer = sentinel.call(vec![request]).await.pop();
+    answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
+}
+
+fn about(what: &'static str, name: &str) -> Request {
+    Request::command("SENTINEL").arg(what).arg(name.to_owned())
+}
+
+async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Told, ServerError> {
+    let facts: Facts = call(sentinel, about("MASTER", name)).await?.into_typed()?;
+    let epoch = facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
+    let primary = address_in(&facts).ok_or_else(|| ServerError::unknown("a sentinel named no address"))?;
+    Ok(Told { primary, epoch })
+}
+
+type Facts = HashMap<String, String>;
+
+fn address_in(facts: &Facts) -> Option<Address> {
+    Some(Address::new(facts.get("ip")?.as_str(), facts.get("port")?.parse().ok()?))
+}
+
+/// Replicas that are not known to be down.
+async fn replicas_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, ServerError> {
+    let all: Vec<Facts> = call(sentinel, about("REPLICAS", name)).await?.into_typed()?;
+    let is_up = |facts: &&Facts| facts.get("flags").is_none_or(|flags| !flags.contains("down"));
+    Ok(all.iter().filter(is_up).filter_map(address_in).collect())
+}
+
+async fn others_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, ServerError> {
+    let all: Vec<Facts> = call(sentinel, about("SENTINELS", name)).await?.into_typed()?;
+    Ok(all.iter().filter_map(address_in).collect())
+}
