@@ -26,6 +26,8 @@
 //!   [`restart_empty`](RedisServer::restart_empty), [`pause`](RedisServer::pause),
 //!   [`kill_connections`](RedisServer::kill_connections), [`flush_scripts`](RedisServer::flush_scripts),
 //!   [`deny`](RedisServer::deny), [`out_of_memory`](RedisServer::out_of_memory) and others.
+//! - [`Replicated`], [`Sentinels`], [`Cluster`]: several such servers that replicate, fail over and share out keys, ready
+//!   within seconds. Each server in them suffers the same faults; they also fail over, and move slots, on request.
 //! - [`Proxy`]: the faults on the way there, for everything or for single commands.
 //! - [`Observer`]: looks at the server past the code under test, by another client.
 //! - [`Monitor`]: lists the commands the server executed.
@@ -34,21 +36,26 @@
 //!
 //! # What it needs
 //!
-//! A Unix with `/bin/sh`, a Redis or Valkey of at least [`OLDEST`], and a Tokio runtime with I/O and time enabled.
+//! A Unix with `/bin/sh`, a Redis or Valkey of at least [`OLDEST`] (the same program is the sentinel), and a Tokio runtime with I/O and time enabled.
 
 mod builder;
+mod cluster;
 mod faults;
 mod find;
 mod monitor;
 mod observer;
 mod port;
 mod proxy;
+mod replicated;
 mod resp;
+mod sentinels;
 mod server;
 mod supervisor;
+mod topology;
 mod wait;
 
 pub use builder::ServerBuilder;
+pub use cluster::{Cluster, ClusterBuilder};
 pub use faults::{ClientInfo, Kind};
 pub use find::{FindError, NEWEST_VARIABLE, OLDEST, SERVER_VARIABLE, ServerBinary, Version};
 pub use monitor::{Monitor, MonitorError, SeenCommand};
@@ -59,5 +66,8 @@ pub use proxy::{
 };
 /// The client behind [`Observer`], for its types of values and errors.
 pub use redis;
+pub use replicated::Replicated;
+pub use sentinels::{Sentinels, SentinelsBuilder};
 pub use server::{RedisServer, StartError};
+pub use topology::TopologyError;
 pub use wait::wait_until;
