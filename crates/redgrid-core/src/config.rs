@@ -210,6 +210,11 @@ impl Settings {
 }
 
 impl Config {
+    /// These servers, with all settings as they are by default.
+    pub fn of(servers: Servers) -> Self {
+        Config { servers, access: Access::default(), settings: Settings::default() }
+    }
+
     /// One server at `host:port` (port 6379 when left out), without a password.
     ///
     /// # Errors

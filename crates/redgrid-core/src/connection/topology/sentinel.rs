@@ -23,11 +23,7 @@ const SWITCHED: &str = "+switch-master";
 /// Begins to ask the sentinels.
 pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
     let replicated = Replicated::new(nodes.clone(), "no sentinel has answered yet");
-    let access = Access {
-        username: sentinel.username.clone(),
-        password: sentinel.password.clone(),
-        database: 0,
-    };
+    let access = Access { username: sentinel.username.clone(), password: sentinel.password.clone(), database: 0 };
     let asking = Nodes { access, ..nodes };
     let mut watch = Watch {
         replicated: Arc::clone(&replicated),

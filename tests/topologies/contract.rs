@@ -1,0 +1,271 @@
+//! What holds for a lock wherever it lives.
+
+use std::time::{Duration, Instant};
+
+use redgrid_core::{Client, InHand};
+use redgrid_locks::{AcquireError, Holder, Lock, LostReason};
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
+
+use crate::ground::{Clause, Ground};
+
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+const MS: Duration = Duration::from_millis(1);
+
+/// Later than any message takes on a busy machine, and sooner than anybody looks without one.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+macro_rules! contract {
+    ($($name:ident),* $(,)?) => {
+        pub(crate) fn scenarios() -> Vec<Clause> {
+            vec![$(Clause { name: concat!("contract::", stringify!($name)), run: |ground| Box::pin($name(ground)) }),*]
+        }
+    };
+}
+
+contract![
+    one_at_a_time_and_free_again,
+    a_waiter_elsewhere_is_woken_by_the_release,
+    tasks_of_two_processes_lose_no_update,
+    a_lease_ends_and_frees_the_lock,
+    what_is_held_is_renewed,
+    many_names_are_renewed_together,
+    a_lease_is_lengthened_and_shortened,
+    a_holder_enters_again,
+    force_tells_the_one_who_is_robbed,
+    a_job_that_must_run_once_stays_taken,
+    what_is_dropped_is_given_back,
+    a_shutdown_gives_everything_back,
+    tokens_rise_from_owner_to_owner,
+    who_waits_for_a_free_lock_is_told,
+    a_key_deleted_by_hand_is_a_loss,
+    scripts_that_were_flushed_are_sent_again,
+    commands_go_to_the_node_of_their_key,
+    a_wait_that_is_over_leaves_nothing,
+];
+
+async fn one_at_a_time_and_free_again(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
+    assert!(Lock::new(&two, &on.name).try_acquire().await.unwrap().is_none());
+    assert!(on.observer.exists(&on.name).await.unwrap());
+    guard.release().await.unwrap();
+    assert!(!on.observer.exists(&on.name).await.unwrap());
+    Lock::new(&two, &on.name).try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
+    assert_eq!((one.in_hand(), two.in_hand()), (NOTHING, NOTHING));
+}
+
+/// Nobody looks by himself here: only the message wakes.
+async fn a_waiter_elsewhere_is_woken_by_the_release(on: Ground) {
+    let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
+    for _ in 0..3 {
+        let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
+        let waiter = tokio::spawn(Lock::new(&two, &on.name).acquire().wait(SOON).into_future());
+        until_listening(&on, 1).await;
+        let released = Instant::now();
+        guard.release().await.unwrap();
+        let entered = waiter.await.unwrap().unwrap();
+        assert!(released.elapsed() < AT_ONCE, "{:?}", released.elapsed());
+        entered.release().await.unwrap();
+        until_listening(&on, 0).await;
+    }
+}
+
+async fn until_listening(on: &Ground, clients: u64) {
+    let channel = format!("redisson_lock__channel:{{{}}}", on.name);
+    let listening = async || {
+        let plain = on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
+        let sharded = on.observer.query::<(String, u64)>(&["PUBSUB", "SHARDNUMSUB", &channel]).await;
+        plain + sharded.map_or(0, |(_, sharded)| sharded) == clients
+    };
+    wait_until(SOON, listening).await;
+}
+
+async fn tasks_of_two_processes_lose_no_update(on: Ground) {
+    let clients = [on.client().await, on.client().await];
+    let counter = format!("{{{}}}:counter", on.name);
+    let tasks: Vec<_> = (0..12)
+        .map(|task| {
+            let (client, name, counter) = (clients[task % 2].clone(), on.name.clone(), counter.clone());
+            tokio::spawn(async move {
+                let lock = Lock::new(&client, name);
+                for _ in 0..10 {
+                    let guard = lock.acquire().await.unwrap();
+                    let value = read(&client, &counter).await;
+                    let write = client.command("SET").key(&counter).unwrap().arg((value + 1).to_string());
+                    write.query::<()>().await.unwrap();
+                    guard.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(read(&clients[0], &counter).await, 120);
+}
+
+async fn read(client: &Client, key: &str) -> i64 {
+    client.command("GET").key(key).unwrap().query::<Option<i64>>().await.unwrap().unwrap_or(0)
+}
+
+async fn a_lease_ends_and_frees_the_lock(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let guard = Lock::new(&one, &on.name).acquire().lease(400 * MS).await.unwrap();
+    let next = Lock::new(&two, &on.name).acquire().wait(SOON).await.unwrap();
+    assert_eq!(guard.watch().lost().await, LostReason::Expired);
+    assert!(next.token() > guard.token());
+}
+
+async fn what_is_held_is_renewed(on: Ground) {
+    let client = on.client_with(|config| config.watchdog_lease(900 * MS)).await;
+    let guard = Lock::new(&client, &on.name).acquire().await.unwrap();
+    let began = Instant::now();
+    wait_until(SOON, async || {
+        assert!(guard.is_held());
+        began.elapsed() > 2500 * MS
+    })
+    .await;
+    guard.release().await.unwrap();
+}
+
+async fn many_names_are_renewed_together(on: Ground) {
+    let client = on.client_with(|config| config.watchdog_lease(1500 * MS)).await;
+    let mut guards = Vec::new();
+    for n in 0..150 {
+        guards.push(Lock::new(&client, format!("{}:{n}", on.name)).acquire().await.unwrap());
+    }
+    let began = Instant::now();
+    wait_until(SOON, async || began.elapsed() > 4000 * MS).await;
+    let lost = guards.iter().filter(|guard| !guard.is_held()).count();
+    assert_eq!(lost, 0);
+    client.shutdown(SOON).await.unwrap();
+}
+
+async fn a_lease_is_lengthened_and_shortened(on: Ground) {
+    let client = on.client().await;
+    let guard = Lock::new(&client, &on.name).acquire().lease(Duration::from_secs(10)).await.unwrap();
+    guard.extend(Duration::from_secs(60)).await.unwrap();
+    assert!(on.observer.time_to_live(&on.name).await.unwrap().is_some_and(|left| left > Duration::from_secs(55)));
+    guard.extend(Duration::from_secs(5)).await.unwrap();
+    assert!(on.observer.time_to_live(&on.name).await.unwrap().is_some_and(|left| left < Duration::from_secs(7)));
+    guard.release().await.unwrap();
+}
+
+async fn a_holder_enters_again(on: Ground) {
+    let client = on.client().await;
+    let (lock, me) = (Lock::new(&client, &on.name), Holder::new());
+    let outer = lock.acquire().by(&me).await.unwrap();
+    let inner = lock.acquire().by(&me).await.unwrap();
+    assert_eq!(outer.token(), inner.token());
+    inner.release().await.unwrap();
+    assert!(outer.is_held());
+    outer.release().await.unwrap();
+}
+
+async fn force_tells_the_one_who_is_robbed(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
+    // What is told by a message is told at once; otherwise by the next renewal.
+    let thief = Lock::new(&two, &on.name).steal().await.unwrap();
+    let told = tokio::time::timeout(SOON, guard.watch().lost()).await.unwrap();
+    assert!(matches!(told, LostReason::Forced | LostReason::Gone), "{told:?}");
+    assert!(thief.is_held() && thief.token() > guard.token());
+    assert!(Lock::new(&one, &on.name).force_release().await.unwrap());
+    assert!(!on.observer.exists(&on.name).await.unwrap());
+}
+
+async fn a_job_that_must_run_once_stays_taken(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let began = Instant::now();
+    let turn = Lock::new(&one, &on.name).try_acquire().at_least(1500 * MS).await.unwrap().unwrap();
+    turn.release().await.unwrap();
+    assert!(Lock::new(&two, &on.name).try_acquire().await.unwrap().is_none());
+    Lock::new(&two, &on.name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    assert!(began.elapsed() >= 1500 * MS, "{:?}", began.elapsed());
+}
+
+async fn what_is_dropped_is_given_back(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let lock = Lock::new(&one, &on.name);
+    for _ in 0..10 {
+        drop(lock.acquire().await.unwrap());
+        drop(futures_util::poll!(std::pin::pin!(lock.acquire().into_future())));
+    }
+    Lock::new(&two, &on.name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+}
+
+async fn a_shutdown_gives_everything_back(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let mut guards = Vec::new();
+    for n in 0..20 {
+        guards.push(Lock::new(&one, format!("{}:{n}", on.name)).acquire().await.unwrap());
+    }
+    one.shutdown(SOON).await.unwrap();
+    assert!(guards.iter().all(|guard| !guard.is_held()));
+    for n in 0..20 {
+        let name = format!("{}:{n}", on.name);
+        Lock::new(&two, name).try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
+    }
+    assert!(matches!(Lock::new(&one, &on.name).acquire().await, Err(AcquireError::ShuttingDown { .. })));
+}
+
+async fn tokens_rise_from_owner_to_owner(on: Ground) {
+    let clients = [on.client().await, on.client().await];
+    let mut last = None;
+    for turn in 0..40 {
+        let guard = Lock::new(&clients[turn % 2], &on.name).acquire().wait(SOON).await.unwrap();
+        assert!(last < Some(guard.token()), "{last:?} {:?}", guard.token());
+        last = Some(guard.token());
+        guard.release().await.unwrap();
+    }
+}
+
+async fn who_waits_for_a_free_lock_is_told(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
+    let lock = Lock::new(&two, &on.name);
+    assert!(lock.inspect().await.unwrap().is_some_and(|state| state.holders[0].client == one.id()));
+    let free = tokio::spawn(async move { lock.wait_until_free(Some(SOON)).await });
+    until_listening(&on, 1).await;
+    guard.release().await.unwrap();
+    assert!(free.await.unwrap().unwrap());
+}
+
+async fn a_key_deleted_by_hand_is_a_loss(on: Ground) {
+    let client = on.client_with(|config| config.watchdog_lease(900 * MS)).await;
+    let guard = Lock::new(&client, &on.name).acquire().await.unwrap();
+    on.observer.cmd(&["DEL", &on.name]).await.unwrap();
+    let told = tokio::time::timeout(SOON, guard.watch().lost()).await.unwrap();
+    assert_eq!(told, LostReason::Gone);
+}
+
+async fn scripts_that_were_flushed_are_sent_again(on: Ground) {
+    let client = on.client().await;
+    for _ in 0..3 {
+        on.observer.cmd(&["SCRIPT", "FLUSH"]).await.unwrap();
+        let guard = Lock::new(&client, &on.name).acquire().await.unwrap();
+        on.observer.cmd(&["SCRIPT", "FLUSH"]).await.unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+async fn commands_go_to_the_node_of_their_key(on: Ground) {
+    let client = on.client().await;
+    for n in 0..20 {
+        let key = format!("{}:{n}", on.name);
+        client.command("SET").key(&key).unwrap().arg(n.to_string()).query::<()>().await.unwrap();
+        assert_eq!(read(&client, &key).await, n);
+    }
+}
+
+async fn a_wait_that_is_over_leaves_nothing(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
+    let waited = Lock::new(&two, &on.name).acquire().wait(300 * MS).await;
+    assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
+    wait_until(SOON, async || two.in_hand() == NOTHING).await;
+    until_listening(&on, 0).await;
+    guard.release().await.unwrap();
+}

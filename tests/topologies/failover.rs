@@ -1,0 +1,5 @@
+//! Nodes that die, and those that take their place.
+
+use crate::ground::scenarios;
+
+scenarios![];

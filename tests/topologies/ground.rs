@@ -1,0 +1,170 @@
+//! Where scenarios play: a deployment for each topology, and names of the scenario's own.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+use redgrid_core::config::{Address, Cluster as Seeds, MasterSlave, Sentinel, Servers, Single};
+use redgrid_core::{Client, Config};
+use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels};
+use redgrid_tests::SOON;
+use tokio::sync::OnceCell;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topology {
+    Single,
+    MasterSlave,
+    Sentinel,
+    Cluster,
+}
+
+impl Topology {
+    pub(crate) const ALL: [Topology; 4] =
+        [Topology::Single, Topology::MasterSlave, Topology::Sentinel, Topology::Cluster];
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Topology::Single => "single",
+            Topology::MasterSlave => "master_slave",
+            Topology::Sentinel => "sentinel",
+            Topology::Cluster => "cluster",
+        })
+    }
+}
+
+/// A scenario of the contract.
+#[derive(Clone)]
+pub(crate) struct Clause {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(Ground) -> Pin<Box<dyn Future<Output = ()>>>,
+}
+
+/// A scenario with a deployment of its own.
+#[derive(Clone)]
+pub(crate) struct Scenario {
+    pub(crate) name: String,
+    pub(crate) run: fn() -> Pin<Box<dyn Future<Output = ()>>>,
+}
+
+/// Lists functions of the file as scenarios.
+macro_rules! scenarios {
+    ($($name:ident),* $(,)?) => {
+        pub(crate) fn scenarios() -> Vec<$crate::ground::Scenario> {
+            let file = module_path!().rsplit("::").next().unwrap_or_default();
+            vec![$($crate::ground::Scenario {
+                name: format!("{file}::{}", stringify!($name)),
+                run: || Box::pin($name()),
+            }),*]
+        }
+    };
+}
+pub(crate) use scenarios;
+
+/// Servers that are running.
+pub(crate) enum Deployment {
+    Single(RedisServer),
+    MasterSlave(Replicated),
+    Sentinel(Sentinels),
+    Cluster(Cluster),
+}
+
+fn address(addr: SocketAddr) -> Address {
+    Address::new(addr.ip().to_string(), addr.port())
+}
+
+/// How a client finds a sentinel deployment.
+pub(crate) fn by_sentinels(sentinels: &Sentinels) -> Config {
+    let addresses = sentinels.addrs().into_iter().map(address).collect();
+    let master_name = sentinels.master_name().to_owned();
+    Config::of(Servers::Sentinel(Sentinel { sentinels: addresses, master_name, username: None, password: None }))
+}
+
+/// How a client finds a cluster: by its first two nodes.
+pub(crate) fn by_seeds(cluster: &Cluster) -> Config {
+    let seeds = cluster.addrs().into_iter().take(2).map(address).collect();
+    Config::of(Servers::Cluster(Seeds { seeds }))
+}
+
+/// How a client finds a primary with replicas.
+pub(crate) fn by_list(replicated: &Replicated) -> Config {
+    let replicas = replicated.replicas().iter().map(|replica| address(replica.addr())).collect();
+    Config::of(Servers::MasterSlave(MasterSlave { primary: address(replicated.primary().addr()), replicas }))
+}
+
+/// A client with settings of the test's own, connected.
+pub(crate) async fn connected(config: Config) -> Client {
+    let client = Client::connect(config).await.expect("a valid configuration");
+    client.wait_ready(SOON).await.expect("the servers answer");
+    client
+}
+
+impl Deployment {
+    pub(crate) async fn start(topology: Topology) -> Deployment {
+        match topology {
+            Topology::Single => Deployment::Single(redgrid_tests::server().await),
+            Topology::MasterSlave => Deployment::MasterSlave(Replicated::start(1).await.expect("it starts")),
+            Topology::Sentinel => Deployment::Sentinel(Sentinels::start().await.expect("it starts")),
+            Topology::Cluster => Deployment::Cluster(Cluster::start(3, 0).await.expect("it starts")),
+        }
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        match self {
+            Deployment::Single(server) => Config::of(Servers::Single(Single { address: address(server.addr()) })),
+            Deployment::MasterSlave(replicated) => by_list(replicated),
+            Deployment::Sentinel(sentinels) => by_sentinels(sentinels),
+            Deployment::Cluster(cluster) => by_seeds(cluster),
+        }
+    }
+
+    /// The server that decides for a key.
+    pub(crate) async fn primary_of(&self, key: &str) -> &RedisServer {
+        match self {
+            Deployment::Single(server) => server,
+            Deployment::MasterSlave(replicated) => replicated.primary(),
+            Deployment::Sentinel(sentinels) => sentinels.current_primary().await.expect("there is one"),
+            Deployment::Cluster(cluster) => {
+                cluster.primary_of(cluster.slot_of(key).await.expect("a slot")).await.expect("there is one")
+            }
+        }
+    }
+}
+
+/// The deployment that all clauses of one topology share. Started by the first.
+pub(crate) struct Shared {
+    topology: Topology,
+    running: OnceCell<Deployment>,
+}
+
+impl Shared {
+    pub(crate) fn new(topology: Topology) -> Self {
+        Shared { topology, running: OnceCell::new() }
+    }
+}
+
+/// A clause's place.
+pub(crate) struct Ground {
+    config: Config,
+    /// A name of the clause's own.
+    pub(crate) name: String,
+    /// Looks at the server that decides for the name.
+    pub(crate) observer: Observer,
+}
+
+impl Ground {
+    pub(crate) async fn of(shared: &Shared, clause: &str) -> Ground {
+        let deployment = shared.running.get_or_init(async || Deployment::start(shared.topology).await).await;
+        let observer = deployment.primary_of(clause).await.observer().await.expect("the server answers");
+        Ground { config: deployment.config(), name: clause.to_owned(), observer }
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.client_with(|config| config).await
+    }
+
+    pub(crate) async fn client_with(&self, settings: impl FnOnce(Config) -> Config) -> Client {
+        connected(settings(self.config.clone())).await
+    }
+}

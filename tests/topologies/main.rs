@@ -1,0 +1,49 @@
+//! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
+
+mod contract;
+mod failover;
+mod ground;
+mod migration;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::{Handle, Runtime};
+
+use ground::{Ground, Shared, Topology};
+
+/// Far above what a scenario takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Scenarios mostly wait for servers, so more of them run at a time than there are cores.
+const AT_A_TIME: usize = 6;
+
+fn main() -> ExitCode {
+    let mut args = Arguments::from_args();
+    args.test_threads.get_or_insert(AT_A_TIME);
+    let runtime = Runtime::new().expect("a runtime starts");
+    let mut trials = Vec::new();
+    for topology in Topology::ALL {
+        let shared = Arc::new(Shared::new(topology));
+        for scenario in contract::scenarios() {
+            let (shared, on) = (Arc::clone(&shared), runtime.handle().clone());
+            trials.push(Trial::test(format!("{}::{topology}", scenario.name), move || {
+                run(&on, async { (scenario.run)(Ground::of(&shared, scenario.name).await).await })
+            }));
+        }
+    }
+    for scenario in [failover::scenarios(), migration::scenarios()].concat() {
+        let on = runtime.handle().clone();
+        trials.push(Trial::test(scenario.name, move || run(&on, (scenario.run)())));
+    }
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+fn run(on: &Handle, scene: impl Future<Output = ()>) -> Result<(), Failed> {
+    on.block_on(async {
+        let late = |_| Failed::from(format!("not done after {PATIENCE:?}"));
+        tokio::time::timeout(PATIENCE, scene).await.map_err(late)
+    })
+}

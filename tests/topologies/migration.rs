@@ -1,0 +1,5 @@
+//! Slots that move while they are used.
+
+use crate::ground::scenarios;
+
+scenarios![];
