@@ -1,5 +1,310 @@
 //! Nodes that die, and those that take their place.
 
-use crate::ground::scenarios;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-scenarios![];
+use redgrid_core::Client;
+use redgrid_locks::{AcquireError, Lock};
+use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, wait_until};
+use redgrid_tests::SOON;
+use tokio::task::JoinHandle;
+
+use crate::ground::{by_list, by_seeds, by_sentinels, connected, scenarios};
+
+scenarios![
+    sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held,
+    sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_wakes,
+    sentinel_a_planned_failover_is_no_error_for_anybody,
+    sentinel_any_one_sentinel_is_enough,
+    sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary,
+    sentinel_calls_wait_for_the_first_sentinel_to_start,
+    cluster_a_killed_primary_is_followed_and_the_others_see_no_error,
+    cluster_a_planned_failover_is_no_error_for_anybody,
+    cluster_a_waiter_is_woken_by_a_release_on_the_new_primary,
+    cluster_one_seed_that_lives_is_enough,
+    master_slave_a_primary_that_copies_another_by_now_is_left,
+];
+
+/// A lease that outlives a failover.
+const LEASE: Duration = Duration::from_secs(10);
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Tasks that take and give back names of their own for as long as it lives, and what came of it.
+struct Load {
+    over: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+    tasks: Vec<JoinHandle<Vec<AcquireError>>>,
+}
+
+impl Load {
+    fn on(client: &Client, names: impl IntoIterator<Item = String>) -> Load {
+        let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let tasks = names.into_iter().map(|name| {
+            let (lock, over, done) = (Lock::new(client, name), Arc::clone(&over), Arc::clone(&done));
+            tokio::spawn(async move {
+                let mut failures = Vec::new();
+                while !over.load(Ordering::Relaxed) {
+                    match lock.acquire().wait(SOON).await {
+                        Ok(guard) => {
+                            done.fetch_add(1, Ordering::Relaxed);
+                            // Lost with its primary, perhaps: that is told, and no failure.
+                            let _ = guard.release().await;
+                        }
+                        Err(failure) => failures.push(failure),
+                    }
+                }
+                failures
+            })
+        });
+        let tasks = tasks.collect();
+        Load { over, done, tasks }
+    }
+
+    /// Waits until so many more have been taken.
+    async fn until_more(&self, more: u64) {
+        let before = self.done.load(Ordering::Relaxed);
+        wait_until(SOON, async || self.done.load(Ordering::Relaxed) >= before + more).await;
+    }
+
+    async fn end(self) -> Vec<AcquireError> {
+        self.over.store(true, Ordering::Relaxed);
+        let mut failures = Vec::new();
+        for task in self.tasks {
+            failures.extend(task.await.unwrap());
+        }
+        failures
+    }
+}
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("{prefix}:{n}")).collect()
+}
+
+/// Waits until a replica has all that its primary has.
+async fn replicated(primary: &RedisServer, replicas: usize) {
+    let observer = primary.observer().await.unwrap();
+    let acknowledged: usize = observer.query(&["WAIT", &replicas.to_string(), "10000"]).await.unwrap();
+    assert!(acknowledged >= replicas);
+}
+
+async fn sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE)).await;
+    let held = Lock::new(&client, "held").acquire().await.unwrap();
+    let load = Load::on(&client, names("load", 8));
+    load.until_more(50).await;
+    let former = sentinels.current_primary().await.unwrap();
+    replicated(former, 2).await;
+    let address = former.addr();
+    former.kill().await.unwrap();
+    sentinels.wait_for_primary_other_than(address).await.unwrap();
+    let promoted = Instant::now();
+    let fresh = Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap();
+    assert!(promoted.elapsed() < Duration::from_secs(5), "{:?}", promoted.elapsed());
+    load.until_more(50).await;
+    let failures = load.end().await;
+    assert!(failures.iter().all(|failure| matches!(failure, AcquireError::OutcomeUnknown { .. })), "{failures:?}");
+    assert!(held.is_held());
+    held.extend(LEASE).await.unwrap();
+    fresh.release().await.unwrap();
+    held.release().await.unwrap();
+}
+
+async fn sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_wakes() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels)).await;
+    let load = Load::on(&client, names("load", 8));
+    load.until_more(50).await;
+    let former = sentinels.current_primary().await.unwrap();
+    let address = former.addr();
+    former.pause().await.unwrap();
+    sentinels.wait_for_primary_other_than(address).await.unwrap();
+    load.until_more(50).await;
+    former.resume().await.unwrap();
+    // Awake, it is a primary by its own account until a sentinel tells it otherwise.
+    let ours = async || Some(former.clients().await.ok()?.iter().filter(|it| it.name.starts_with("redgrid")).count());
+    let is_replica = async || {
+        let info = async || former.observer().await?.query::<String>(&["INFO", "replication"]).await;
+        info().await.is_ok_and(|info| info.contains("role:slave")) && ours().await == Some(0)
+    };
+    wait_until(SOON, is_replica).await;
+    load.until_more(50).await;
+    load.end().await;
+    assert_eq!(ours().await, Some(0));
+}
+
+async fn sentinel_a_planned_failover_is_no_error_for_anybody() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE)).await;
+    let held = Lock::new(&client, "held").acquire().await.unwrap();
+    let load = Load::on(&client, names("load", 8));
+    load.until_more(50).await;
+    replicated(sentinels.current_primary().await.unwrap(), 2).await;
+    sentinels.fail_over().await.unwrap();
+    load.until_more(50).await;
+    let failures = load.end().await;
+    assert!(failures.is_empty(), "{failures:?}");
+    held.release().await.unwrap();
+}
+
+async fn sentinel_any_one_sentinel_is_enough() {
+    let sentinels = Sentinels::start().await.unwrap();
+    for last in 0..3 {
+        let client = connected(by_sentinels(&sentinels)).await;
+        for (n, sentinel) in sentinels.sentinels().iter().enumerate() {
+            if n != last {
+                sentinel.kill().await.unwrap();
+            }
+        }
+        let lock = Lock::new(&client, "a");
+        for _ in 0..10 {
+            lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        }
+        let late = connected(by_sentinels(&sentinels)).await;
+        Lock::new(&late, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        for (n, sentinel) in sentinels.sentinels().iter().enumerate() {
+            if n != last {
+                sentinel.restart_empty().await.unwrap();
+            }
+        }
+        sentinels.wait_until_ok().await.unwrap();
+    }
+}
+
+async fn sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let config = by_sentinels(&sentinels).watchdog_lease(LEASE).poll_interval(SOON);
+    let (one, two) = (connected(config.clone()).await, connected(config).await);
+    let held = Lock::new(&one, "a").acquire().await.unwrap();
+    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(2 * SOON).into_future());
+    let former = sentinels.current_primary().await.unwrap();
+    listening(former, "a").await;
+    replicated(former, 2).await;
+    let address = former.addr();
+    former.kill().await.unwrap();
+    let primary = sentinels.wait_for_primary_other_than(address).await.unwrap();
+    listening(primary, "a").await;
+    assert!(held.is_held() && !waiter.is_finished());
+    let released = Instant::now();
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    assert!(released.elapsed() < Duration::from_secs(5), "{:?}", released.elapsed());
+}
+
+/// Waits until somebody listens for the release of a name at a server.
+async fn listening(server: &RedisServer, name: &str) {
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    let observer = server.observer().await.unwrap();
+    let somebody = async || {
+        let plain = observer.pubsub_channels("*").await.unwrap();
+        let sharded = observer.pubsub_shard_channels("*").await.unwrap_or_default();
+        plain.contains(&channel) || sharded.contains(&channel)
+    };
+    wait_until(SOON, somebody).await;
+}
+
+async fn sentinel_calls_wait_for_the_first_sentinel_to_start() {
+    let sentinels = Sentinels::start().await.unwrap();
+    for sentinel in sentinels.sentinels() {
+        sentinel.kill().await.unwrap();
+    }
+    let client = Client::connect(by_sentinels(&sentinels)).await.unwrap();
+    let not_ready = client.wait_ready(200 * MS).await.unwrap_err();
+    let source = std::error::Error::source(&not_ready).unwrap().to_string();
+    assert!(source.contains("sentinel") && source.contains("mymaster"), "{source}");
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    sentinels.sentinels()[1].restart_empty().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_error() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let client = connected(by_seeds(&cluster).watchdog_lease(LEASE)).await;
+    let victim = cluster.primary_of(cluster.slot_of("held").await.unwrap()).await.unwrap();
+    let (mut its, mut others) = (Vec::new(), Vec::new());
+    for name in names("load", 30) {
+        let primary = cluster.primary_of(cluster.slot_of(&name).await.unwrap()).await.unwrap();
+        if primary.addr() == victim.addr() { its.push(name) } else { others.push(name) }
+    }
+    let held = Lock::new(&client, "held").acquire().await.unwrap();
+    let (its, others) = (Load::on(&client, its), Load::on(&client, others));
+    its.until_more(50).await;
+    others.until_more(50).await;
+    replicated(victim, 1).await;
+    victim.kill().await.unwrap();
+    // While nobody serves the one third, the two others go on.
+    others.until_more(500).await;
+    its.until_more(50).await;
+    let (its, others) = (its.end().await, others.end().await);
+    assert!(others.is_empty(), "{others:?}");
+    assert!(its.iter().all(|failure| matches!(failure, AcquireError::OutcomeUnknown { .. })), "{its:?}");
+    assert!(held.is_held());
+    held.release().await.unwrap();
+}
+
+async fn cluster_a_planned_failover_is_no_error_for_anybody() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let client = connected(by_seeds(&cluster).watchdog_lease(LEASE)).await;
+    let held = Lock::new(&client, "held").acquire().await.unwrap();
+    let load = Load::on(&client, names("load", 12));
+    for _ in 0..2 {
+        load.until_more(50).await;
+        let primary = cluster.primary_of(cluster.slot_of("held").await.unwrap()).await.unwrap();
+        cluster.fail_over(primary).await.unwrap();
+    }
+    load.until_more(50).await;
+    let failures = load.end().await;
+    assert!(failures.is_empty(), "{failures:?}");
+    held.release().await.unwrap();
+}
+
+async fn cluster_a_waiter_is_woken_by_a_release_on_the_new_primary() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let config = by_seeds(&cluster).watchdog_lease(LEASE).poll_interval(SOON);
+    let (one, two) = (connected(config.clone()).await, connected(config).await);
+    let held = Lock::new(&one, "a").acquire().await.unwrap();
+    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(2 * SOON).into_future());
+    let slot = cluster.slot_of("a").await.unwrap();
+    let former = cluster.primary_of(slot).await.unwrap();
+    listening(former, "a").await;
+    replicated(former, 1).await;
+    former.kill().await.unwrap();
+    let moved = async || cluster.primary_of(slot).await.is_ok_and(|primary| primary.addr() != former.addr());
+    wait_until(SOON, moved).await;
+    listening(cluster.primary_of(slot).await.unwrap(), "a").await;
+    assert!(held.is_held() && !waiter.is_finished());
+    let released = Instant::now();
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    assert!(released.elapsed() < Duration::from_secs(5), "{:?}", released.elapsed());
+}
+
+async fn cluster_one_seed_that_lives_is_enough() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let dead = cluster.node_at(cluster.addrs()[0]).unwrap();
+    dead.kill().await.unwrap();
+    let client = Client::connect(by_seeds(&cluster)).await.unwrap();
+    for name in names("a", 12) {
+        Lock::new(&client, name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    }
+}
+
+async fn master_slave_a_primary_that_copies_another_by_now_is_left() {
+    let replicated = Replicated::start(2).await.unwrap();
+    // What the former primary does between the two commands is lost, and ends with its lease.
+    let client = connected(by_list(&replicated).watchdog_lease(Duration::from_secs(2))).await;
+    let load = Load::on(&client, names("load", 4));
+    load.until_more(50).await;
+    let (former, promoted) = (replicated.primary(), &replicated.replicas()[0]);
+    promoted.observer().await.unwrap().cmd(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    let (host, port) = (promoted.addr().ip().to_string(), promoted.addr().port().to_string());
+    former.observer().await.unwrap().cmd(&["REPLICAOF", &host, &port]).await.unwrap();
+    load.until_more(50).await;
+    let failures = load.end().await;
+    assert!(failures.is_empty(), "{failures:?}");
+    let guard = Lock::new(&client, "there").acquire().await.unwrap();
+    assert!(promoted.observer().await.unwrap().exists("there").await.unwrap());
+    guard.release().await.unwrap();
+}

@@ -1,5 +1,112 @@
 //! Slots that move while they are used.
 
-use crate::ground::scenarios;
+use std::time::{Duration, Instant};
 
-scenarios![];
+use redgrid_core::Client;
+use redgrid_locks::Lock;
+use redgrid_testkit::{Cluster, RedisServer, wait_until};
+use redgrid_tests::SOON;
+
+use crate::ground::{by_seeds, connected, scenarios};
+
+scenarios![
+    a_name_is_taken_held_and_freed_on_either_side_of_a_migration,
+    a_waiter_is_woken_whichever_side_its_name_is_on,
+    slots_that_move_one_after_the_other_are_no_error_for_anybody,
+];
+
+/// A cluster, the slot of a name, who has it and who is to have it.
+async fn moving<'a>(cluster: &'a Cluster, name: &str) -> (u16, &'a RedisServer) {
+    let slot = cluster.slot_of(name).await.unwrap();
+    let from = cluster.primary_of(slot).await.unwrap().addr();
+    let to = cluster.nodes().iter().find(|node| node.addr() != from).unwrap();
+    (slot, to)
+}
+
+async fn a_name_is_taken_held_and_freed_on_either_side_of_a_migration() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster).watchdog_lease(Duration::from_millis(900))).await;
+    let (slot, to) = moving(&cluster, "{tag}").await;
+    let (present, absent) = (Lock::new(&client, "{tag}:present"), Lock::new(&client, "{tag}:absent"));
+    let held = present.acquire().await.unwrap();
+    cluster.begin_migration(slot, to).await.unwrap();
+    // What is there is on the source, what is not is asked for at the target.
+    let taken = absent.acquire().wait(SOON).await.unwrap();
+    assert!(present.try_acquire().await.unwrap().is_none());
+    assert!(absent.try_acquire().await.unwrap().is_none());
+    let began = Instant::now();
+    wait_until(SOON, async || began.elapsed() > Duration::from_millis(1500)).await;
+    assert!(held.is_held() && taken.is_held());
+    absent_and_back(&absent, taken).await;
+    cluster.move_keys(slot).await.unwrap();
+    wait_until(SOON, async || began.elapsed() > Duration::from_millis(3000)).await;
+    assert!(held.is_held());
+    cluster.finish_migration(slot).await.unwrap();
+    wait_until(SOON, async || began.elapsed() > Duration::from_millis(4500)).await;
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    present.acquire().await.unwrap().release().await.unwrap();
+}
+
+async fn absent_and_back(lock: &Lock, taken: redgrid_locks::LockGuard) {
+    taken.release().await.unwrap();
+    lock.acquire().await.unwrap().release().await.unwrap();
+}
+
+async fn a_waiter_is_woken_whichever_side_its_name_is_on() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let (one, two) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
+    let (slot, to) = moving(&cluster, "a").await;
+    let wait = |client: &Client| tokio::spawn(Lock::new(client, "a").acquire().wait(SOON).into_future());
+    let step = async |what: &str| {
+        // Each in turn: held by the one, awaited by the other.
+        let held = Lock::new(&one, "a").acquire().wait(SOON).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let waiter = wait(&two);
+        wait_until(SOON, async || two.in_hand().waiting == 1).await;
+        held.release().await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        waiter.await.unwrap().unwrap_or_else(|error| panic!("{what}: {error}")).release().await.unwrap();
+    };
+    step("before").await;
+    cluster.begin_migration(slot, to).await.unwrap();
+    step("begun").await;
+    let held = Lock::new(&one, "a").acquire().wait(SOON).await.unwrap();
+    let waiter = wait(&two);
+    cluster.move_keys(slot).await.unwrap();
+    cluster.finish_migration(slot).await.unwrap();
+    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    step("after").await;
+}
+
+async fn slots_that_move_one_after_the_other_are_no_error_for_anybody() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    let names: Vec<String> = (0..12).map(|n| format!("moving:{n}")).collect();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let tasks: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let (lock, stop) = (Lock::new(&client, name), stop.clone());
+            tokio::spawn(async move {
+                let mut taken = 0;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+                    taken += 1;
+                }
+                taken
+            })
+        })
+        .collect();
+    for _ in 0..2 {
+        for name in &names {
+            let (slot, to) = moving(&cluster, name).await;
+            cluster.migrate_slot(slot, to).await.unwrap();
+        }
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    for task in tasks {
+        assert!(task.await.unwrap() > 0);
+    }
+}

@@ -17,6 +17,7 @@ use super::table::{State, Table};
 use super::tenure::Tenure;
 use crate::clock::Instant;
 use crate::connection::{Server, is_same, once};
+use crate::error::Code;
 
 /// Names renewed by one script. The server is busy for about 0.15 ms with it.
 const BATCH: usize = 100;
@@ -177,7 +178,7 @@ impl Table {
                         self.renewed(tenure, status, sent, lease);
                     }
                 }
-                Some(Err(error)) if error.code().is_some_and(|code| !code.is_passing()) && tenures.len() > 1 => {
+                Some(Err(error)) if error.code().is_some_and(concerns_some) && tenures.len() > 1 => {
                     let (left, right) = tenures.split_at(tenures.len() / 2);
                     Arc::clone(&self).renew(left.to_vec()).await;
                     Arc::clone(&self).renew(right.to_vec()).await;
@@ -289,4 +290,10 @@ impl Table {
         tenures.sort_by_key(place);
         tenures.chunk_by(|one, other| place(one) == place(other)).map(<[_]>::to_vec).collect()
     }
+}
+
+/// Whether a batch may have been refused because of some of its names only: one that is denied, or names on both sides of a
+/// migration of their slot.
+fn concerns_some(code: Code) -> bool {
+    !code.is_passing() || code == Code::TryAgain
 }
