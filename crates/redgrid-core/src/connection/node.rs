@@ -1,4 +1,5 @@
-//! One node on fred: a connection for requests, and one that carries subscriptions and nothing else.
+//! One node on fred: a connection for requests, and one that carries subscriptions and nothing else; where
+//! durability is asked for, one more for each level of it.
 
 use std::sync::Arc;
 
@@ -9,12 +10,13 @@ use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use super::link::{Link, Named};
+use super::commit::Commits;
+use super::link::{Greeting, Link, Named};
 use super::request::What;
 use super::subscriber::Subscriber;
-use super::{Arg, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
+use super::{Arg, CommitError, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
 use crate::clock::Clock;
-use crate::config::{Access, Address, Settings};
+use crate::config::{Access, Address, Durability, Settings};
 use crate::error::{Code, ServerError};
 
 pub(super) struct Node {
@@ -23,6 +25,7 @@ pub(super) struct Node {
     time: Arc<ServerClock>,
     commands: Arc<Link>,
     subscriber: Subscriber,
+    commits: Commits,
     watchers: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -34,17 +37,18 @@ impl Node {
         client_name: &str,
     ) -> Result<Self, ServerError> {
         let time = Arc::new(ServerClock::default());
-        let (commands, watching) =
-            Link::open((address, access), settings, clock.clone(), client_name.to_owned(), Some(Arc::clone(&time)))?;
-        let (subscriptions, also_watching) =
-            Link::open((address, access), settings, clock.clone(), format!("{client_name}:subscriber"), None)?;
+        let open = |name, greeting| Link::open((address, access), settings, clock.clone(), name, greeting);
+        let (commands, watching) = open(client_name.to_owned(), Greeting::Clock(Arc::clone(&time)))?;
+        let (subscriptions, also_watching) = open(format!("{client_name}:subscriber"), Greeting::Life)?;
         let (subscriber, reading) = Subscriber::open(subscriptions);
+        let commits = Commits::new(Arc::clone(&commands), (address, access), settings, clock.clone(), client_name);
         Ok(Node {
             id: NodeId(address.to_string().into()),
             clock,
             time,
             commands,
             subscriber,
+            commits,
             watchers: vec![watching, also_watching, reading].into(),
         })
     }
@@ -107,6 +111,10 @@ impl Server for Node {
         }
     }
 
+    async fn commit(&self, since: Epoch, durability: Durability, tag: &[u8]) -> Result<(), CommitError> {
+        self.commits.commit(since, durability, tag).await
+    }
+
     fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
         self.commands.epoch()
     }
@@ -134,5 +142,6 @@ impl Server for Node {
         for watcher in watchers {
             let _ = watcher.await;
         }
+        self.commits.close().await;
     }
 }
