@@ -56,7 +56,8 @@ pub enum CommitError {
     Shortfall {
         /// What was asked.
         asked: Durability,
-        /// How many are known to have acknowledged: replicas, or for [`Durability::Disk`] 0.
+        /// How many replicas are known to have acknowledged; 0 for [`Durability::Disk`], and for who still stood behind an
+        /// earlier write that too few had acknowledged.
         acknowledged: u32,
     },
     /// The server can not give this, however long one waits.
