@@ -6,6 +6,7 @@ mod black_hole;
 mod cancellation;
 mod commands;
 mod deadlines;
+mod durability;
 mod guards;
 mod handover;
 mod lock_basics;

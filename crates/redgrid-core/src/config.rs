@@ -143,6 +143,43 @@ pub enum ShardedSubscriptions {
     Off,
 }
 
+/// How durable a grant, and every renewal of it, must be before it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The primary has it in memory. Nothing more is asked of anybody.
+    #[default]
+    Primary,
+    /// So many replicas have acknowledged it (`WAIT`).
+    Replicas {
+        /// How many; 0 is the same as [`Durability::Primary`].
+        at_least: u32,
+        /// How long they may take.
+        timeout: Duration,
+    },
+    /// The primary's append-only file has it, synced to disk (`WAITAOF`: Redis 7.2 or newer, or Valkey).
+    ///
+    /// The server syncs as its `appendfsync` says: with `always` at once, with `everysec` within some two seconds, with `no`
+    /// never on purpose.
+    Disk {
+        /// How long the disk may take.
+        timeout: Duration,
+    },
+}
+
+impl Durability {
+    /// Whether what was granted with `self` is at least as durable as `other` asks for. How long each would have waited
+    /// does not matter once it is granted.
+    pub fn covers(self, other: Durability) -> bool {
+        match (self, other) {
+            (_, Durability::Primary | Durability::Replicas { at_least: 0, .. }) => true,
+            (Durability::Replicas { at_least: has, .. }, Durability::Replicas { at_least: asked, .. }) => has >= asked,
+            (Durability::Disk { .. }, Durability::Disk { .. }) => true,
+            // A disk is no second server, and a second server's memory is no disk.
+            _ => false,
+        }
+    }
+}
+
 /// A password. Never shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -462,6 +499,29 @@ mod tests {
         }
         let error = Config::from_url("http://u:hunter2@h").unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_grant_covers_what_asks_for_no_more_of_the_same_kind() {
+        let replicas = |at_least, ms| Durability::Replicas { at_least, timeout: Duration::from_millis(ms) };
+        let disk = |ms| Durability::Disk { timeout: Duration::from_millis(ms) };
+        let table = [
+            (Durability::Primary, Durability::Primary, true),
+            (Durability::Primary, replicas(0, 5), true),
+            (Durability::Primary, replicas(1, 5), false),
+            (Durability::Primary, disk(5), false),
+            (replicas(2, 5), Durability::Primary, true),
+            (replicas(2, 5), replicas(1, 9), true),
+            (replicas(2, 9), replicas(2, 5), true),
+            (replicas(1, 5), replicas(2, 5), false),
+            (replicas(9, 5), disk(5), false),
+            (disk(5), Durability::Primary, true),
+            (disk(9), disk(5), true),
+            (disk(5), replicas(1, 5), false),
+        ];
+        for (has, asked, covered) in table {
+            assert_eq!(has.covers(asked), covered, "{has:?} for {asked:?}");
+        }
     }
 
     #[test]

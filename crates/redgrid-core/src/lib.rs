@@ -26,9 +26,11 @@ mod token;
 mod wait;
 
 pub use config::{Config, ConfigError};
+#[cfg(feature = "testing")]
+pub use connection::server;
 pub use connection::{
-    Arg, ChannelKind, Client, Command, ConnectError, Doubt, Epoch, FromReply, InHand, NodeId, NotClosed, NotReady,
-    Push, Reply, Request, Server, ServerClock, Topology,
+    Arg, ChannelKind, Client, Command, CommitError, ConnectError, Doubt, Epoch, FromReply, InHand, NodeId, NotClosed,
+    NotReady, Push, Reply, Request, Server, ServerClock, Topology,
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;

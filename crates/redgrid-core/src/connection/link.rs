@@ -71,9 +71,11 @@ pub(super) enum Part {
 
 /// What is asked on a new connection before it is believed.
 pub(super) enum Greeting {
-    /// Whether it answers.
-    Short,
-    /// The server's clock and id, and whether it has its part.
+    /// A sign of life.
+    Life,
+    /// Which process answers there, and of which replication history its data is.
+    Identity,
+    /// The same, what its clock says, and whether it has its part.
     Data { time: Arc<ServerClock>, part: Part },
 }
 
@@ -88,6 +90,8 @@ pub(super) struct Link {
     client_name: String,
     timeout: Duration,
     epoch: watch::Sender<Option<Epoch>>,
+    /// The `master_replid` the handshake read; replaced before the epoch that belongs to it is told.
+    history: Mutex<Arc<str>>,
     connections: AtomicU64,
     /// Why there is no connection, in the server's or the system's words.
     trouble: Mutex<String>,
@@ -96,7 +100,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A connection that is set up in the background.
+    /// A connection that is set up in the background, and again whenever it is lost.
     pub(super) fn open(
         (address, access): (&Address, &Access),
         settings: &Settings,
@@ -119,6 +123,7 @@ impl Link {
             client_name,
             timeout: settings.timeout,
             epoch: watch::Sender::new(None),
+            history: Mutex::default(),
             connections: AtomicU64::new(0),
             trouble: Mutex::new("not connected yet".into()),
             doubt: Notify::new(),
@@ -130,6 +135,17 @@ impl Link {
 
     pub(super) fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
         self.epoch.subscribe()
+    }
+
+    /// The replication history of the present epoch: random, and another one after every promotion and every full copy
+    /// from elsewhere. Empty where it was not asked for, or may not be.
+    pub(super) fn history(&self) -> Arc<str> {
+        Arc::clone(&self.history.lock().unwrap_or_else(|p| p.into_inner()))
+    }
+
+    /// What the connection is called in `CLIENT LIST`, from the handshake on.
+    pub(super) fn name(&self) -> &str {
+        &self.client_name
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -180,6 +196,12 @@ impl Link {
     pub(super) async fn renew(&self) {
         self.fail("it was given up after an unexpected answer");
         let _ = tokio::time::timeout(self.timeout, self.fred.force_reconnection()).await;
+        self.doubt.notify_one();
+    }
+
+    /// Begins a new epoch on the same connection, because the server is no longer what the handshake found.
+    pub(super) fn greet_again(&self, why: &str) {
+        self.fail(why);
         self.doubt.notify_one();
     }
 
@@ -293,20 +315,30 @@ impl Link {
     async fn handshake(&self) -> Result<Epoch, ServerError> {
         let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
         tolerate_refusal(named)?;
-        let mut run_id = String::new();
-        if let Greeting::Data { time, part } = &self.greeting {
-            self.check(*part).await?;
-            let info = tolerate_refusal(self.send_static("INFO", vec!["server".into()]).await)?;
-            let info = info.and_then(|reply| reply.into_typed::<String>().ok()).unwrap_or_default();
-            run_id = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().trim().to_owned();
+        let mut run_id = Arc::default();
+        if let Greeting::Data { part, .. } = self.greeting {
+            self.check(part).await?;
+        }
+        if let Greeting::Life = self.greeting {
+            self.send_static("PING", Vec::new()).await?;
+        } else {
+            let (server, replication) = tokio::join!(self.info("server"), self.info("replication"));
+            run_id = info_field(&server?, "run_id").into();
+            *self.history.lock().unwrap_or_else(|p| p.into_inner()) = info_field(&replication?, "master_replid").into();
+        }
+        if let Greeting::Data { time, .. } = &self.greeting {
             time.reset();
             let (seconds, micros) = self.send_static("TIME", Vec::new()).await?.into_typed::<(u64, u64)>()?;
             time.observe(seconds * 1_000_000 + micros, self.clock.now());
-        } else {
-            self.send_static("PING", Vec::new()).await?;
         }
         let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(Epoch { run_id: run_id.into(), connection })
+        Ok(Epoch { run_id, connection })
+    }
+
+    /// A section of INFO; empty where the user may not ask.
+    async fn info(&self, section: &'static str) -> Result<String, ServerError> {
+        let info = tolerate_refusal(self.send_static("INFO", vec![section.into()]).await)?;
+        Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())
     }
 
     /// Whether it lives and still has its part.
@@ -314,7 +346,7 @@ impl Link {
         self.send_static("PING", Vec::new()).await?;
         match self.greeting {
             Greeting::Data { part, .. } => self.check(part).await,
-            Greeting::Short => Ok(()),
+            Greeting::Life | Greeting::Identity => Ok(()),
         }
     }
 
@@ -471,6 +503,12 @@ fn classify(error: &FredError) -> ServerError {
     }
 }
 
+/// The value of a field in the text of INFO; empty when it is not there.
+pub(super) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
+    let value = |line: &'a str| line.strip_prefix(field)?.strip_prefix(':');
+    info.lines().find_map(value).unwrap_or_default().trim()
+}
+
 /// The words of a system error that fred shows in debug form: `Os { code: 111, …, message: "Connection refused" }`.
 fn readable(why: &str) -> &str {
     let message = why.split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
@@ -519,6 +557,14 @@ mod tests {
         let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
         assert_eq!(readable(debug), "Connection refused");
         assert_eq!(readable("WRONGPASS invalid username"), "WRONGPASS invalid username");
+    }
+
+    #[test]
+    fn a_field_of_info_is_found_by_its_whole_name() {
+        let info = "# Replication\r\nrole:master\r\nmaster_replid2:0000\r\nmaster_replid:ab12\r\n";
+        assert_eq!(info_field(info, "master_replid"), "ab12");
+        assert_eq!(info_field(info, "role"), "master");
+        assert_eq!(info_field(info, "run_id"), "");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Connections: one server behind the [`Server`] seam, which server is asked behind [`Topology`], and the [`Client`]
 //! that users hold.
 //!
-//! Only this module knows the Redis client below us (fred), and only `link`, `node` and `subscriber` in it. fred carries one
-//! pipelined connection to one node; retries, redirection and subscriptions are ours.
+//! Only this module knows the Redis client below us (fred), and only `link`, `node`, `commit` and `subscriber` in it. fred
+//! carries one pipelined connection to one node; retries, redirection and subscriptions are ours.
 
 mod client;
 mod command;
+mod commit;
 mod core;
 mod exchange;
 mod link;
@@ -22,6 +23,7 @@ mod topology;
 pub(crate) use self::core::Core;
 pub use client::{Client, ConnectError, InHand, NotClosed, NotReady};
 pub use command::Command;
+pub use commit::CommitError;
 pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over};
 pub use offset::ServerClock;
 pub use reply::{FromReply, Reply};
@@ -29,3 +31,9 @@ pub use request::{Arg, Request};
 pub(crate) use route::once;
 pub(crate) use seam::is_same;
 pub use seam::{ChannelKind, Doubt, Epoch, NodeId, Push, Server, Topology};
+
+/// The first server of a configuration on real connections, for tests of the seam itself.
+#[cfg(feature = "testing")]
+pub fn server(config: &crate::Config) -> Result<std::sync::Arc<dyn Server>, crate::ServerError> {
+    Ok(topology::open(config, &crate::clock::Clock::boot())?.primary(b""))
+}

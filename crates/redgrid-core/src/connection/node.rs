@@ -1,4 +1,5 @@
-//! One node on fred: a connection for requests, and one that carries subscriptions and nothing else.
+//! One node on fred: a connection for requests, and one that carries subscriptions and nothing else; where
+//! durability is asked for, one more for each level of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +11,13 @@ use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::commit::Commits;
 use super::link::{Greeting, Link, Named, Part};
 use super::request::What;
 use super::subscriber::Subscriber;
-use super::{Arg, ChannelKind, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
+use super::{Arg, ChannelKind, CommitError, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
 use crate::clock::Clock;
-use crate::config::{Access, Address, Config, Settings};
+use crate::config::{Access, Address, Config, Durability, Settings};
 use crate::error::{Code, ServerError};
 
 /// What the nodes of one client have in common.
@@ -47,6 +49,7 @@ pub(super) struct Node {
     time: Arc<ServerClock>,
     commands: Arc<Link>,
     subscriber: Subscriber,
+    commits: Commits,
     watchers: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -56,14 +59,14 @@ impl Node {
         let name = &settings.client_name;
         let time = Arc::new(ServerClock::default());
         let greeting = match part {
-            Part::Sentinel => Greeting::Short,
+            Part::Sentinel => Greeting::Life,
             part => Greeting::Data { time: Arc::clone(&time), part },
         };
-        let (commands, watching) = Link::open((address, access), settings, clock.clone(), name.clone(), greeting)?;
-        let name = format!("{name}:subscriber");
-        let (subscriptions, also_watching) =
-            Link::open((address, access), settings, clock.clone(), name, Greeting::Short)?;
+        let open = |name, greeting| Link::open((address, access), settings, clock.clone(), name, greeting);
+        let (commands, watching) = open(name.clone(), greeting)?;
+        let (subscriptions, also_watching) = open(format!("{name}:subscriber"), Greeting::Life)?;
         let (subscriber, reading) = Subscriber::open(subscriptions);
+        let commits = Commits::new(Arc::clone(&commands), (address, access), settings, clock.clone(), name);
         Ok(Node {
             id: NodeId(address.to_string().into()),
             sharded: Arc::clone(sharded),
@@ -71,6 +74,7 @@ impl Node {
             time,
             commands,
             subscriber,
+            commits,
             watchers: vec![watching, also_watching, reading].into(),
         })
     }
@@ -158,6 +162,10 @@ impl Server for Node {
         }
     }
 
+    async fn commit(&self, since: Epoch, durability: Durability, tag: &[u8]) -> Result<(), CommitError> {
+        self.commits.commit(since, durability, tag).await
+    }
+
     fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
         self.commands.epoch()
     }
@@ -185,5 +193,6 @@ impl Server for Node {
         for watcher in watchers {
             let _ = watcher.await;
         }
+        self.commits.close().await;
     }
 }

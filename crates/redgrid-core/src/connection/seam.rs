@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
-use super::{Reply, Request, ServerClock};
+use super::{CommitError, Reply, Request, ServerClock};
+use crate::config::Durability;
 use crate::error::ServerError;
 
 /// Which node a server is: its address. Equal ids mean the same place, not the same process behind it.
@@ -75,6 +76,25 @@ pub trait Server: Send + Sync + 'static {
     /// A request is sent at most once. The answer comes within the client's `timeout`, or is
     /// [`Unknown`](ServerError::Unknown); without a connection it is [`NotSent`](ServerError::NotSent) at once.
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
+
+    /// Waits until all that was answered in the epoch `since` before this call is as durable as asked. With
+    /// [`Durability::Primary`] nothing is sent and nothing waited for.
+    ///
+    /// `tag` is what a cluster hashes of a key that was written: the hash tag of the name, or the whole name.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError`] in every case in which it is not proven.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it leaves nothing behind, and does not disturb those who wait beside it.
+    async fn commit(&self, _since: Epoch, durability: Durability, _tag: &[u8]) -> Result<(), CommitError> {
+        if Durability::Primary.covers(durability) {
+            return Ok(());
+        }
+        Err(CommitError::Unsupported { missing: "this kind of server knows no durability".into() })
+    }
 
     /// The present connection for requests; `None` while there is none.
     fn epoch(&self) -> watch::Receiver<Option<Epoch>>;
