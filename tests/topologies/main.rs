@@ -1,6 +1,7 @@
 //! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
 
 mod contract;
+mod durable;
 mod failover;
 mod ground;
 mod migration;
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
             }));
         }
     }
-    for scenario in [failover::scenarios(), migration::scenarios()].concat() {
+    for scenario in [durable::scenarios(), failover::scenarios(), migration::scenarios()].concat() {
         let on = runtime.handle().clone();
         trials.push(Trial::test(scenario.name, move || run(&on, (scenario.run)())));
     }

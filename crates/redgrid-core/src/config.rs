@@ -167,6 +167,14 @@ pub enum Durability {
 }
 
 impl Durability {
+    /// How long is waited for it.
+    pub fn timeout(self) -> Duration {
+        match self {
+            Durability::Primary => Duration::ZERO,
+            Durability::Replicas { timeout, .. } | Durability::Disk { timeout } => timeout,
+        }
+    }
+
     /// Whether what was granted with `self` is at least as durable as `other` asks for. How long each would have waited
     /// does not matter once it is granted.
     pub fn covers(self, other: Durability) -> bool {
@@ -217,6 +225,7 @@ pub(crate) struct Settings {
     pub(crate) read_mode: ReadMode,
     pub(crate) scan_interval: Duration,
     pub(crate) sharded_subscriptions: ShardedSubscriptions,
+    pub(crate) durability: Durability,
 }
 
 impl Default for Settings {
@@ -235,6 +244,7 @@ impl Default for Settings {
             read_mode: ReadMode::Primary,
             scan_interval: Duration::from_secs(1),
             sharded_subscriptions: ShardedSubscriptions::Auto,
+            durability: Durability::Primary,
         }
     }
 }
@@ -391,6 +401,13 @@ impl Config {
     /// Whether a cluster's messages go by sharded channels: as Redisson decides it, unless set.
     pub fn sharded_subscriptions(mut self, sharded: ShardedSubscriptions) -> Self {
         self.settings.sharded_subscriptions = sharded;
+        self
+    }
+
+    /// How durable a grant and each renewal of it must be before they are believed: on the primary unless set. An acquire may
+    /// ask for something else.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = durability;
         self
     }
 

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::Duration;
 
-use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
+use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::hold::{Grant, Lease, Wish};
 use redgrid_core::{Holder, Token};
 
@@ -32,6 +32,7 @@ struct Options {
     holder: Option<Holder>,
     at_least: Duration,
     max_hold: Option<Duration>,
+    durability: Option<Durability>,
 }
 
 impl Options {
@@ -44,6 +45,7 @@ impl Options {
             holder: None,
             at_least: Duration::ZERO,
             max_hold: None,
+            durability: None,
         }
     }
 
@@ -69,7 +71,9 @@ impl Options {
             None => Lease::Renewed(self.watchdog.unwrap_or(self.lock.client().watchdog_lease())),
         };
         let holder = self.holder.or_else(Holder::current).map(|holder| holder.id());
-        let wish = Wish { lease, holder, at_least: self.at_least, max_hold: self.max_hold, once, wait: self.wait };
+        let durability = self.durability.unwrap_or(self.lock.client().durability());
+        let (at_least, max_hold, wait) = (self.at_least, self.max_hold, self.wait);
+        let wish = Wish { lease, holder, at_least, max_hold, once, wait, durability };
         let ticket = self.lock.client().enter(&PLAIN, target, wish)?;
         let grant: Option<Grant> = ticket.outcome().await?;
         Ok(grant.map(LockGuard::new))
@@ -116,6 +120,14 @@ macro_rules! options {
             /// for a job that must run once per interval. Nothing unless set.
             pub fn at_least(mut self, keep: Duration) -> Self {
                 self.0.at_least = keep;
+                self
+            }
+
+            /// Has the grant and each renewal of it count only once they are so durable; as the configuration says unless set.
+            /// An acquire that falls short is given back and ends [`AcquireError::NotDurable`]; a renewal that does is
+            /// tried again until the hold's deadline. Who enters again as a holder has what the first one asked for.
+            pub fn durability(mut self, durability: Durability) -> Self {
+                self.0.durability = Some(durability);
                 self
             }
 

@@ -39,5 +39,6 @@ pub use acquire::{Acquire, TryAcquire, WithError};
 pub use guard::{LockGuard, LockLost};
 pub use inspect::{LockHolder, LockState};
 pub use lock::Lock;
+pub use redgrid_core::config::Durability;
 pub use redgrid_core::hold::{AcquireError, ExtendError, HoldWatch, LostReason, ReleaseError};
-pub use redgrid_core::{Client, Config, Holder, ServerError, Token};
+pub use redgrid_core::{Client, CommitError, Config, Holder, ServerError, Token};

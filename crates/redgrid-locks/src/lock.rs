@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::config::Durability;
 use redgrid_core::hold::{Lease, Target, Wish};
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::{Client, Name, ServerError, Token};
@@ -185,7 +186,7 @@ impl Lock {
     /// Dropped early, it may or may not be done.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
-        let wish = wish(Lease::Fixed(FORCED_LEASE));
+        let wish = Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..wish(&self.client) };
         match self.client.seize(&PLAIN, self.target()?, wish, true).await? {
             None => Ok(false),
             Some(grant) => {
@@ -209,7 +210,7 @@ impl Lock {
     /// Dropped early, the former holder may have lost it, and what was taken is given back in the background.
     pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
         let target = self.target()?;
-        let wish = wish(Lease::Renewed(self.client.watchdog_lease()));
+        let wish = wish(&self.client);
         match self.client.seize(&PLAIN, target, wish, false).await? {
             Some(grant) => Ok(LockGuard::new(grant)),
             None => Err(AcquireError::ShuttingDown { name: target.name.clone() }),
@@ -230,6 +231,7 @@ impl Lock {
     }
 }
 
-fn wish(lease: Lease) -> Wish {
-    Wish { lease, holder: None, at_least: Duration::ZERO, max_hold: None, once: false, wait: None }
+fn wish(client: &Client) -> Wish {
+    let (lease, durability) = (Lease::Renewed(client.watchdog_lease()), client.durability());
+    Wish { lease, holder: None, at_least: Duration::ZERO, max_hold: None, once: false, wait: None, durability }
 }

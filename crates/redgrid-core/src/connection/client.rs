@@ -12,7 +12,7 @@ use super::core::{Closing, Core, FAREWELL, follow, hear, ready, run};
 use super::exchange::{Persistence, Progress};
 use super::{Command, FromReply, Request, Topology, topology};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Settings};
+use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;
 use crate::hold::{AcquireError, HoldKind, Table, Target, Ticket, Wish};
 use crate::name::Name;
@@ -96,6 +96,11 @@ impl Client {
     /// The lease of holds that are renewed.
     pub fn watchdog_lease(&self) -> Duration {
         self.0.core.settings.watchdog_lease
+    }
+
+    /// How durable grants are to be, where they do not ask for something else.
+    pub fn durability(&self) -> Durability {
+        self.0.core.settings.durability
     }
 
     /// The clock that decides in this client.

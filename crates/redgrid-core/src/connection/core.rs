@@ -8,9 +8,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::exchange::{Exchange, Persistence, Progress, exchange};
-use super::{Request, Server, Topology, is_same};
+use super::route::commit;
+use super::{CommitError, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
-use crate::config::Settings;
+use crate::config::{Durability, Settings};
 use crate::hold::{Table, Work};
 use crate::wait::{Hub, Listener};
 
@@ -42,6 +43,11 @@ impl Core {
         progress: &Progress,
     ) -> Exchange {
         exchange(&*self.topology, &self.settings, &self.clock, request, until, persistence, progress).await
+    }
+
+    /// Waits until what was answered to an exchange about `key` is as durable as asked.
+    pub(crate) async fn commit(&self, asked: &Exchange, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
+        commit(&*asked.by, asked.epoch.as_ref(), durability, key).await
     }
 
     /// The holder field of a number: Redisson's form, `<uuid>:<number>`.

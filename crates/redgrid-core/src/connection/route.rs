@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use super::{Doubt, Epoch, Reply, Request, Server, Topology};
+use super::slot::hash_tag;
+use super::{CommitError, Doubt, Epoch, Reply, Request, Server, Topology};
 use crate::clock::Instant;
+use crate::config::Durability;
 use crate::error::{Code, ServerError};
 
 /// Redirections that one copy follows. One is usual; a second comes from a slot that moves on meanwhile.
@@ -18,6 +20,30 @@ pub(crate) struct Answer {
     pub(crate) by: Arc<dyn Server>,
     /// The connection it was sent on.
     pub(crate) epoch: Option<Epoch>,
+}
+
+impl Answer {
+    /// Waits until what was answered is as durable as asked.
+    pub(crate) async fn commit(&self, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
+        commit(&*self.by, self.epoch.as_ref(), durability, key).await
+    }
+}
+
+/// Waits until what `by` answered on the connection `epoch`, about `key`, is as durable as asked.
+pub(super) async fn commit(
+    by: &dyn Server,
+    epoch: Option<&Epoch>,
+    durability: Durability,
+    key: &[u8],
+) -> Result<(), CommitError> {
+    if Durability::Primary.covers(durability) {
+        return Ok(());
+    }
+    match epoch {
+        // Boxed: it is rare, and the future of every acquire would have room for it.
+        Some(epoch) => Box::pin(by.commit(epoch.clone(), durability, hash_tag(key))).await,
+        None => Err(ServerError::not_sent("no connection").into()),
+    }
 }
 
 /// Where a server says that a slot is.

@@ -8,6 +8,16 @@ pub(crate) fn slot(key: &[u8]) -> u16 {
     fred::util::redis_keyslot(key)
 }
 
+/// The part of a key that decides its slot.
+pub(crate) fn hash_tag(key: &[u8]) -> &[u8] {
+    let tag = || {
+        let (_, rest) = key.split_at_checked(key.iter().position(|byte| *byte == b'{')? + 1)?;
+        let tag = rest.get(..rest.iter().position(|byte| *byte == b'}')?)?;
+        (!tag.is_empty()).then_some(tag)
+    };
+    tag().unwrap_or(key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -19,6 +29,9 @@ mod tests {
         assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
         assert_eq!(slot(b"redisson_lock__channel:{orders:42}"), slot(b"orders:42"));
         assert_eq!(slot(b"foo{}{bar}"), slot(b"foo{}{bar}"));
+        for key in [&b"orders:42"[..], b"{user1000}.following", b"foo{{bar}}zap", b"foo{bar}{zap}"] {
+            assert_eq!(slot(&[b"redgrid_commit:{", hash_tag(key), b"}"].concat()), slot(key), "{key:?}");
+        }
         assert!(slot(b"foo{{bar}}zap") == slot(b"{bar") && slot(b"") < SLOTS);
     }
 }

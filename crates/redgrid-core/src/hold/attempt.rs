@@ -92,7 +92,17 @@ impl Table {
             (id, field, asked) = self.ask(&attempt).await;
             verdict = judge(&asked);
         }
+        let durability = attempt.wish.durability;
+        let proven = match verdict {
+            Verdict::Granted { .. } => self.core.commit(&asked, durability, &attempt.target.key).await,
+            _ => Ok(()),
+        };
         match verdict {
+            Verdict::Granted { .. } if proven.is_err() => {
+                self.settle_copies(&attempt, &field, &asked, true);
+                self.failed(&attempt, proven.map_or_else(Failure::NotDurable, |()| Failure::ShuttingDown));
+                None
+            }
             Verdict::Granted { .. } if self.now() >= terms::deadline(asked.sent, attempt.lease) => {
                 // Over before it was known: a guard that holds nothing would be no answer.
                 self.settle_copies(&attempt, &field, &asked, true);
@@ -101,7 +111,8 @@ impl Table {
                 None
             }
             Verdict::Granted { token, .. } => {
-                let (lease, stretch_ends) = (attempt.lease, attempt.continued.unwrap_or(asked.sent + attempt.stretch));
+                let (lease, stretch_ends) =
+                    ((attempt.lease, durability), attempt.continued.unwrap_or(asked.sent + attempt.stretch));
                 self.granted(&attempt, Granted::by(&asked, id, field, token, lease, stretch_ends))
             }
             Verdict::Busy(left) => {

@@ -1,6 +1,6 @@
 //! The engine of one client: renewals in bulk, deadlines, and verification after a reconnect.
 //!
-//! One timer serves all holds. A round takes up to a hundred holds of one kind, in a cluster of one slot, into one script. Only a confirmed
+//! One timer serves all holds. A round takes up to a hundred holds of one kind and durability, in a cluster of one slot, into one script. Only a confirmed
 //! renewal moves a deadline; one that merely failed is tried again until the deadline; "not yours" ends the hold at once.
 
 use std::future::Future;
@@ -16,7 +16,8 @@ use super::succession::Basis;
 use super::table::{State, Table};
 use super::tenure::Tenure;
 use crate::clock::Instant;
-use crate::connection::{Server, is_same, once};
+use crate::config::Durability;
+use crate::connection::{Reply, Server, is_same, once};
 use crate::error::Code;
 
 /// Names renewed by one script. The server is busy for about 0.15 ms with it.
@@ -168,14 +169,26 @@ impl Table {
             // A lost answer is not waited for as long as the node would: the lease may be shorter than that. Twice is once.
             let shortest = tenures.iter().map(|tenure| tenure.deadline().since(sent)).min().unwrap_or_default();
             let answer = tokio::select! {
-                answer = once(&*self.core.topology, &request, limit) => Some(answer.result),
+                answer = once(&*self.core.topology, &request, limit) => Some(answer),
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => None,
             };
-            let answer = answer.map(|answer| answer.and_then(|reply| reply.into_typed::<Vec<i64>>()));
-            match answer {
+            let statuses = answer.as_ref().map(|answer| answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>));
+            match statuses {
                 Some(Ok(statuses)) if statuses.len() == tenures.len() => {
+                    // Nothing is written where it was only looked at.
+                    let renewed = tenures.iter().zip(&statuses).zip(&leases);
+                    let wanted = renewed.filter(|((_, status), lease)| **status == 1 && !lease.is_zero());
+                    let wanted = wanted.map(|((tenure, _), _)| tenure.wanted_durability()).next();
+                    let durability = wanted.unwrap_or_default();
+                    if let Some(answer) = &answer
+                        && let Err(error) = answer.commit(durability, &tenures[0].target.key).await
+                    {
+                        tracing::debug!(tenures = tenures.len(), %error, "renewed, and not as durable as asked");
+                        tenures.iter().for_each(|tenure| self.try_again(tenure));
+                        return;
+                    }
                     for ((tenure, status), lease) in tenures.iter().zip(statuses).zip(leases) {
-                        self.renewed(tenure, status, sent, lease);
+                        self.renewed(tenure, status, (sent, lease, durability));
                     }
                 }
                 Some(Err(error)) if error.code().is_some_and(concerns_some) && tenures.len() > 1 => {
@@ -192,11 +205,16 @@ impl Table {
         })
     }
 
-    fn renewed(self: &Arc<Self>, tenure: &Arc<Tenure>, status: i64, sent: Instant, lease: Duration) {
+    fn renewed(
+        self: &Arc<Self>,
+        tenure: &Arc<Tenure>,
+        status: i64,
+        (sent, lease, durability): (Instant, Duration, Durability),
+    ) {
         match status {
             1 => {
                 if !lease.is_zero() {
-                    tenure.confirmed(sent, lease);
+                    tenure.confirmed(sent, lease, durability);
                 }
                 let mut state = self.state();
                 state.schedule.reschedule(tenure.id, Some(self.next_look(tenure, sent)));
@@ -287,8 +305,9 @@ impl Table {
     /// Those that may go together in one script.
     fn grouped(&self, mut tenures: Vec<Arc<Tenure>>) -> Vec<Vec<Arc<Tenure>>> {
         let place = |tenure: &Arc<Tenure>| (tenure.kind.name(), self.core.topology.slot(&tenure.target.key));
+        let group = |tenure: &Arc<Tenure>| (place(tenure), tenure.wanted_durability());
         tenures.sort_by_key(place);
-        tenures.chunk_by(|one, other| place(one) == place(other)).map(<[_]>::to_vec).collect()
+        tenures.chunk_by(|one, other| group(one) == group(other)).map(<[_]>::to_vec).collect()
     }
 }
 

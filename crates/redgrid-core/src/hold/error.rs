@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::connection::CommitError;
 use crate::error::ServerError;
 use crate::name::Name;
 
@@ -44,6 +45,15 @@ pub enum AcquireError {
         /// What happened to the answer.
         #[source]
         source: ServerError,
+    },
+    /// Granted, and not proven to be as durable as asked in time. It was given back; nothing is held.
+    #[error("`{name}` was granted and not made as durable as asked; it was given back")]
+    NotDurable {
+        /// What was asked for.
+        name: Name,
+        /// What is missing.
+        #[source]
+        source: CommitError,
     },
     /// The holder that asks to enter again has lost what it held.
     #[error("the holder that asks for `{name}` again has lost it")]
@@ -142,6 +152,15 @@ pub enum ExtendError {
         /// What happened to the answer.
         #[source]
         source: ServerError,
+    },
+    /// The primary has the new lease, and it was not proven to be as durable as asked in time. The old one is believed.
+    #[error("the lease of `{name}` was changed and not made as durable as asked")]
+    NotDurable {
+        /// What is held.
+        name: Name,
+        /// What is missing.
+        #[source]
+        source: CommitError,
     },
     /// The lease is out of range.
     #[error("invalid lease for `{name}`: expected {expected}, got {got:?}")]

@@ -132,7 +132,7 @@ impl Grant {
             }
             table.shorten(tenure, on_server).await
         } else {
-            table.lengthen(tenure, on_server).await
+            table.lengthen(tenure, on_server, hold.wish.durability).await
         };
         match set {
             Set::Done { sent } => {
@@ -157,6 +157,7 @@ impl Grant {
                 Err(ExtendError::OutcomeUnknown { name: name(), source })
             }
             Set::Failed(source) => Err(ExtendError::NotExtended { name: name(), source }),
+            Set::NotDurable(source) => Err(ExtendError::NotDurable { name: name(), source }),
         }
     }
 

@@ -8,7 +8,8 @@ use super::table::Table;
 use super::tenure::Tenure;
 use super::terms;
 use crate::clock::Instant;
-use crate::connection::{Persistence, Progress, certainly_over};
+use crate::config::Durability;
+use crate::connection::{CommitError, Persistence, Progress, certainly_over};
 use crate::error::ServerError;
 
 /// What became of it.
@@ -22,17 +23,27 @@ pub(super) enum Set {
     /// The server refused it, because it came too late.
     TooLate,
     Failed(ServerError),
+    /// The primary has it, and not as durable as it was to be.
+    NotDurable(CommitError),
 }
 
 impl Table {
     /// Lengthens: twice is once, so it is sent until it is answered.
-    pub(super) async fn lengthen(self: &Arc<Self>, tenure: &Arc<Tenure>, lease: Duration) -> Set {
+    pub(super) async fn lengthen(
+        self: &Arc<Self>,
+        tenure: &Arc<Tenure>,
+        lease: Duration,
+        durability: Durability,
+    ) -> Set {
         let request = tenure.kind.renew(&[tenure.claim(lease)]);
         let until = tenure.deadline().min(self.now() + self.core.settings.patience());
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
-        let status = asked.result.and_then(|reply| reply.into_typed::<Vec<i64>>());
+        let status = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let set = match status.map(|list| list.first().copied()) {
-            Ok(Some(1)) => confirmed(tenure, asked.sent, lease),
+            Ok(Some(1)) => match self.core.commit(&asked, durability, &tenure.target.key).await {
+                Ok(()) => confirmed(tenure, asked.sent, lease, durability),
+                Err(error) => Set::NotDurable(error),
+            },
             Ok(Some(0)) => Set::Gone,
             Ok(_) => Set::Failed(ServerError::not_sent("the server could not read or write it")),
             Err(error) => Set::Failed(error),
@@ -53,7 +64,8 @@ impl Table {
         underway.end(asked.unanswered_until);
         let set = match asked.result.and_then(|reply| reply.into_typed::<(i64, u64)>()) {
             // From when it was begun, which is not later than when it left.
-            Ok((1, _)) => confirmed(tenure, sent, lease),
+            // What is shorter on the primary is not shorter elsewhere: that does no harm.
+            Ok((1, _)) => confirmed(tenure, sent, lease, tenure.durability()),
             Ok((0, _)) => Set::Gone,
             Ok(_) => Set::TooLate,
             Err(error) => Set::Failed(error),
@@ -64,8 +76,8 @@ impl Table {
 }
 
 /// The server has it. Believed, unless a shortening without an answer may still undo it.
-fn confirmed(tenure: &Tenure, sent: Instant, lease: Duration) -> Set {
-    if tenure.confirmed(sent, lease) >= terms::deadline(sent, lease) {
+fn confirmed(tenure: &Tenure, sent: Instant, lease: Duration, durability: Durability) -> Set {
+    if tenure.confirmed(sent, lease, durability) >= terms::deadline(sent, lease) {
         Set::Done { sent }
     } else {
         Set::Failed(ServerError::unknown("a shorter lease that was not answered may still take effect"))

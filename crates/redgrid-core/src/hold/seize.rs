@@ -66,10 +66,16 @@ impl Table {
         match verdict {
             Verdict::Granted { token, robbed } => {
                 let stretch_ends = asked.sent + stretch;
-                let granted = Granted::by(&asked, id, field, token, theft.lease, stretch_ends);
+                let asked_for = (theft.lease, wish.durability);
+                let granted = Granted::by(&asked, id, field, token, asked_for, stretch_ends);
                 // A repeat finds only itself.
                 let robbed = robbed || asked.is_repeat();
                 let granted = if robbed { self.outlast(&theft, granted).await? } else { granted };
+                if let Err(error) = self.core.commit(&asked, wish.durability, &theft.target.key).await {
+                    let limit = granted.unanswered_until.unwrap_or(Instant::PAST);
+                    self.free(&theft, &granted.field, limit.max(self.now()));
+                    return Err(Failure::NotDurable(error));
+                }
                 let grant = self.install(client, theft, granted, wish);
                 if grant.is_none() { Err(Failure::ShuttingDown) } else { Ok(grant) }
             }
@@ -116,7 +122,14 @@ impl Table {
         let settled = unanswered_until.map_or(Instant::PAST, |limit| limit + stretch::LONGEST);
         match judge(&asked) {
             Verdict::Granted { token, .. } => {
-                let again = Granted::by(&asked, id, field.clone(), token, theft.lease, granted.stretch_ends);
+                let again = Granted::by(
+                    &asked,
+                    id,
+                    field.clone(),
+                    token,
+                    (theft.lease, granted.durability),
+                    granted.stretch_ends,
+                );
                 Ok(Granted { unanswered_until, ..again })
             }
             Verdict::Busy(_) => {

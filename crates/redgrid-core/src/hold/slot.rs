@@ -15,7 +15,7 @@ use super::tenure::Tenure;
 use super::terms::Wish;
 use super::turn::Turn;
 use crate::clock::Instant;
-use crate::connection::{Client, Progress};
+use crate::connection::{Client, CommitError, Progress};
 use crate::error::ServerError;
 
 /// A kind and a key.
@@ -94,6 +94,8 @@ pub(super) enum Failure {
     Unavailable(ServerError),
     Unknown(ServerError),
     Refused(ServerError),
+    /// Granted, not as durable as asked, and given back.
+    NotDurable(CommitError),
     ShuttingDown,
 }
 

@@ -105,7 +105,12 @@ impl Hold {
             hold.set_end(from, lease);
         }
         let renewed_until = hold.wish.max_hold.map_or(Instant::NEVER, |longest| now + longest);
-        hold.tenure.serve(hold.wish.lease, renewed_until, hold.deadline_of_its_own().min(hold.offered_until()));
+        hold.tenure.serve(
+            hold.wish.lease,
+            hold.wish.durability,
+            renewed_until,
+            hold.deadline_of_its_own().min(hold.offered_until()),
+        );
         hold
     }
 

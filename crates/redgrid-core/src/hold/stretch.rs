@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::terms::{Lease, Wish};
 use crate::clock::Instant;
+use crate::config::Durability;
 
 /// The shortest stretch unless set: 10 ms. Throughput is flat from there on, and what others wait grows with it (measured:
 /// 5 ms 17.9 thousand sections a second, 10 ms 18.8, 20 ms 18.3, at three processes of 16 tasks).
@@ -21,6 +22,8 @@ pub(crate) struct Held {
     pub(crate) lease: Duration,
     /// Until when it is believed.
     pub(crate) deadline: Instant,
+    /// How durable it is, its present lease included.
+    pub(crate) durability: Durability,
 }
 
 /// Whether what is held serves the next one.
@@ -45,6 +48,7 @@ pub(crate) fn fit(held: &Held, next: &Wish, stretch: Duration, now: Instant) -> 
     let lease = next.server_lease(stretch);
     let believed_long_enough = now + next.at_least <= held.deadline;
     let covered = believed_long_enough
+        && held.durability.covers(next.durability)
         && match next.lease {
             // With less than half of it left, renewals have failed, or a shorter lease was in force.
             Lease::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
@@ -127,13 +131,39 @@ mod tests {
                 renewed: matches!(held, Lease::Renewed(_)),
                 lease: held.duration(),
                 deadline: super::super::terms::deadline(now - ago, lease),
+                durability: Durability::Primary,
             };
             let next_wish = wish(next, at_least * SECOND);
             assert_eq!(fit(&held_for, &next_wish, stretch, now), expected, "{held:?} {ago:?} {next:?} {at_least}");
         }
     }
 
+    /// What was granted with `held` is handed to who asks for `asked`.
+    #[test]
+    fn a_weaker_grant_is_made_as_durable_as_asked_before_it_is_handed_over() {
+        let now = Instant::PAST + 100 * SECOND;
+        let replicas = |at_least| Durability::Replicas { at_least, timeout: SECOND };
+        let disk = Durability::Disk { timeout: SECOND };
+        let lease = Lease::Renewed(30 * SECOND);
+        let again = Fit::Lengthen(30 * SECOND);
+        for (held, asked, expected) in [
+            (Durability::Primary, Durability::Primary, Fit::Yes),
+            (replicas(1), Durability::Primary, Fit::Yes),
+            (replicas(2), replicas(1), Fit::Yes),
+            (Durability::Primary, replicas(1), again),
+            (replicas(1), replicas(2), again),
+            (replicas(2), disk, again),
+            (disk, replicas(1), again),
+        ] {
+            let deadline = super::super::terms::deadline(now, 30 * SECOND);
+            let held = Held { renewed: true, lease: 30 * SECOND, deadline, durability: held };
+            let next = Wish { durability: asked, ..wish(lease, Duration::ZERO) };
+            assert_eq!(fit(&held, &next, 10 * MS, now), expected, "{asked:?}");
+        }
+    }
+
     fn wish(lease: Lease, at_least: Duration) -> Wish {
-        Wish { lease, holder: None, at_least, max_hold: None, once: false, wait: None }
+        let durability = Durability::Primary;
+        Wish { lease, holder: None, at_least, max_hold: None, once: false, wait: None, durability }
     }
 }

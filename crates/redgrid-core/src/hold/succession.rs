@@ -13,6 +13,7 @@ use super::table::{State, Table};
 use super::tenure::Tenure;
 use super::terms::{self, Lease, Wish};
 use crate::clock::Instant;
+use crate::config::Durability;
 
 /// How often the clock is read while a token becomes due: some microseconds. It is due at once unless a thousand tasks in a
 /// row hold the name for less than a microsecond each.
@@ -98,11 +99,12 @@ impl Table {
                 return Answers::new();
             }
             let (renewed, lease) = (tenure.has_renewed_lease(), tenure.lease());
-            let held = Held { renewed, lease, deadline: tenure.deadline() };
-            let fit = stretch::fit(&held, &next.wish, stretch, now);
+            let (deadline, durability) = (tenure.deadline(), tenure.durability());
+            let held = Held { renewed, lease, deadline, durability };
+            let (fit, wanted) = (stretch::fit(&held, &next.wish, stretch, now), next.wish.durability);
             if fit != Fit::Yes {
                 slot.busy = Busy::Fitting(tenure.id);
-                self.hand_over(Box::pin(Arc::clone(self).refit(key.clone(), tenure, entry, fit)));
+                self.hand_over(Box::pin(Arc::clone(self).refit(key.clone(), tenure, entry, fit, wanted)));
                 return Answers::new();
             }
         }
@@ -185,14 +187,14 @@ impl Table {
     }
 
     /// Makes what we hold fit the next one's wishes, by one script.
-    async fn refit(self: Arc<Self>, key: SlotKey, tenure: Arc<Tenure>, entry: u64, fit: Fit) {
+    async fn refit(self: Arc<Self>, key: SlotKey, tenure: Arc<Tenure>, entry: u64, fit: Fit, durability: Durability) {
         if let Fit::Shorten(_) = fit {
             // A renewal would undo it.
             tenure.stop_renewing();
         }
         let set = match fit {
             Fit::Yes => Set::Done { sent: self.now() },
-            Fit::Lengthen(lease) => self.lengthen(&tenure, lease).await,
+            Fit::Lengthen(lease) => self.lengthen(&tenure, lease, durability).await,
             Fit::Shorten(lease) => self.shorten(&tenure, lease).await,
         };
         match set {
@@ -202,7 +204,7 @@ impl Table {
                 self.fitted(&key, &tenure, None);
             }
             // What is not confirmed is not handed on: back to the server, and asked for anew.
-            Set::TooLate | Set::Failed(_) => self.fitted(&key, &tenure, None),
+            Set::TooLate | Set::Failed(_) | Set::NotDurable(_) => self.fitted(&key, &tenure, None),
         }
     }
 

@@ -11,6 +11,7 @@ use super::slot::SlotKey;
 use super::stretch;
 use super::terms::{self, Lease};
 use crate::clock::{Clock, Instant};
+use crate::config::Durability;
 use crate::connection::{Exchange, NodeId};
 
 /// What a grant of the server was, before it becomes a tenure.
@@ -28,6 +29,8 @@ pub(crate) struct Granted {
     pub(crate) stretch_ends: Instant,
     /// The node that granted it.
     pub(crate) node: NodeId,
+    /// How durable the grant is.
+    pub(crate) durability: Durability,
 }
 
 impl Granted {
@@ -37,11 +40,22 @@ impl Granted {
         id: u64,
         field: Bytes,
         token: u64,
-        lease: Duration,
+        (lease, durability): (Duration, Durability),
         stretch_ends: Instant,
     ) -> Granted {
         let (sent, received, unanswered_until) = (asked.sent, asked.received, asked.unanswered_until);
-        Granted { id, field, token, sent, received, unanswered_until, lease, stretch_ends, node: asked.by.id().clone() }
+        Granted {
+            id,
+            field,
+            token,
+            sent,
+            received,
+            unanswered_until,
+            lease,
+            stretch_ends,
+            node: asked.by.id().clone(),
+            durability,
+        }
     }
 }
 
@@ -54,6 +68,7 @@ pub(crate) struct Tenure {
     pub(crate) kind: &'static dyn HoldKind,
     /// The node that was last known to have it.
     node: Mutex<NodeId>,
+    durability: Mutex<Durable>,
     pub(crate) clock: Clock,
     /// The token of its first owner.
     pub(crate) token: u64,
@@ -80,6 +95,15 @@ pub(crate) struct Tenure {
     shortenings: Mutex<Shortenings>,
 }
 
+/// How durable a tenure is, and is to be.
+#[derive(Clone, Copy)]
+struct Durable {
+    /// Its present lease is.
+    is: Durability,
+    /// Its owner wants its renewals to be.
+    wanted: Durability,
+}
+
 /// Extensions to a shorter lease that may be carried out late, and undo what a later request confirmed.
 #[derive(Default)]
 struct Shortenings {
@@ -104,6 +128,7 @@ impl Tenure {
             target,
             kind,
             node: Mutex::new(granted.node),
+            durability: Mutex::new(Durable { is: granted.durability, wanted: granted.durability }),
             clock,
             token: granted.token,
             granted: granted.received,
@@ -175,8 +200,24 @@ impl Tenure {
         self.renewed_until.store(0, Ordering::Release);
     }
 
-    /// Takes over an owner's lease: what renewals write, until when they do, and when the owner's own lease is looked at.
-    pub(crate) fn serve(&self, lease: Lease, renewed_until: Instant, owner_due: Instant) {
+    /// How durable its present lease is.
+    pub(crate) fn durability(&self) -> Durability {
+        self.durable().is
+    }
+
+    /// How durable its renewals are to be.
+    pub(crate) fn wanted_durability(&self) -> Durability {
+        self.durable().wanted
+    }
+
+    fn durable(&self) -> MutexGuard<'_, Durable> {
+        self.durability.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Takes over an owner's wishes: what renewals write, how durable, until when they do, and when the owner's own lease is
+    /// looked at.
+    pub(crate) fn serve(&self, lease: Lease, durability: Durability, renewed_until: Instant, owner_due: Instant) {
+        self.durable().wanted = durability;
         if let Lease::Renewed(lease) = lease {
             self.lease.store(terms::nanos(lease), Ordering::Release);
         }
@@ -216,8 +257,10 @@ impl Tenure {
         self.owners.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A confirmation that left at `sent`: the deadline moves forward, unless a shortening may still come after it.
-    pub(crate) fn confirmed(&self, sent: Instant, lease: Duration) -> Instant {
+    /// A confirmation that left at `sent`, so durable by now: the deadline moves forward, unless a shortening may still come
+    /// after it.
+    pub(crate) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
+        self.durable().is = durability;
         let shortenings = self.shortenings();
         // Once it is over it stays over: somebody may have been told.
         let in_time = self.clock.now() < self.deadline();

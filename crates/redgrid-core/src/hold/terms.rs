@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::holder::HolderId;
 use crate::clock::Instant;
+use crate::config::Durability;
 
 /// How long a hold is granted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Wish {
     pub once: bool,
     /// How long the caller waits; `None` as long as it takes.
     pub wait: Option<Duration>,
+    /// How durable the grant and its renewals must be before they are believed.
+    pub durability: Durability,
 }
 
 impl Wish {
@@ -94,7 +97,15 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn wish(lease: Duration, at_least: Duration) -> Wish {
-        Wish { lease: Lease::Renewed(lease), holder: None, at_least, max_hold: None, once: false, wait: None }
+        Wish {
+            lease: Lease::Renewed(lease),
+            holder: None,
+            at_least,
+            max_hold: None,
+            once: false,
+            wait: None,
+            durability: Durability::Primary,
+        }
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
         Failure::Unavailable(source) => AcquireError::Unavailable { name, source },
         Failure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
         Failure::Refused(source) => AcquireError::Refused { name, source },
+        Failure::NotDurable(source) => AcquireError::NotDurable { name, source },
         Failure::ShuttingDown => AcquireError::ShuttingDown { name },
     }
 }
@@ -64,7 +65,7 @@ impl Ticket {
     /// Dropping it gives up the place in the queue; what the server had granted goes back in the background.
     pub async fn outcome(mut self) -> Result<Option<Grant>, AcquireError> {
         // A little more than an attempt has, so that its own words come first.
-        let patience = self.table.core.settings.patience() + GRACE;
+        let patience = self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE;
         let mut contact = self.entered;
         loop {
             let clock = self.table.core.clock.clone();

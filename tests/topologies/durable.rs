@@ -1,0 +1,116 @@
+//! Grants that count only once replicas have them.
+
+use std::time::{Duration, Instant};
+
+use redgrid_core::InHand;
+use redgrid_core::config::Durability;
+use redgrid_locks::{AcquireError, CommitError, ExtendError, Lock, LostReason};
+use redgrid_testkit::{Replicated, wait_until};
+use redgrid_tests::SOON;
+
+use crate::ground::{by_list, connected, scenarios};
+
+scenarios![
+    a_grant_that_no_replica_has_is_given_back,
+    a_renewal_that_no_replica_has_moves_no_deadline,
+    who_asks_for_less_does_not_wait_for_replicas,
+    a_weaker_hold_is_not_handed_to_who_asks_for_more,
+    a_theft_and_an_extension_that_no_replica_has_are_told,
+];
+
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+const MS: Duration = Duration::from_millis(1);
+const BY_ONE: Durability = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(1) };
+
+#[track_caller]
+fn is_short<T>(outcome: Result<T, AcquireError>) {
+    match outcome.map(drop) {
+        Err(AcquireError::NotDurable { source: CommitError::Shortfall { asked, acknowledged }, .. }) => {
+            assert_eq!((asked, acknowledged), (BY_ONE, 0));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn a_grant_that_no_replica_has_is_given_back() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let client = connected(by_list(&replicated).durability(BY_ONE)).await;
+    let lock = Lock::new(&client, "a");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    replicated.replicas()[0].pause().await.unwrap();
+    is_short(lock.acquire().wait(SOON).await);
+    is_short(lock.try_acquire().await);
+    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    assert!(!replicated.primary().observer().await.unwrap().exists("a").await.unwrap());
+    replicated.replicas()[0].resume().await.unwrap();
+    let enters = async || lock.try_acquire().await.is_ok_and(|guard| guard.is_some());
+    wait_until(SOON, enters).await;
+}
+
+async fn a_renewal_that_no_replica_has_moves_no_deadline() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let client = connected(by_list(&replicated).watchdog_lease(3000 * MS)).await;
+    let (durable, plain) = (Lock::new(&client, "durable"), Lock::new(&client, "plain"));
+    let durable = durable.acquire().durability(BY_ONE).await.unwrap();
+    let plain = plain.acquire().await.unwrap();
+    let granted = Instant::now();
+    wait_until(SOON, async || granted.elapsed() > 4000 * MS).await;
+    assert!(durable.is_held());
+    replicated.replicas()[0].pause().await.unwrap();
+    assert_eq!(tokio::time::timeout(SOON, durable.watch().lost()).await.unwrap(), LostReason::Expired);
+    assert!(plain.is_held());
+}
+
+async fn who_asks_for_less_does_not_wait_for_replicas() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let client = connected(by_list(&replicated)).await;
+    let patient = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(4) };
+    let held = Lock::new(&client, "held").acquire().durability(patient).await.unwrap();
+    replicated.replicas()[0].pause().await.unwrap();
+    let waiting = tokio::spawn(Lock::new(&client, "waiting").acquire().durability(patient).into_future());
+    let began = Instant::now();
+    let mut taken = 0;
+    while taken < 200 && began.elapsed() < Duration::from_secs(3) {
+        Lock::new(&client, "other").acquire().await.unwrap().release().await.unwrap();
+        taken += 1;
+    }
+    held.release().await.unwrap();
+    assert_eq!((taken, waiting.is_finished()), (200, false));
+    assert!(matches!(waiting.await.unwrap(), Err(AcquireError::NotDurable { .. })));
+}
+
+async fn a_weaker_hold_is_not_handed_to_who_asks_for_more() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let client = connected(by_list(&replicated).stretch(500 * MS)).await;
+    let lock = Lock::new(&client, "a");
+    for reachable in [true, false] {
+        let weak = lock.acquire().await.unwrap();
+        let strong = tokio::spawn(lock.acquire().durability(BY_ONE).wait(SOON).into_future());
+        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        if !reachable {
+            replicated.replicas()[0].pause().await.unwrap();
+        }
+        weak.release().await.unwrap();
+        let strong = strong.await.unwrap();
+        match reachable {
+            true => strong.unwrap().release().await.unwrap(),
+            false => is_short(strong),
+        }
+    }
+}
+
+async fn a_theft_and_an_extension_that_no_replica_has_are_told() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let client = connected(by_list(&replicated).durability(BY_ONE)).await;
+    let lock = Lock::new(&client, "a");
+    let guard = lock.acquire().lease(Duration::from_secs(20)).await.unwrap();
+    let until = guard.remaining();
+    replicated.replicas()[0].pause().await.unwrap();
+    let told = guard.extend(Duration::from_secs(60)).await;
+    assert!(matches!(told, Err(ExtendError::NotDurable { .. })), "{told:?}");
+    assert!(guard.is_held() && guard.remaining() <= until);
+    guard.release().await.unwrap();
+    is_short(lock.steal().await);
+    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    assert!(!replicated.primary().observer().await.unwrap().exists("a").await.unwrap());
+}
