@@ -33,6 +33,14 @@ pub(super) struct Attempt {
     continued: Option<Instant>,
 }
 
+impl Attempt {
+    /// What it may have taken until `limit`, to be given back.
+    fn settlement(&self, field: &Bytes, limit: Instant, at_once: bool) -> Settlement {
+        let (kind, target, field, lease) = (self.kind, Arc::clone(&self.target), field.clone(), self.lease);
+        Settlement { kind, target, field, limit, at_once, keep_until: Instant::PAST, lease }
+    }
+}
+
 /// What the server said to an acquire.
 pub(super) enum Verdict {
     Granted {
@@ -99,7 +107,8 @@ impl Table {
         };
         match verdict {
             Verdict::Granted { .. } if proven.is_err() => {
-                self.settle_copies(&attempt, &field, &asked, true);
+                // Before it is told: who asks again at once is not to find the name taken by what is being given back.
+                self.settled(attempt.settlement(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true)).await;
                 self.failed(&attempt, proven.map_or_else(Failure::NotDurable, |()| Failure::ShuttingDown));
                 None
             }
@@ -150,15 +159,7 @@ impl Table {
         // An answer that is not understood may have been a grant.
         let limit = asked.unanswered_until.or(unknown.then_some(Instant::PAST));
         if let Some(limit) = limit {
-            self.settle(Settlement {
-                kind: attempt.kind,
-                target: Arc::clone(&attempt.target),
-                field: field.clone(),
-                limit,
-                at_once: unknown,
-                keep_until: Instant::PAST,
-                lease: attempt.lease,
-            });
+            self.settle(attempt.settlement(field, limit, unknown));
         }
     }
 

@@ -300,6 +300,18 @@ impl Table {
         }));
     }
 
+    /// The same, waiting for the first release as long as one answer may take.
+    pub(super) async fn settled(self: &Arc<Self>, what: Settlement) {
+        let until = self.now() + self.core.settings.timeout;
+        let left = tokio::select! {
+            left = self.release_unclaimed(&what) => left,
+            () = self.core.clock.sleep_until(until) => Instant::PAST,
+        };
+        if left < what.limit || left == Instant::PAST {
+            self.settle(Settlement { at_once: left == Instant::PAST, ..what });
+        }
+    }
+
     /// Returns when the answered release left.
     async fn release_unclaimed(&self, what: &Settlement) -> Instant {
         let keep = what.keep_until.since(self.now());
