@@ -22,7 +22,7 @@ fn replicas(at_least: u32, timeout: Duration) -> Durability {
 async fn replica_of(primary: &RedisServer) -> RedisServer {
     // Set before it joins: a full copy otherwise begins 5 s later.
     primary.set_config("repl-diskless-sync-delay", "0").await.unwrap();
-    let replica = server().await;
+    let replica = RedisServer::builder().binary(primary.binary().clone()).start().await.unwrap();
     let observer = replica.observer().await.unwrap();
     let (host, port) = (primary.addr().ip().to_string(), primary.addr().port().to_string());
     observer.cmd(&["REPLICAOF", &host, &port]).await.unwrap();

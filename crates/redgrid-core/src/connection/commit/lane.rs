@@ -1,0 +1,249 @@
+//! One level of durability: who waits for it, in groups, and the connection they share.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use super::question::{Failure, Question};
+use super::{CommitError, Level, provable};
+use crate::clock::{Clock, Instant};
+use crate::config::Durability;
+use crate::connection::Epoch;
+use crate::connection::link::Link;
+use crate::error::{Code, ServerError};
+
+/// Somebody who waits.
+pub(super) struct Member {
+    pub(super) since: Epoch,
+    pub(super) asked: Durability,
+    pub(super) tag: Bytes,
+    pub(super) by: Instant,
+    pub(super) answer: oneshot::Sender<Result<(), CommitError>>,
+}
+
+/// One level: its connection, and who waits for it.
+pub(super) struct Lane {
+    level: Level,
+    link: Arc<Link>,
+    commands: Arc<Link>,
+    clock: Clock,
+    /// How long one WAIT takes at most; a longer wait is made of several. So a dead connection is noticed in a bounded time.
+    slice: Duration,
+    waiting: mpsc::UnboundedReceiver<Member>,
+    queue: Vec<Member>,
+    groups: u64,
+}
+
+impl Lane {
+    /// `commands` is the connection whose answers are to be proven.
+    pub(super) fn new(
+        level: Level,
+        link: Arc<Link>,
+        commands: Arc<Link>,
+        clock: Clock,
+        slice: Duration,
+        waiting: mpsc::UnboundedReceiver<Member>,
+    ) -> Self {
+        Lane { level, link, commands, clock, slice, waiting, queue: Vec::new(), groups: 0 }
+    }
+
+    /// Answers all who come, until the connection is closed.
+    pub(super) async fn run(mut self) {
+        let link = Arc::clone(&self.link);
+        tokio::select! {
+            () = self.serve() => {}
+            () = link.closing() => {}
+        }
+        link.close();
+    }
+
+    async fn serve(&mut self) {
+        loop {
+            if self.queue.is_empty() {
+                match self.waiting.recv().await {
+                    Some(member) => self.queue.push(member),
+                    None => return,
+                }
+            }
+            while let Ok(member) = self.waiting.try_recv() {
+                self.queue.push(member);
+            }
+            let group = std::mem::take(&mut self.queue);
+            self.settle(group).await;
+        }
+    }
+
+    /// One group: one write, and WAITs behind it until each member has its answer.
+    async fn settle(&mut self, mut group: Vec<Member>) {
+        self.groups += 1;
+        let mut written = None;
+        // The last connection that was lost under this group, and how.
+        let (mut lost, mut trouble) = (0, None);
+        loop {
+            settle_some(&mut group, |member| provable(&self.commands, &member.since).err().map(Err));
+            let Some(by) = group.iter().map(|member| member.by).min() else { return };
+            let Some(epoch) = self.connection(lost, by).await else {
+                let why = trouble.clone().unwrap_or_else(|| self.link.down());
+                self.give_up(&mut group, &why);
+                continue;
+            };
+            if group.iter().any(|member| member.since.run_id != epoch.run_id) {
+                let elsewhere = CommitError::unproven("the commit connection leads to another server process");
+                settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
+                // One of the two connections is the older. This is the one that nobody else depends on.
+                self.renew().await;
+                continue;
+            }
+            let question = Question {
+                level: self.level,
+                tag: group.first().map(|member| member.tag.clone()).filter(|_| written != Some(epoch.connection)),
+                number: self.groups,
+                wait: self.wait_for(by),
+                history: self.commands.history(),
+            };
+            // Its time, and a slice for the way: later, this connection is not believed.
+            let link = Arc::clone(&self.link);
+            let asking = tokio::time::timeout(question.wait + self.slice, question.ask(&link));
+            let Ok(answer) = self.meanwhile(asking).await else {
+                let silent = ServerError::unknown("the server did not answer in time");
+                settle_some(&mut group, |_| Some(Err(silent.clone().into())));
+                return self.renew().await;
+            };
+            let broken = match answer {
+                Ok(acknowledged) if self.link.epoch().borrow().as_ref() == Some(&epoch) => {
+                    written = Some(epoch.connection);
+                    let now = self.clock.now();
+                    settle_some(&mut group, |member| match provable(&self.commands, &member.since) {
+                        Ok(()) => verdict(member.asked, self.level.needs(), acknowledged, member.by <= now),
+                        Err(error) => Some(Err(error)),
+                    });
+                    None
+                }
+                Ok(_) => Some(ServerError::unknown("the commit connection was lost")),
+                Err(Failure::Contact(error)) => Some(error),
+                Err(Failure::Changed) => {
+                    let changed = "the server's role or its replication history has changed";
+                    settle_some(&mut group, |_| Some(Err(CommitError::unproven(changed))));
+                    if self.commands.history() == question.history {
+                        self.commands.greet_again(changed);
+                    }
+                    None
+                }
+                Err(Failure::Refused { error, writing }) => {
+                    // A slot that is elsewhere is the trouble of those who came with its tag.
+                    let all = !writing || !is_elsewhere(&error);
+                    settle_some(&mut group, |member| {
+                        let concerned = all || question.tag.as_ref() == Some(&member.tag);
+                        concerned.then(|| Err(self.level.refused(error.clone())))
+                    });
+                    None
+                }
+            };
+            if let Some(why) = broken {
+                self.give_up(&mut group, &why);
+                (lost, trouble) = (epoch.connection, Some(why));
+            }
+        }
+    }
+
+    /// Tells those whose time is over why they were not asked about.
+    fn give_up(&self, group: &mut Vec<Member>, why: &ServerError) {
+        let now = self.clock.now();
+        settle_some(group, |member| (member.by <= now).then(|| Err(why.clone().into())));
+    }
+
+    async fn renew(&mut self) {
+        let link = Arc::clone(&self.link);
+        self.meanwhile(link.renew()).await;
+    }
+
+    /// The connection, a later one than `after`; `None` when there is none at `by`.
+    async fn connection(&mut self, after: u64, by: Instant) -> Option<Epoch> {
+        let (mut epochs, clock) = (self.link.epoch(), self.clock.clone());
+        self.meanwhile(async move {
+            tokio::select! {
+                biased;
+                up = epochs.wait_for(|epoch| epoch.as_ref().is_some_and(|epoch| epoch.connection > after)) => {
+                    up.ok().and_then(|epoch| epoch.clone())
+                }
+                () = clock.sleep_until(by) => None,
+            }
+        })
+        .await
+    }
+
+    /// Does `work`, and meanwhile queues who comes, and tells those whose time is over in the queue: as long as the group in
+    /// front lacks acknowledgements of an older write, they lack them, too.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::NEVER);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                Some(member) = self.waiting.recv() => {
+                    first = first.min(member.by);
+                    self.queue.push(member);
+                }
+                () = self.clock.sleep_until(first) => {
+                    let (now, needs) = (self.clock.now(), self.level.needs());
+                    settle_some(&mut self.queue, |member| verdict(member.asked, needs, 0, member.by <= now));
+                    first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::NEVER);
+                }
+            }
+        }
+    }
+
+    /// The time of one WAIT: in whole milliseconds, and at least one, because 0 would be for ever.
+    fn wait_for(&self, by: Instant) -> Duration {
+        let micros = by.since(self.clock.now()).min(self.slice).as_micros();
+        Duration::from_millis(u64::try_from(micros.div_ceil(1000)).unwrap_or(u64::MAX).max(1))
+    }
+}
+
+fn is_elsewhere(error: &ServerError) -> bool {
+    matches!(error.code(), Some(Code::Moved | Code::Ask | Code::TryAgain))
+}
+
+/// What so many acknowledgements mean for one member; `None` while it can still wait.
+fn verdict(asked: Durability, needs: u32, acknowledged: u32, is_over: bool) -> Option<Result<(), CommitError>> {
+    if acknowledged >= needs {
+        return Some(Ok(()));
+    }
+    is_over.then_some(Err(CommitError::Shortfall { asked, acknowledged }))
+}
+
+/// Answers those of whom `judge` knows what is true; who has left needs no answer.
+fn settle_some(members: &mut Vec<Member>, mut judge: impl FnMut(&Member) -> Option<Result<(), CommitError>>) {
+    for member in std::mem::take(members) {
+        if member.answer.is_closed() {
+            continue;
+        }
+        match judge(&member) {
+            Some(known) => drop(member.answer.send(known)),
+            None => members.push(member),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_millis(40);
+
+    #[test]
+    fn only_enough_acknowledgements_are_success_and_too_few_are_told_in_numbers() {
+        let asked = Durability::Replicas { at_least: 2, timeout: WITHIN };
+        assert_eq!(verdict(asked, 2, 2, true), Some(Ok(())));
+        assert_eq!(verdict(asked, 2, 3, false), Some(Ok(())));
+        assert_eq!(verdict(asked, 2, 1, false), None);
+        let short = verdict(asked, 2, 1, true).unwrap().unwrap_err();
+        assert_eq!(short.to_string(), "1 of 2 replicas acknowledged within 40ms");
+        let disk = verdict(Durability::Disk { timeout: WITHIN }, 1, 0, true).unwrap().unwrap_err();
+        assert_eq!(disk.to_string(), "it was not synced to the server's disk within 40ms");
+    }
+}
