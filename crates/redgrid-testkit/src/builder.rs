@@ -20,8 +20,18 @@ pub struct ServerBuilder {
     pub(crate) binary: Option<ServerBinary>,
     pub(crate) append_only: bool,
     pub(crate) password: Option<String>,
+    pub(crate) role: Role,
     users: Vec<(String, String)>,
     lines: Vec<String>,
+}
+
+/// What a server process is there for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Role {
+    #[default]
+    Data,
+    ClusterNode,
+    Sentinel,
 }
 
 impl std::fmt::Debug for ServerBuilder {
@@ -65,6 +75,11 @@ impl ServerBuilder {
         self
     }
 
+    pub(crate) fn role(mut self, role: Role) -> Self {
+        self.role = role;
+        self
+    }
+
     /// Starts the server; when this returns, it has answered `PING`.
     ///
     /// # Errors
@@ -88,18 +103,28 @@ impl ServerBuilder {
         testkit_secret: &str,
     ) -> String {
         let mut text = format!(
-            "bind {}\nport {}\ndir {}\nsave \"\"\nappendonly {}\nappendfsync no\nuser {TESTKIT_USER} on >{testkit_secret} ~* &* +@all\n",
+            "bind {}\nport {}\ndir {}\nuser {TESTKIT_USER} on >{testkit_secret} ~* &* +@all\n",
             addr.ip(),
             addr.port(),
             data.display(),
-            if self.append_only { "yes" } else { "no" },
         );
-        // 7.0 locks DEBUG away unless allowed; before, there was no such line (and it would be refused).
-        if version >= (Version { major: 7, minor: 0, patch: 0 }) {
-            text.push_str("enable-debug-command local\n");
+        // Writing to a `String` cannot fail.
+        if self.role != Role::Sentinel {
+            let append_only = if self.append_only { "yes" } else { "no" };
+            let _ = writeln!(text, "save \"\"\nappendonly {append_only}\nappendfsync no");
+            // 7.0 locks DEBUG away unless allowed; before, there was no such line (and it would be refused).
+            if version >= SEVEN {
+                text.push_str("enable-debug-command local\n");
+            }
+        }
+        if self.role == Role::ClusterNode {
+            // Outside the data: a node that lost its data is still a member.
+            let members = data.with_file_name("nodes.conf");
+            let _ = writeln!(text, "cluster-enabled yes\ncluster-config-file {}", members.display());
+            // A node learns its own address from others; one without others has none to tell.
+            let _ = writeln!(text, "cluster-announce-ip {}", addr.ip());
         }
         if let Some(password) = &self.password {
-            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "requirepass {password:?}");
         }
         for (name, rules) in &self.users {
@@ -112,3 +137,6 @@ impl ServerBuilder {
         text
     }
 }
+
+/// Redis 7.0, and with it every Valkey.
+pub(crate) const SEVEN: Version = Version { major: 7, minor: 0, patch: 0 };

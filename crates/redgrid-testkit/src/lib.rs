@@ -34,7 +34,7 @@
 //!
 //! # What it needs
 //!
-//! A Unix with `/bin/sh`, a Redis or Valkey of at least [`OLDEST`], and a Tokio runtime with I/O and time enabled.
+//! A Unix with `/bin/sh`, a Redis or Valkey of at least [`OLDEST`] (the same program is the sentinel), and a Tokio runtime with I/O and time enabled.
 
 mod builder;
 mod faults;
@@ -43,9 +43,11 @@ mod monitor;
 mod observer;
 mod port;
 mod proxy;
+mod replicated;
 mod resp;
 mod server;
 mod supervisor;
+mod topology;
 mod wait;
 
 pub use builder::ServerBuilder;
@@ -59,5 +61,7 @@ pub use proxy::{
 };
 /// The client behind [`Observer`], for its types of values and errors.
 pub use redis;
+pub use replicated::Replicated;
 pub use server::{RedisServer, StartError};
+pub use topology::TopologyError;
 pub use wait::wait_until;

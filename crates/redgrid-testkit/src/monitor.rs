@@ -47,7 +47,8 @@ impl Monitor {
     pub async fn start(server: &RedisServer) -> Result<Self, MonitorError> {
         let observer = server.observer().await?;
         let mut stream = BufReader::new(TcpStream::connect(server.addr()).await?);
-        let hello = format!("AUTH {TESTKIT_USER} {}\r\nMONITOR\r\n", server.testkit_secret());
+        let (user, secret) = server.testkit_login();
+        let hello = format!("AUTH {user} {secret}\r\nMONITOR\r\n");
         stream.write_all(hello.as_bytes()).await?;
         for _ in 0..2 {
             let mut line = String::new();

@@ -14,11 +14,12 @@ use tokio::{task::spawn_blocking, time::Instant};
 use url::Url;
 
 use crate::{
-    builder::{ServerBuilder, TESTKIT_USER},
+    builder::{Role, ServerBuilder, TESTKIT_USER},
     find::{FindError, ServerBinary},
     observer::Observer,
     port,
-    supervisor::{Supervisor, has_ended, stop_or_continue},
+    supervisor::{Supervisor, has_ended, is_stopped, stop_or_continue},
+    topology::TopologyError,
 };
 
 /// A Redis or Valkey server that belongs to this value: its own process, port and folder.
@@ -32,6 +33,7 @@ pub struct RedisServer {
     binary: ServerBinary,
     password: Option<String>,
     append_only: bool,
+    role: Role,
     testkit_secret: String,
     folder: PathBuf,
     process: Arc<Mutex<Process>>,
@@ -76,18 +78,23 @@ impl RedisServer {
 
     async fn start_on_a_free_port(builder: &ServerBuilder, binary: &ServerBinary) -> Result<Self, StartError> {
         let folder = tempfile::Builder::new().prefix("redgrid-testkit-").tempdir()?;
-        let addr = port::free_address()?;
+        let (addr, options) = match builder.role {
+            Role::Data => (port::free_address()?, &[][..]),
+            Role::ClusterNode => (port::free_cluster_address()?, &[][..]),
+            Role::Sentinel => (port::free_address()?, &["--sentinel"][..]),
+        };
         let testkit_secret = uuid::Uuid::new_v4().simple().to_string();
         let data = folder.path().join(DATA);
         fs::create_dir(&data)?;
         let configuration = folder.path().join("server.conf");
         fs::write(&configuration, builder.configuration(addr, &data, binary.version(), &testkit_secret))?;
-        let supervisor = Supervisor::start(binary.path(), &configuration, folder.path())?;
+        let supervisor = Supervisor::start(binary.path(), &configuration, folder.path(), options)?;
         let server = Self {
             addr,
             binary: binary.clone(),
             password: builder.password.clone(),
             append_only: builder.append_only,
+            role: builder.role,
             testkit_secret,
             folder: folder.path().to_owned(),
             process: Arc::new(Mutex::new(Process { supervisor, pid: None, _folder: folder })),
@@ -126,6 +133,11 @@ impl RedisServer {
         self.lock().pid.and_then(|pid| u32::try_from(pid.as_raw()).ok())
     }
 
+    /// Whether the server can answer: it is neither down nor paused.
+    pub fn is_running(&self) -> bool {
+        self.lock().pid.is_some_and(|pid| !has_ended(pid) && !is_stopped(pid))
+    }
+
     /// What the server has written to its log.
     pub fn log(&self) -> String {
         fs::read(self.folder.join("server.log"))
@@ -146,9 +158,9 @@ impl RedisServer {
         Ok(observer)
     }
 
-    /// The password of [`TESTKIT_USER`].
-    pub(crate) fn testkit_secret(&self) -> &str {
-        &self.testkit_secret
+    /// The name and the password of the testkit's own user.
+    pub(crate) fn testkit_login(&self) -> (&str, &str) {
+        (TESTKIT_USER, &self.testkit_secret)
     }
 
     /// Kills the server (-9); when this returns the process is gone. A server that is down stays down.
@@ -166,6 +178,9 @@ impl RedisServer {
     }
 
     /// Starts again without any data, killing (-9) the server if it runs. Scripts and users are those of the start.
+    ///
+    /// What it knows of others is no data and stays: the members of its cluster, the primary a sentinel gave it, and
+    /// all that a sentinel knows.
     ///
     /// # Errors
     ///
@@ -188,7 +203,7 @@ impl RedisServer {
     ///
     /// [`StartError`]; the server is then down, or, if it could not save, still running.
     pub async fn restart_with_data(&self) -> Result<(), StartError> {
-        if !self.append_only && self.pid().is_some() {
+        if !self.append_only && self.role != Role::Sentinel && self.pid().is_some() {
             let saved = async { self.observer().await?.cmd(&["SAVE"]).await };
             saved.await.map_err(|source| StartError::NotSaved { source })?;
         }
@@ -311,6 +326,9 @@ pub enum StartError {
         /// Its answer.
         source: redis::RedisError,
     },
+    /// The servers started, and did not become one deployment. All of them were ended.
+    #[error("the servers did not come together")]
+    NotFormed(#[from] TopologyError),
 }
 
 fn down() -> io::Error {

@@ -25,9 +25,11 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(crate) fn start(program: &Path, configuration: &Path, folder: &Path) -> io::Result<Self> {
+    /// `options` follow the configuration file on the server's command line.
+    pub(crate) fn start(program: &Path, configuration: &Path, folder: &Path, options: &[&str]) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", include_str!("supervisor.sh"), "redgrid-testkit"]).args([program, configuration, folder]);
+        command.args(options);
         // A process group of its own: what ends the tests as a group must not end the shell before it has cleaned up.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = command.spawn()?;
@@ -89,6 +91,11 @@ pub(crate) fn stop_or_continue(pid: Pid, signal: Signal) -> io::Result<()> {
 /// Whether the process has ended (it may still be waiting for its parent to notice).
 pub(crate) fn has_ended(pid: Pid) -> bool {
     matches!(state(pid), None | Some('Z' | 'X'))
+}
+
+/// Whether the process was stopped by a signal.
+pub(crate) fn is_stopped(pid: Pid) -> bool {
+    matches!(state(pid), Some('T' | 't'))
 }
 
 /// The state letter of a process, as `ps` shows it; `None` when there is no such process.

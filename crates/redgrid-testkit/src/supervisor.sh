@@ -1,6 +1,6 @@
 # Looks after one server: starts and kills it on request, and ends it when nobody is left to ask.
 #
-# Arguments: the server program, its configuration file, the folder of this server.
+# Arguments: the server program, its configuration file, the folder of this server, further arguments of the program.
 # Standard input: one verb a line; standard output: one line of answer to each.
 #   start   starts the server and answers its process id
 #   kill    kills the server (-9), waits until it is gone and answers `dead`
@@ -10,6 +10,7 @@
 # Signals meant for the owner's terminal are ignored; a paused server would otherwise outlive a Ctrl-C.
 trap '' INT TERM HUP QUIT PIPE
 program=$1 configuration=$2 folder=$3 server=
+shift 3
 end() {
   if [ -n "$server" ]; then
     kill -KILL "$server"
@@ -21,7 +22,7 @@ while read -r verb; do
   case $verb in
     start)
       end
-      "$program" "$configuration" >>"$folder/server.log" 2>&1 &
+      "$program" "$configuration" "$@" >>"$folder/server.log" 2>&1 &
       server=$!
       echo "$server"
       ;;

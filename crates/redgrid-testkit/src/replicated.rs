@@ -1,0 +1,91 @@
+//! A primary and its replicas.
+
+use std::net::SocketAddr;
+
+use crate::{
+    builder::ServerBuilder,
+    server::{RedisServer, StartError},
+    topology::{SETTLED_WITHIN, TopologyError, follows, member, running, start_all, until},
+};
+
+/// A primary with replicas, and nobody who would replace it.
+///
+/// Each is a [`RedisServer`] with all its faults. A server that is started again has its role again.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+/// use redgrid_testkit::Replicated;
+///
+/// let deployment = Replicated::start(2).await?;
+/// deployment.replicas()[0].pause().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Replicated {
+    /// The primary first.
+    servers: Vec<RedisServer>,
+}
+
+impl Replicated {
+    /// Starts a primary and replicas; when this returns, every replica has caught up.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_with`](Self::start_with).
+    pub async fn start(replicas: usize) -> Result<Self, StartError> {
+        Self::start_with(replicas, RedisServer::builder()).await
+    }
+
+    /// Like [`start`](Self::start), with options for every server. A password is also the one replicas log in with.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing is left running.
+    pub async fn start_with(replicas: usize, options: ServerBuilder) -> Result<Self, StartError> {
+        let options = member(&options);
+        let primary = options.clone().start().await?;
+        let following = format!("replicaof {} {}", primary.addr().ip(), primary.addr().port());
+        let mut servers = vec![primary];
+        servers.extend(start_all(vec![options.config(following); replicas]).await?);
+        let started = Self { servers };
+        started.wait_until_ok().await?;
+        Ok(started)
+    }
+
+    /// The primary.
+    pub fn primary(&self) -> &RedisServer {
+        &self.servers[0]
+    }
+
+    /// The replicas.
+    pub fn replicas(&self) -> &[RedisServer] {
+        &self.servers[1..]
+    }
+
+    /// All servers, the primary first.
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// The addresses of all servers, the primary's first.
+    pub fn addrs(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(RedisServer::addr).collect()
+    }
+
+    /// Waits until every running replica has caught up with the primary.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`] after a minute.
+    pub async fn wait_until_ok(&self) -> Result<(), TopologyError> {
+        until(SETTLED_WITHIN, || async {
+            for replica in running(self.replicas()) {
+                follows(replica, self.primary().addr()).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+}

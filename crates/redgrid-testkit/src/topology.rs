@@ -1,0 +1,131 @@
+//! What deployments of several servers have in common.
+
+use std::{net::SocketAddr, time::Duration};
+
+use redis::{FromRedisValue, RedisError};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    builder::ServerBuilder,
+    server::{RedisServer, StartError},
+};
+
+/// A deployment of several servers is not in the state that was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TopologyError {
+    /// A server refused a command, and did nothing; or the connection was lost, and the outcome is unknown.
+    #[error("a server of the deployment did not do as asked")]
+    Server(#[from] RedisError),
+    /// What was asked for has not come about yet. It may still do so.
+    #[error("not reached within {waited:?}: {missing}")]
+    TimedOut {
+        /// How long it was given.
+        waited: Duration,
+        /// What was still missing at the last look.
+        missing: String,
+    },
+    /// The slot is not on its way to another node.
+    #[error("slot {slot} is not migrating")]
+    NotMigrating {
+        /// The slot.
+        slot: u16,
+    },
+}
+
+/// Starts servers side by side, and returns them in the same order.
+pub(crate) async fn start_all(builders: Vec<ServerBuilder>) -> Result<Vec<RedisServer>, StartError> {
+    let mut starting = JoinSet::new();
+    for (place, builder) in builders.into_iter().enumerate() {
+        starting.spawn(async move { builder.start().await.map(|server| (place, server)) });
+    }
+    let mut servers = Vec::new();
+    while let Some(started) = starting.join_next().await {
+        servers.push(started.map_err(std::io::Error::other)??);
+    }
+    servers.sort_by_key(|(place, _)| *place);
+    Ok(servers.into_iter().map(|(_, server)| server).collect())
+}
+
+/// Options that every member of a deployment has, on top of those of the user.
+pub(crate) fn member(options: &ServerBuilder) -> ServerBuilder {
+    // Replicas get their first data at once, not after the usual 5 s, and from memory.
+    let member = options.clone().config("repl-diskless-sync yes").config("repl-diskless-sync-delay 0");
+    match &options.password {
+        Some(password) => member.config(format!("masterauth {password:?}")),
+        None => member,
+    }
+}
+
+/// The server that listens on `addr`.
+pub(crate) fn at(servers: &[RedisServer], addr: SocketAddr) -> Option<&RedisServer> {
+    servers.iter().find(|server| server.addr() == addr)
+}
+
+/// The servers that can answer.
+pub(crate) fn running(servers: &[RedisServer]) -> Vec<&RedisServer> {
+    servers.iter().filter(|server| server.is_running()).collect()
+}
+
+/// `first`, a URL that begins with `redis:`, with another scheme and more addresses.
+pub(crate) fn url(scheme: &str, first: &str, others: &[RedisServer]) -> String {
+    let mut url = format!("{scheme}{}", first.trim_start_matches("redis"));
+    for server in others {
+        url.push_str(&format!(",{}", server.addr()));
+    }
+    url
+}
+
+/// Looks again and again until `look` finds what it looks for; its error says what is missing.
+pub(crate) async fn until<T, L: Future<Output = Result<T, String>>>(
+    within: Duration,
+    // No `AsyncFnMut`: what waits by one cannot be sent to another thread.
+    mut look: impl FnMut() -> L,
+) -> Result<T, TopologyError> {
+    let deadline = Instant::now() + within;
+    loop {
+        match look().await {
+            Ok(found) => return Ok(found),
+            Err(missing) if Instant::now() > deadline => {
+                return Err(TopologyError::TimedOut { waited: within, missing });
+            }
+            Err(_) => sleep(POLL).await,
+        }
+    }
+}
+
+/// Asks one server, for a look that may fail and is repeated.
+pub(crate) async fn ask<T: FromRedisValue>(server: &RedisServer, command: &[&str]) -> Result<T, String> {
+    let asked = async { server.observer().await?.query(command).await };
+    match timeout(ANSWER_WITHIN, asked).await {
+        Ok(answer) => answer.map_err(|error: RedisError| format!("{} says {error}", server.addr())),
+        Err(_) => Err(format!("{} does not answer", server.addr())),
+    }
+}
+
+/// Checks that `replica` follows `primary` and has caught up.
+pub(crate) async fn follows(replica: &RedisServer, primary: SocketAddr) -> Result<(), String> {
+    let info: String = ask(replica, &["INFO", "replication"]).await?;
+    let wanted = [
+        "role:slave".to_owned(),
+        format!("master_host:{}", primary.ip()),
+        format!("master_port:{}", primary.port()),
+        "master_link_status:up".to_owned(),
+    ];
+    match wanted.iter().find(|wanted| !info.lines().any(|line| line == *wanted)) {
+        None => Ok(()),
+        Some(missing) => Err(format!("replica {} does not say {missing}", replica.addr())),
+    }
+}
+
+/// How long a deployment may take to come together or to change: 60 s. It takes seconds; a loaded machine longer.
+pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Time between two looks: 10 ms. Each asks all servers, over new connections.
+const POLL: Duration = Duration::from_millis(10);
+
+/// How long one server may take to answer a look: 1 s, so that one that hangs does not hide the others.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
