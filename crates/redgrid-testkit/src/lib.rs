@@ -45,6 +45,7 @@ mod port;
 mod proxy;
 mod replicated;
 mod resp;
+mod sentinels;
 mod server;
 mod supervisor;
 mod topology;
@@ -62,6 +63,7 @@ pub use proxy::{
 /// The client behind [`Observer`], for its types of values and errors.
 pub use redis;
 pub use replicated::Replicated;
+pub use sentinels::{Sentinels, SentinelsBuilder};
 pub use server::{RedisServer, StartError};
 pub use topology::TopologyError;
 pub use wait::wait_until;

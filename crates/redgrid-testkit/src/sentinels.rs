@@ -1,0 +1,322 @@
+//! A primary, its replicas, and sentinels that watch them.
+
+use std::{collections::HashMap, net::SocketAddr, time::Duration};
+
+use crate::{
+    builder::{Role, SEVEN, ServerBuilder},
+    replicated::Replicated,
+    server::{RedisServer, StartError},
+    topology::{self, SETTLED_WITHIN, TopologyError, ask, follows, running, start_all, until},
+};
+
+/// A primary and replicas watched by sentinels, which name another primary when it is gone.
+///
+/// Each is a [`RedisServer`] with all its faults. A primary that was replaced becomes a replica when it is started
+/// again or goes on; [`wait_until_ok`](Self::wait_until_ok) waits for that too.
+///
+/// A sentinel that changes the role of a server has it write its configuration, as it is at that moment, to its file:
+/// what was set by [`set_config`](RedisServer::set_config) or [`deny`](RedisServer::deny) then outlives a restart.
+///
+/// From 7.0 on the sentinels look and talk more often than usual (by `SENTINEL DEBUG`), until they are restarted: a
+/// failover after [`RedisServer::kill`] then takes 2 to 4 s, with 6.2 up to 15 s.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+/// use redgrid_testkit::Sentinels;
+///
+/// let deployment = Sentinels::start().await?;
+/// let before = deployment.current_primary().await?;
+/// before.kill().await?;
+/// let after = deployment.wait_for_primary_other_than(before.addr()).await?;
+/// # let _ = after; Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Sentinels {
+    data: Replicated,
+    sentinels: Vec<RedisServer>,
+}
+
+impl Sentinels {
+    /// Starts three sentinels, a primary and two replicas; when this returns, all know each other.
+    ///
+    /// # Errors
+    ///
+    /// As for [`SentinelsBuilder::start`].
+    pub async fn start() -> Result<Self, StartError> {
+        Self::builder().start().await
+    }
+
+    /// Options first; [`SentinelsBuilder::start`] then starts the servers.
+    pub fn builder() -> SentinelsBuilder {
+        SentinelsBuilder::default()
+    }
+
+    /// The name of the primary among the sentinels.
+    pub fn master_name(&self) -> &str {
+        MASTER_NAME
+    }
+
+    /// The sentinels.
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// The addresses of the sentinels.
+    pub fn addrs(&self) -> Vec<SocketAddr> {
+        self.sentinels.iter().map(RedisServer::addr).collect()
+    }
+
+    /// The primary and the replicas; the first is the one that was the primary at the start.
+    pub fn servers(&self) -> &[RedisServer] {
+        self.data.servers()
+    }
+
+    /// The server with data that listens on `addr`.
+    pub fn server_at(&self, addr: SocketAddr) -> Option<&RedisServer> {
+        topology::at(self.servers(), addr)
+    }
+
+    /// `redis-sentinel://host:port,…/mymaster`, with the password of the servers, not of the sentinels, if there is one.
+    pub fn url(&self) -> String {
+        let hosts = match self.sentinels.split_first() {
+            Some((first, others)) => {
+                topology::url("redis-sentinel", &self.data.primary().url_via(first.addr()), others)
+            }
+            None => "redis-sentinel://".to_owned(),
+        };
+        format!("{hosts}/{MASTER_NAME}")
+    }
+
+    /// The primary, as the running sentinels name it; if they disagree, the one of the latest failover.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`]: for a minute no sentinel named one of the servers.
+    pub async fn current_primary(&self) -> Result<&RedisServer, TopologyError> {
+        until(SETTLED_WITHIN, || async {
+            let opinions = self.opinions().await?;
+            let latest = opinions.into_iter().max_by_key(|opinion| opinion.epoch).ok_or("a running sentinel")?;
+            self.known(latest.primary)
+        })
+        .await
+    }
+
+    /// Waits until all running sentinels name the same primary, which is not `addr` and takes writes, and returns it.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`] after a minute.
+    pub async fn wait_for_primary_other_than(&self, addr: SocketAddr) -> Result<&RedisServer, TopologyError> {
+        until(SETTLED_WITHIN, || async {
+            let primary = self.agreed().await?;
+            if primary.addr() == addr { Err(format!("a primary other than {addr}")) } else { Ok(primary) }
+        })
+        .await
+    }
+
+    /// Has the sentinels replace the primary, although nothing is wrong with it, and returns the new one when all has
+    /// settled as in [`wait_until_ok`](Self::wait_until_ok).
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::Server`]: the sentinel refused, for example because no replica is good enough. Nothing changes.
+    /// [`TopologyError::TimedOut`] after a minute.
+    pub async fn fail_over(&self) -> Result<&RedisServer, TopologyError> {
+        let before = self.current_primary().await?.addr();
+        // `current_primary` has just heard from one.
+        let sentinel = running(&self.sentinels).first().copied().unwrap_or(&self.sentinels[0]);
+        sentinel.observer().await?.cmd(&["SENTINEL", "FAILOVER", MASTER_NAME]).await?;
+        self.wait_for_primary_other_than(before).await?;
+        self.wait_until_ok().await?;
+        self.current_primary().await
+    }
+
+    /// Waits until everything that runs has settled: the sentinels agree on a running primary, know all servers and
+    /// each other, and the other servers follow the primary and have caught up.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`] after a minute.
+    pub async fn wait_until_ok(&self) -> Result<(), TopologyError> {
+        until(SETTLED_WITHIN, || async {
+            let primary = self.agreed().await?;
+            for server in running(self.servers()) {
+                if server.addr() != primary.addr() {
+                    follows(server, primary.addr()).await?;
+                }
+            }
+            let (replicas, others) = (self.servers().len() - 1, self.sentinels.len() - 1);
+            for opinion in self.opinions().await? {
+                if opinion.flags != "master" || opinion.replicas != replicas || opinion.others != others {
+                    return Err(format!("a sentinel still sees {opinion:?}"));
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Has the sentinels look and talk more often.
+    async fn make_haste(&self) -> Result<(), TopologyError> {
+        for sentinel in &self.sentinels {
+            if sentinel.binary().version() >= SEVEN {
+                sentinel.observer().await?.cmd(&[&["SENTINEL", "DEBUG"], HASTE].concat()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The one primary all running sentinels name, if it agrees.
+    async fn agreed(&self) -> Result<&RedisServer, String> {
+        let opinions = self.opinions().await?;
+        let first = opinions.first().ok_or("a running sentinel")?;
+        if opinions.iter().any(|opinion| opinion.primary != first.primary) {
+            return Err(format!("the sentinels disagree: {opinions:?}"));
+        }
+        let primary = self.known(first.primary)?;
+        let info: String = ask(primary, &["INFO", "replication"]).await?;
+        if info.lines().any(|line| line == "role:master") {
+            Ok(primary)
+        } else {
+            Err(format!("{} is not a primary yet", primary.addr()))
+        }
+    }
+
+    /// What each running sentinel thinks.
+    async fn opinions(&self) -> Result<Vec<Opinion>, String> {
+        let mut opinions = Vec::new();
+        for sentinel in running(&self.sentinels) {
+            let fields: HashMap<String, String> = ask(sentinel, &["SENTINEL", "MASTER", MASTER_NAME]).await?;
+            // Asked after the epoch: a late answer may be newer than its epoch, never older.
+            let (host, port): (String, u16) =
+                ask(sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME]).await?;
+            let primary = format!("{host}:{port}").parse().map_err(|_| format!("{host}:{port} is no address"))?;
+            let number = |name: &str| fields.get(name).and_then(|value| value.parse().ok()).unwrap_or_default();
+            opinions.push(Opinion {
+                primary,
+                epoch: number("config-epoch"),
+                flags: fields.get("flags").cloned().unwrap_or_default(),
+                replicas: number("num-slaves"),
+                others: number("num-other-sentinels"),
+            });
+        }
+        Ok(opinions)
+    }
+
+    fn known(&self, addr: SocketAddr) -> Result<&RedisServer, String> {
+        self.server_at(addr).ok_or_else(|| format!("{addr}, the sentinels' primary, is none of the servers"))
+    }
+}
+
+/// What one sentinel says of the primary.
+#[derive(Debug)]
+struct Opinion {
+    primary: SocketAddr,
+    epoch: usize,
+    flags: String,
+    replicas: usize,
+    others: usize,
+}
+
+/// The options of [`Sentinels`], see [`Sentinels::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "no server runs until `start` is awaited"]
+pub struct SentinelsBuilder {
+    sentinels: usize,
+    replicas: usize,
+    down_after: Duration,
+    server_options: ServerBuilder,
+    sentinel_options: ServerBuilder,
+}
+
+impl Default for SentinelsBuilder {
+    fn default() -> Self {
+        Self {
+            sentinels: 3,
+            replicas: 2,
+            down_after: Duration::from_secs(1),
+            server_options: ServerBuilder::default(),
+            sentinel_options: ServerBuilder::default(),
+        }
+    }
+}
+
+impl SentinelsBuilder {
+    /// How many sentinels there are, at least one; more than half of them must agree on a failover. 3 unless set.
+    pub fn sentinels(mut self, count: usize) -> Self {
+        self.sentinels = count.max(1);
+        self
+    }
+
+    /// How many replicas there are. 2 unless set.
+    pub fn replicas(mut self, count: usize) -> Self {
+        self.replicas = count;
+        self
+    }
+
+    /// How long a server may be silent before a sentinel takes it for dead. 1 s unless set: less, and a loaded machine
+    /// causes failovers nobody asked for.
+    pub fn down_after(mut self, silence: Duration) -> Self {
+        self.down_after = silence;
+        self
+    }
+
+    /// The options of the primary and the replicas. A password is also the one that replicas and sentinels log in with.
+    pub fn server_options(mut self, options: ServerBuilder) -> Self {
+        self.server_options = options;
+        self
+    }
+
+    /// The options of the sentinels. Their password is another than that of the servers, and the one they use among
+    /// themselves; none unless set. Without a program of their own they use that of the servers.
+    pub fn sentinel_options(mut self, options: ServerBuilder) -> Self {
+        self.sentinel_options = options;
+        self
+    }
+
+    /// Starts the servers; when this returns, the replicas have caught up and the sentinels know all servers and each
+    /// other.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing is left running.
+    pub async fn start(self) -> Result<Sentinels, StartError> {
+        let data = Replicated::start_with(self.replicas, self.server_options.clone()).await?;
+        let sentinels = start_all(vec![self.sentinel(data.primary()); self.sentinels]).await?;
+        let started = Sentinels { data, sentinels };
+        started.make_haste().await?;
+        started.wait_until_ok().await?;
+        Ok(started)
+    }
+
+    /// How to start a sentinel that watches `primary`.
+    fn sentinel(&self, primary: &RedisServer) -> ServerBuilder {
+        let mut sentinel = self.sentinel_options.clone().role(Role::Sentinel);
+        sentinel.binary.get_or_insert_with(|| primary.binary().clone());
+        let (ip, port, quorum) = (primary.addr().ip(), primary.addr().port(), self.sentinels / 2 + 1);
+        let mut lines = vec![
+            format!("monitor {MASTER_NAME} {ip} {port} {quorum}"),
+            format!("down-after-milliseconds {MASTER_NAME} {}", self.down_after.as_millis()),
+            format!("failover-timeout {MASTER_NAME} {}", FAILOVER_TIMEOUT.as_millis()),
+            format!("parallel-syncs {MASTER_NAME} {}", self.replicas.max(1)),
+        ];
+        lines.extend(
+            self.server_options.password.iter().map(|password| format!("auth-pass {MASTER_NAME} {password:?}")),
+        );
+        lines.extend(self.sentinel_options.password.iter().map(|password| format!("sentinel-pass {password:?}")));
+        lines.iter().fold(sentinel, |sentinel, line| sentinel.config(format!("sentinel {line}")))
+    }
+}
+
+/// What the sentinels call the primary: the name in every example of the manual.
+const MASTER_NAME: &str = "mymaster";
+
+/// What a failed failover waits for; the next one begins after twice this time. 3 s: a promotion is seen within one.
+const FAILOVER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How often sentinels look and talk, in milliseconds, instead of every 1 to 10 s; and how long they refuse to act after
+/// their process stood still, instead of 30 s.
+const HASTE: &[&str] =
+    &["info-period", "300", "ping-period", "200", "ask-period", "200", "publish-period", "200", "tilt-period", "2000"];
