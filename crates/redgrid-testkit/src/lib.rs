@@ -26,6 +26,8 @@
 //!   [`restart_empty`](RedisServer::restart_empty), [`pause`](RedisServer::pause),
 //!   [`kill_connections`](RedisServer::kill_connections), [`flush_scripts`](RedisServer::flush_scripts),
 //!   [`deny`](RedisServer::deny), [`out_of_memory`](RedisServer::out_of_memory) and others.
+//! - [`Replicated`], [`Sentinels`], [`Cluster`]: several such servers that replicate, fail over and share out keys, ready
+//!   within seconds. Each server in them suffers the same faults; they also fail over, and move slots, on request.
 //! - [`Proxy`]: the faults on the way there, for everything or for single commands.
 //! - [`Observer`]: looks at the server past the code under test, by another client.
 //! - [`Monitor`]: lists the commands the server executed.
@@ -37,6 +39,7 @@
 //! A Unix with `/bin/sh`, a Redis or Valkey of at least [`OLDEST`] (the same program is the sentinel), and a Tokio runtime with I/O and time enabled.
 
 mod builder;
+mod cluster;
 mod faults;
 mod find;
 mod monitor;
@@ -52,6 +55,7 @@ mod topology;
 mod wait;
 
 pub use builder::ServerBuilder;
+pub use cluster::{Cluster, ClusterBuilder};
 pub use faults::{ClientInfo, Kind};
 pub use find::{FindError, NEWEST_VARIABLE, OLDEST, SERVER_VARIABLE, ServerBinary, Version};
 pub use monitor::{Monitor, MonitorError, SeenCommand};

@@ -18,7 +18,7 @@ use crate::{
 /// what was set by [`set_config`](RedisServer::set_config) or [`deny`](RedisServer::deny) then outlives a restart.
 ///
 /// From 7.0 on the sentinels look and talk more often than usual (by `SENTINEL DEBUG`), until they are restarted: a
-/// failover after [`RedisServer::kill`] then takes 2 to 4 s, with 6.2 up to 15 s.
+/// killed primary is replaced within 2 to 4 s, and all has settled about as soon. With 6.2 settling takes up to 15 s.
 ///
 /// # Examples
 ///

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use redgrid_testkit::{Observer, RedisServer, ServerBinary, StartError, wait_until};
+use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, ServerBinary, StartError, wait_until};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -37,33 +37,54 @@ async fn a_server_ends_with_its_guard_and_leaves_no_folder() -> Outcome {
 /// Runs as a process of its own inside the next test; by itself it has nothing to do.
 #[tokio::test]
 async fn a_process_that_is_killed() -> Outcome {
-    if std::env::var_os("REDGRID_TESTKIT_VICTIM").is_some() {
-        let server = RedisServer::start().await?;
-        println!("server {} {}", server.pid().ok_or("it is up")?, server.folder().display());
-        std::future::pending::<()>().await;
+    match std::env::var("REDGRID_TESTKIT_VICTIM").as_deref().unwrap_or_default() {
+        "server" => hold([&RedisServer::start().await?]).await,
+        "replicated" => hold(Replicated::start(1).await?.servers()).await,
+        "sentinels" => {
+            let deployment = Sentinels::start().await?;
+            hold(deployment.servers().iter().chain(deployment.sentinels())).await;
+        }
+        "cluster" => hold(Cluster::start(3, 1).await?.nodes()).await,
+        _ => {}
     }
     Ok(())
 }
 
+/// Says what servers there are, and keeps them.
+async fn hold(servers: impl IntoIterator<Item = &RedisServer>) {
+    for server in servers {
+        println!("server {} {}", server.pid().unwrap_or_default(), server.folder().display());
+    }
+    println!("no more");
+    std::future::pending::<()>().await;
+}
+
 #[tokio::test]
-async fn a_server_ends_when_its_process_is_killed() -> Outcome {
-    let mut victim = Command::new(std::env::current_exe()?)
-        .args(["--exact", "a_process_that_is_killed", "--nocapture"])
-        .env("REDGRID_TESTKIT_VICTIM", "1")
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let output = std::io::BufReader::new(victim.stdout.take().ok_or("piped")?);
-    let line = std::io::BufRead::lines(output)
-        .map_while(Result::ok)
-        .find_map(|line| line.split_once("server ").map(|(_, rest)| rest.to_owned()))
-        .ok_or("the victim says which server it started")?;
-    let (pid, folder) = line.split_once(' ').ok_or("two words")?;
-    let pid = pid.parse()?;
-    assert!(!is_gone(pid));
-    // `Child::kill` is SIGKILL: nothing of the victim runs any more.
-    victim.kill()?;
-    victim.wait()?;
-    wait_until(SOON, async || is_gone(pid) && !std::path::Path::new(folder).exists()).await;
+async fn servers_end_when_their_process_is_killed() -> Outcome {
+    for (what, count) in [("server", 1), ("replicated", 2), ("sentinels", 6), ("cluster", 6)] {
+        let mut victim = Command::new(std::env::current_exe()?)
+            .args(["--exact", "a_process_that_is_killed", "--nocapture"])
+            .env("REDGRID_TESTKIT_VICTIM", what)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = std::io::BufReader::new(victim.stdout.take().ok_or("piped")?);
+        let servers: Vec<(u32, String)> = std::io::BufRead::lines(output)
+            .map_while(Result::ok)
+            .take_while(|line| !line.contains("no more"))
+            .filter_map(|line| {
+                let (pid, folder) = line.split_once("server ")?.1.split_once(' ')?;
+                Some((pid.parse().ok()?, folder.to_owned()))
+            })
+            .collect();
+        assert_eq!(servers.len(), count, "the victim says which servers it started");
+        assert!(servers.iter().all(|(pid, _)| !is_gone(*pid)));
+        // `Child::kill` is SIGKILL: nothing of the victim runs any more.
+        victim.kill()?;
+        victim.wait()?;
+        for (pid, folder) in servers {
+            wait_until(SOON, async || is_gone(pid) && !std::path::Path::new(&folder).exists()).await;
+        }
+    }
     Ok(())
 }
 

@@ -1,0 +1,182 @@
+//! A cluster: several primaries with replicas, each with a part of the keys.
+
+mod builder;
+mod migration;
+mod view;
+
+use std::net::SocketAddr;
+
+pub use builder::ClusterBuilder;
+
+use crate::{
+    cluster::view::{Member, members},
+    server::{RedisServer, StartError},
+    topology::{self, SETTLED_WITHIN, TopologyError, ask, follows, running, until},
+};
+
+/// A cluster of primaries and replicas, among which the 16384 slots of the keys are shared out evenly.
+///
+/// Each node is a [`RedisServer`] with all its faults; none of them makes a node forget that it is a member. A primary
+/// that is down or paused for longer than the node timeout is replaced by one of its replicas, and is a replica when it
+/// comes back; [`wait_until_ok`](Self::wait_until_ok) waits for either.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+/// use redgrid_testkit::Cluster;
+///
+/// let cluster = Cluster::start(3, 1).await?;
+/// let slot = cluster.slot_of("a").await?;
+/// cluster.primary_of(slot).await?.kill().await?;
+/// cluster.wait_until_ok().await?; // a replica has taken over
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Vec<RedisServer>,
+}
+
+impl Cluster {
+    /// Starts a cluster; when this returns, every node is content and every replica has caught up.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ClusterBuilder::start`].
+    pub async fn start(primaries: usize, replicas_per_primary: usize) -> Result<Self, StartError> {
+        Self::builder().primaries(primaries).replicas_per_primary(replicas_per_primary).start().await
+    }
+
+    /// Options first; [`ClusterBuilder::start`] then starts the nodes.
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder::default()
+    }
+
+    /// All nodes: first those that were primaries at the start, in the order of their slots, then the replicas.
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
+    }
+
+    /// The addresses of all nodes.
+    pub fn addrs(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(RedisServer::addr).collect()
+    }
+
+    /// The node that listens on `addr`, for example one named by a `MOVED`.
+    pub fn node_at(&self, addr: SocketAddr) -> Option<&RedisServer> {
+        topology::at(&self.nodes, addr)
+    }
+
+    /// `redis-cluster://host:port,…` of all nodes, with the password if there is one.
+    pub fn url(&self) -> String {
+        match self.nodes.split_first() {
+            Some((first, others)) => topology::url("redis-cluster", &first.url(), others),
+            None => "redis-cluster://".to_owned(),
+        }
+    }
+
+    /// The slot of a key, from 0 to 16383.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`]: for a minute no node answered.
+    pub async fn slot_of(&self, key: &str) -> Result<u16, TopologyError> {
+        until(SETTLED_WITHIN, || async { ask(self.any_running()?, &["CLUSTER", "KEYSLOT", key]).await }).await
+    }
+
+    /// The running primary that serves `slot`. During a failover this waits for the new one.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`]: for a minute there was none.
+    pub async fn primary_of(&self, slot: u16) -> Result<&RedisServer, TopologyError> {
+        until(SETTLED_WITHIN, || async {
+            let mut latest = None;
+            for (node, own) in self.views().await?.iter().filter_map(|(node, view)| Some((node, view::own(view)?))) {
+                // A primary that was replaced while it was paused believes in its slots for a moment, in an older epoch.
+                if own.serves(slot) && latest.is_none_or(|(_, epoch)| own.epoch > epoch) {
+                    latest = Some((*node, own.epoch));
+                }
+            }
+            latest.map(|(node, _)| node).ok_or_else(|| format!("a running primary of slot {slot}"))
+        })
+        .await
+    }
+
+    /// The running replicas of a primary.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`]: for a minute one of the nodes did not answer.
+    pub async fn replicas_of(&self, primary: &RedisServer) -> Result<Vec<&RedisServer>, TopologyError> {
+        until(SETTLED_WITHIN, || async {
+            let id: String = ask(primary, &["CLUSTER", "MYID"]).await?;
+            let views = self.views().await?;
+            let follows = |view: &[Member]| view::own(view).is_some_and(|own| own.primary.as_ref() == Some(&id));
+            Ok(views.iter().filter(|(_, view)| follows(view)).map(|(node, _)| *node).collect())
+        })
+        .await
+    }
+
+    /// Has a replica take the place of `primary`, which must be running, and returns it when all has settled as in
+    /// [`wait_until_ok`](Self::wait_until_ok). No write is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::NoReplica`], or [`TopologyError::Server`]: the replica refused. In both cases nothing changes.
+    /// [`TopologyError::TimedOut`]: a minute was not enough.
+    pub async fn fail_over(&self, primary: &RedisServer) -> Result<&RedisServer, TopologyError> {
+        let replicas = self.replicas_of(primary).await?;
+        let none = TopologyError::NoReplica { primary: primary.addr() };
+        let successor = replicas.first().copied().ok_or(none)?;
+        successor.observer().await?.cmd(&["CLUSTER", "FAILOVER"]).await?;
+        until(SETTLED_WITHIN, || follows(primary, successor.addr())).await?;
+        self.wait_until_ok().await?;
+        Ok(successor)
+    }
+
+    /// Waits until everything that runs has settled: every node is content, all agree which running primary serves
+    /// which slot, none is suspected, and the replicas have caught up.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::TimedOut`] after a minute.
+    pub async fn wait_until_ok(&self) -> Result<(), TopologyError> {
+        until(SETTLED_WITHIN, || self.settled()).await
+    }
+
+    async fn settled(&self) -> Result<(), String> {
+        let views = self.views().await?;
+        let running: Vec<SocketAddr> = views.iter().map(|(node, _)| node.addr()).collect();
+        let map = views.first().map(|(_, view)| view::owners(view)).ok_or("a running node")?;
+        for (node, view) in &views {
+            view::check(view, self.nodes.len(), &running)
+                .map_err(|missing| format!("{} sees {missing}", node.addr()))?;
+            if view::owners(view) != map {
+                return Err(format!("{} and {} agreeing about the slots", node.addr(), running[0]));
+            }
+            let info: String = ask(node, &["CLUSTER", "INFO"]).await?;
+            if !info.lines().any(|line| line == "cluster_state:ok") {
+                return Err(format!("{} saying cluster_state:ok", node.addr()));
+            }
+            let primary = view::own(view).and_then(|own| own.primary.as_ref());
+            if let Some(primary) = primary.and_then(|id| view.iter().find(|member| member.id == *id)) {
+                follows(node, primary.addr.ok_or("an address of every primary")?).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The cluster as each running node sees it.
+    async fn views(&self) -> Result<Vec<(&RedisServer, Vec<Member>)>, String> {
+        let mut views = Vec::new();
+        for node in running(&self.nodes) {
+            views.push((node, members(&ask::<String>(node, &["CLUSTER", "NODES"]).await?)));
+        }
+        Ok(views)
+    }
+
+    fn any_running(&self) -> Result<&RedisServer, String> {
+        running(&self.nodes).first().copied().ok_or_else(|| "a running node".to_owned())
+    }
+}

@@ -1,0 +1,131 @@
+//! How a cluster is set up and formed.
+
+use std::time::Duration;
+
+use crate::{
+    builder::{Role, ServerBuilder},
+    cluster::{Cluster, view::SLOTS},
+    server::{RedisServer, StartError},
+    topology::{SETTLED_WITHIN, TopologyError, ask, member, start_all, until},
+};
+
+/// The options of a [`Cluster`], see [`Cluster::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "no node runs until `start` is awaited"]
+pub struct ClusterBuilder {
+    primaries: usize,
+    replicas_per_primary: usize,
+    node_timeout: Duration,
+    full_coverage: bool,
+    options: ServerBuilder,
+}
+
+impl Default for ClusterBuilder {
+    fn default() -> Self {
+        Self {
+            primaries: 3,
+            replicas_per_primary: 1,
+            node_timeout: Duration::from_millis(1500),
+            full_coverage: false,
+            options: ServerBuilder::default(),
+        }
+    }
+}
+
+impl ClusterBuilder {
+    /// How many primaries there are, at least one. 3 unless set: with fewer there is no majority for a failover.
+    pub fn primaries(mut self, count: usize) -> Self {
+        self.primaries = count.max(1);
+        self
+    }
+
+    /// How many replicas each primary has. 1 unless set.
+    pub fn replicas_per_primary(mut self, count: usize) -> Self {
+        self.replicas_per_primary = count;
+        self
+    }
+
+    /// How long a node may be silent before the others take it for dead (`cluster-node-timeout`). 1.5 s unless set:
+    /// less, and a loaded machine causes failovers nobody asked for.
+    pub fn node_timeout(mut self, silence: Duration) -> Self {
+        self.node_timeout = silence;
+        self
+    }
+
+    /// Whether all slots are refused while one of them has no primary (`cluster-require-full-coverage`). `false` unless
+    /// set: a dead primary does not stop the others.
+    pub fn full_coverage(mut self, required: bool) -> Self {
+        self.full_coverage = required;
+        self
+    }
+
+    /// The options of every node. A password is also the one replicas log in with.
+    pub fn server_options(mut self, options: ServerBuilder) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Starts the nodes and forms the cluster; when this returns, every node is content and every replica has caught
+    /// up. That takes two seconds at least: servers keep a cluster closed for so long after their start.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing is left running.
+    pub async fn start(self) -> Result<Cluster, StartError> {
+        let count = self.primaries * (1 + self.replicas_per_primary);
+        let cluster = Cluster { nodes: start_all(vec![self.node(); count]).await? };
+        self.introduce(&cluster.nodes).await?;
+        self.share_out_slots(&cluster.nodes).await?;
+        self.assign_replicas(&cluster.nodes).await?;
+        cluster.wait_until_ok().await?;
+        Ok(cluster)
+    }
+
+    fn node(&self) -> ServerBuilder {
+        let full_coverage = if self.full_coverage { "yes" } else { "no" };
+        member(&self.options)
+            .role(Role::ClusterNode)
+            .config(format!("cluster-node-timeout {}", self.node_timeout.as_millis()))
+            .config(format!("cluster-require-full-coverage {full_coverage}"))
+            // A replica stays with its primary, and takes over however long it has been without it.
+            .config("cluster-allow-replica-migration no")
+            .config("cluster-replica-validity-factor 0")
+    }
+
+    /// Gives every node an epoch of its own, so that they need not settle whose is whose, and the others' addresses.
+    async fn introduce(&self, nodes: &[RedisServer]) -> Result<(), TopologyError> {
+        for (place, node) in nodes.iter().enumerate() {
+            let observer = node.observer().await?;
+            observer.cmd(&["CLUSTER", "SET-CONFIG-EPOCH", &(place + 1).to_string()]).await?;
+            // Each to each before it: gossip alone takes seconds.
+            for other in &nodes[..place] {
+                let (ip, port) = (other.addr().ip().to_string(), other.addr().port().to_string());
+                observer.cmd(&["CLUSTER", "MEET", &ip, &port]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn share_out_slots(&self, nodes: &[RedisServer]) -> Result<(), TopologyError> {
+        // Rounded as `redis-cli --cluster create` does.
+        let first_of = |place: usize| (usize::from(SLOTS) * place + self.primaries / 2) / self.primaries;
+        for (place, primary) in nodes[..self.primaries].iter().enumerate() {
+            // Not by ranges, which 6.2 does not know.
+            let slots = (first_of(place)..first_of(place + 1)).map(|slot| slot.to_string());
+            let command: Vec<String> = ["CLUSTER", "ADDSLOTS"].map(str::to_owned).into_iter().chain(slots).collect();
+            primary.observer().await?.cmd(&command).await?;
+        }
+        Ok(())
+    }
+
+    async fn assign_replicas(&self, nodes: &[RedisServer]) -> Result<(), TopologyError> {
+        let (primaries, replicas) = nodes.split_at(self.primaries);
+        for (replica, primary) in replicas.iter().zip(primaries.iter().cycle()) {
+            let id: String = primary.observer().await?.query(&["CLUSTER", "MYID"]).await?;
+            // Refused until the replica has met the primary.
+            let command = ["CLUSTER", "REPLICATE", &id];
+            until(SETTLED_WITHIN, || ask::<()>(replica, &command)).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Moving a slot from one primary to another, step by step.
+
+use crate::{
+    cluster::{Cluster, view},
+    server::RedisServer,
+    topology::{SETTLED_WITHIN, TopologyError, ask, until},
+};
+
+/// Moving slots, as a whole or in steps, so that tests can look in between.
+///
+/// After [`begin_migration`](Cluster::begin_migration) the old primary answers `ASK` for keys it does not have, and the
+/// new one serves them after `ASKING`. A command on some keys here and some there is answered by `TRYAGAIN` (before
+/// 7.0 on the new primary only). After [`finish_migration`](Cluster::finish_migration) the old primary answers `MOVED`.
+///
+/// # Errors
+///
+/// All of them fail in the same cases. [`TopologyError::Server`]: a node refused, and the steps before stay done.
+/// [`TopologyError::TimedOut`]: a node did not answer for a minute, or no primary serves the slot.
+/// [`TopologyError::NotMigrating`] for every step but the first, without it.
+impl Cluster {
+    /// Moves a slot with all its keys to another primary, and waits until all nodes know it.
+    pub async fn migrate_slot(&self, slot: u16, to: &RedisServer) -> Result<(), TopologyError> {
+        self.begin_migration(slot, to).await?;
+        self.finish_migration(slot).await
+    }
+
+    /// Tells both sides that `slot` is on its way to `to`. All keys stay where they are.
+    pub async fn begin_migration(&self, slot: u16, to: &RedisServer) -> Result<(), TopologyError> {
+        let from = self.primary_of(slot).await?;
+        let (from_id, to_id) = (id(from).await?, id(to).await?);
+        // In this order: the old side must not send clients to one that does not expect them.
+        set_slot(to, slot, &["IMPORTING", &from_id]).await?;
+        set_slot(from, slot, &["MIGRATING", &to_id]).await
+    }
+
+    /// Moves one key of a slot that is migrating; `false` if there was none on the old side.
+    pub async fn move_key(&self, key: &str) -> Result<bool, TopologyError> {
+        let (from, to) = self.sides(self.slot_of(key).await?).await?;
+        send(from, to, &[key.as_bytes().to_vec()]).await
+    }
+
+    /// Moves the keys of a slot that is migrating, and returns how many there were. The slot itself stays.
+    pub async fn move_keys(&self, slot: u16) -> Result<usize, TopologyError> {
+        let (from, to) = self.sides(slot).await?;
+        let observer = from.observer().await?;
+        let mut moved = 0;
+        loop {
+            let keys: Vec<Vec<u8>> = observer.query(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), BATCH]).await?;
+            if keys.is_empty() {
+                return Ok(moved);
+            }
+            send(from, to, &keys).await?;
+            moved += keys.len();
+        }
+    }
+
+    /// Hands the slot over, with the keys that are left on the old side, and waits until all nodes know it.
+    pub async fn finish_migration(&self, slot: u16) -> Result<(), TopologyError> {
+        self.move_keys(slot).await?;
+        let (from, to) = self.sides(slot).await?;
+        let to_id = id(to).await?;
+        // The new side first: while neither serves the slot, clients would be sent to and fro.
+        for side in [to, from] {
+            set_slot(side, slot, &["NODE", &to_id]).await?;
+        }
+        // The others would hear of it by gossip, a second later.
+        let views = until(SETTLED_WITHIN, || self.views()).await?;
+        for (node, view) in views {
+            let replica = view::own(&view).is_none_or(|own| own.primary.is_some());
+            if !replica && node.addr() != to.addr() && node.addr() != from.addr() {
+                set_slot(node, slot, &["NODE", &to_id]).await?;
+            }
+        }
+        self.wait_until_ok().await
+    }
+
+    /// The old and the new primary of a slot that is migrating.
+    async fn sides(&self, slot: u16) -> Result<(&RedisServer, &RedisServer), TopologyError> {
+        let from = self.primary_of(slot).await?;
+        let reply: String = until(SETTLED_WITHIN, || ask(from, &["CLUSTER", "NODES"])).await?;
+        let view = view::members(&reply);
+        let target = view::own(&view).and_then(|own| own.target_of(slot));
+        let addr = view.iter().find(|member| Some(member.id.as_str()) == target).and_then(|member| member.addr);
+        let to = addr.and_then(|addr| self.node_at(addr));
+        to.map(|to| (from, to)).ok_or(TopologyError::NotMigrating { slot })
+    }
+}
+
+async fn id(node: &RedisServer) -> Result<String, TopologyError> {
+    Ok(node.observer().await?.query(&["CLUSTER", "MYID"]).await?)
+}
+
+async fn set_slot(node: &RedisServer, slot: u16, state: &[&str]) -> Result<(), TopologyError> {
+    let slot = slot.to_string();
+    node.observer().await?.cmd(&[&["CLUSTER", "SETSLOT", &slot], state].concat()).await?;
+    Ok(())
+}
+
+/// Moves keys from one node to another; `false` if there were none.
+async fn send(from: &RedisServer, to: &RedisServer, keys: &[Vec<u8>]) -> Result<bool, TopologyError> {
+    let (ip, port) = (to.addr().ip().to_string(), to.addr().port().to_string());
+    let (user, secret) = to.testkit_login();
+    let command = ["MIGRATE", &ip, &port, "", "0", TIMEOUT_MILLIS, "AUTH2", user, secret, "KEYS"];
+    let mut parts: Vec<&[u8]> = command.iter().map(|part| part.as_bytes()).collect();
+    parts.extend(keys.iter().map(Vec::as_slice));
+    let answer: String = from.observer().await?.query(&parts).await?;
+    Ok(answer != "NOKEY")
+}
+
+/// How many keys travel in one command.
+const BATCH: &str = "1000";
+
+/// How long one command may take: 5 s, less than our connections wait for its answer.
+const TIMEOUT_MILLIS: &str = "5000";
