@@ -21,8 +21,16 @@ pub struct ServerBuilder {
     pub(crate) append_only: bool,
     pub(crate) password: Option<String>,
     pub(crate) role: Role,
+    pub(crate) tls: Option<TlsClients>,
     users: Vec<(String, String)>,
     lines: Vec<String>,
+}
+
+/// Whether clients that come by TLS need a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TlsClients {
+    Any,
+    Certified,
 }
 
 /// What a server process is there for.
@@ -66,6 +74,21 @@ impl ServerBuilder {
     /// Adds a user with the rules of `ACL SETUSER`, for example `("app", "on >secret ~app:* &* +@all")`.
     pub fn user(mut self, name: impl Into<String>, rules: impl Into<String>) -> Self {
         self.users.push((name.into(), rules.into()));
+        self
+    }
+
+    /// Takes TLS connections too, on a second port, with certificates made for this server; see
+    /// [`RedisServer::tls`]. Not every server program can: [`StartError::NoTls`].
+    ///
+    /// In a deployment every server takes them, but all tell each other, and clients, the plain ports.
+    pub fn tls(mut self) -> Self {
+        self.tls = Some(TlsClients::Any);
+        self
+    }
+
+    /// [`tls`](Self::tls), for clients that have a certificate of the same authority only.
+    pub fn tls_client_certificates(mut self) -> Self {
+        self.tls = Some(TlsClients::Certified);
         self
     }
 

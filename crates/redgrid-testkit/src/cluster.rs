@@ -123,14 +123,12 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Server`]: the replica refused; nothing changes. [`TopologyError::TimedOut`]: there was no
-    /// replica, or a minute was not enough.
+    /// [`TopologyError::NoReplica`], or [`TopologyError::Server`]: the replica refused. In both cases nothing changes.
+    /// [`TopologyError::TimedOut`]: a minute was not enough.
     pub async fn fail_over(&self, primary: &RedisServer) -> Result<&RedisServer, TopologyError> {
         let replicas = self.replicas_of(primary).await?;
-        let Some(successor) = replicas.first().copied() else {
-            let missing = format!("a running replica of {}", primary.addr());
-            return Err(TopologyError::TimedOut { waited: std::time::Duration::ZERO, missing });
-        };
+        let none = TopologyError::NoReplica { primary: primary.addr() };
+        let successor = replicas.first().copied().ok_or(none)?;
         successor.observer().await?.cmd(&["CLUSTER", "FAILOVER"]).await?;
         until(SETTLED_WITHIN, || follows(primary, successor.addr())).await?;
         self.wait_until_ok().await?;

@@ -25,7 +25,8 @@
 //!   Its methods are the faults on the server's side: [`kill`](RedisServer::kill),
 //!   [`restart_empty`](RedisServer::restart_empty), [`pause`](RedisServer::pause),
 //!   [`kill_connections`](RedisServer::kill_connections), [`flush_scripts`](RedisServer::flush_scripts),
-//!   [`deny`](RedisServer::deny), [`out_of_memory`](RedisServer::out_of_memory) and others.
+//!   [`deny`](RedisServer::deny), [`out_of_memory`](RedisServer::out_of_memory) and others. With
+//!   [`tls`](ServerBuilder::tls) it has certificates and a second port.
 //! - [`Replicated`], [`Sentinels`], [`Cluster`]: several such servers that replicate, fail over and share out keys, ready
 //!   within seconds. Each server in them suffers the same faults; they also fail over, and move slots, on request.
 //! - [`Proxy`]: the faults on the way there, for everything or for single commands.
@@ -51,6 +52,7 @@ mod resp;
 mod sentinels;
 mod server;
 mod supervisor;
+mod tls;
 mod topology;
 mod wait;
 
@@ -69,5 +71,6 @@ pub use redis;
 pub use replicated::Replicated;
 pub use sentinels::{Sentinels, SentinelsBuilder};
 pub use server::{RedisServer, StartError};
+pub use tls::Tls;
 pub use topology::TopologyError;
 pub use wait::wait_until;

@@ -14,11 +14,12 @@ use tokio::{task::spawn_blocking, time::Instant};
 use url::Url;
 
 use crate::{
-    builder::{Role, ServerBuilder, TESTKIT_USER},
+    builder::{Role, ServerBuilder, TESTKIT_USER, TlsClients},
     find::{FindError, ServerBinary},
     observer::Observer,
     port,
     supervisor::{Supervisor, has_ended, is_stopped, stop_or_continue},
+    tls::{self, Tls},
     topology::TopologyError,
 };
 
@@ -34,6 +35,7 @@ pub struct RedisServer {
     password: Option<String>,
     append_only: bool,
     role: Role,
+    tls: Option<Tls>,
     testkit_secret: String,
     folder: PathBuf,
     process: Arc<Mutex<Process>>,
@@ -87,7 +89,12 @@ impl RedisServer {
         let data = folder.path().join(DATA);
         fs::create_dir(&data)?;
         let configuration = folder.path().join("server.conf");
-        fs::write(&configuration, builder.configuration(addr, &data, binary.version(), &testkit_secret))?;
+        let tls = builder.tls.map(|_| Tls::new(folder.path())).transpose()?;
+        let mut text = builder.configuration(addr, &data, binary.version(), &testkit_secret);
+        if let Some(tls) = &tls {
+            text.push_str(&tls.configuration(builder.tls == Some(TlsClients::Certified)));
+        }
+        fs::write(&configuration, text)?;
         let supervisor = Supervisor::start(binary.path(), &configuration, folder.path(), options)?;
         let server = Self {
             addr,
@@ -95,6 +102,7 @@ impl RedisServer {
             password: builder.password.clone(),
             append_only: builder.append_only,
             role: builder.role,
+            tls,
             testkit_secret,
             folder: folder.path().to_owned(),
             process: Arc::new(Mutex::new(Process { supervisor, pid: None, _folder: folder })),
@@ -121,6 +129,16 @@ impl RedisServer {
     /// The URL for a user of one's own, see [`ServerBuilder::user`].
     pub fn url_for(&self, user: &str, password: &str) -> String {
         with_credentials(self.addr, user, Some(password))
+    }
+
+    /// The port and the certificates for TLS, see [`ServerBuilder::tls`].
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// `rediss://127.0.0.1:port`, where the server takes TLS connections, with the password if there is one.
+    pub fn tls_url(&self) -> Option<String> {
+        self.tls().map(|tls| self.url_via(tls.addr()).replacen("redis:", "rediss:", 1))
     }
 
     /// The program that runs.
@@ -253,6 +271,8 @@ impl RedisServer {
                 let log = self.log().get(log_before..).unwrap_or_default().to_owned();
                 return Err(if log.contains("Failed listening on port") || log.contains("Address already in use") {
                     StartError::PortTaken { addr: self.addr }
+                } else if self.tls.is_some() && tls::is_missing(&log) {
+                    StartError::NoTls { path: self.binary.path().to_owned() }
                 } else {
                     StartError::Exited { log }
                 });
@@ -311,6 +331,12 @@ pub enum StartError {
     Exited {
         /// What it wrote.
         log: String,
+    },
+    /// TLS was asked for, and the program was built without it. No server runs.
+    #[error("the server program {} was built without TLS", path.display())]
+    NoTls {
+        /// The program.
+        path: PathBuf,
     },
     /// The server did not answer in time, and was killed.
     #[error("the server did not answer PING within {waited:?}; its log says: {log}")]

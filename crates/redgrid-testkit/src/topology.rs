@@ -28,6 +28,12 @@ pub enum TopologyError {
         /// What was still missing at the last look.
         missing: String,
     },
+    /// No replica of it runs, so nothing can take its place. Nothing changes.
+    #[error("{primary} has no running replica")]
+    NoReplica {
+        /// The address of the primary.
+        primary: SocketAddr,
+    },
     /// The slot is not on its way to another node.
     #[error("slot {slot} is not migrating")]
     NotMigrating {

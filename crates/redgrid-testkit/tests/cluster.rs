@@ -10,10 +10,8 @@ const SOON: std::time::Duration = std::time::Duration::from_secs(10);
 #[tokio::test]
 async fn a_cluster_serves_all_slots_and_has_replicas() -> Outcome {
     for program in programs("a_cluster_serves_all_slots_and_has_replicas")? {
-        let start = std::time::Instant::now();
         let starting = Cluster::builder().server_options(program.password("p@ss \"word\"")).start();
         let cluster = tokio::spawn(starting).await??;
-        println!("{} started in {:?}", cluster.nodes()[0].binary().path().display(), start.elapsed());
         assert_eq!((cluster.nodes().len(), cluster.addrs().len()), (6, 6));
         assert!(cluster.url().starts_with("redis-cluster://:p%40ss%20%22word%22@127.0.0.1:"), "{}", cluster.url());
         assert_eq!(cluster.url().matches("127.0.0.1:").count(), 6);
@@ -38,19 +36,15 @@ async fn a_killed_primary_is_replaced_and_comes_back_as_a_replica() -> Outcome {
     for program in programs("a_killed_primary_is_replaced_and_comes_back_as_a_replica")? {
         let cluster = Cluster::builder().server_options(program).start().await?;
         let old = cluster.primary_of(0).await?;
-        let start = std::time::Instant::now();
         old.kill().await?;
         // The others go on.
         cluster.primary_of(16_383).await?.observer().await?.cmd(&["SET", "a", "1"]).await?;
         let new = cluster.primary_of(0).await?;
         assert_ne!(new.addr(), old.addr());
         cluster.wait_until_ok().await?;
-        println!("replaced in {:?}", start.elapsed());
 
-        let start = std::time::Instant::now();
         old.restart_empty().await?;
         cluster.wait_until_ok().await?;
-        println!("back in {:?}", start.elapsed());
         let replicas = cluster.replicas_of(new).await?;
         assert_eq!(replicas.iter().map(|replica| replica.addr()).collect::<Vec<_>>(), [old.addr()]);
     }
@@ -77,15 +71,13 @@ async fn a_failover_on_request_keeps_the_data() -> Outcome {
         let slot = cluster.slot_of("a").await?;
         let old = cluster.primary_of(slot).await?;
         old.observer().await?.cmd(&["SET", "a", "1"]).await?;
-        let start = std::time::Instant::now();
         let new = cluster.fail_over(old).await?;
-        println!("failed over in {:?}", start.elapsed());
         assert_eq!(new.observer().await?.get("a").await?, Some(1));
         assert_eq!(cluster.replicas_of(new).await?[0].addr(), old.addr());
     }
     let lonely = Cluster::start(1, 0).await?;
     let error = lonely.fail_over(&lonely.nodes()[0]).await.unwrap_err();
-    assert!(matches!(error, TopologyError::TimedOut { .. }), "{error}");
+    assert!(matches!(error, TopologyError::NoReplica { .. }), "{error}");
     Ok(())
 }
 
@@ -115,7 +107,8 @@ async fn a_slot_moves_in_steps() -> Outcome {
         assert!(cluster.move_key("{x}1").await?);
         assert!(!cluster.move_key("{x}1").await?);
         assert_eq!(old.cmd(&["GET", "{x}1"]).await.unwrap_err().code(), Some("ASK"));
-        assert_eq!(old.cmd(&["MGET", "{x}1", "{x}2"]).await.unwrap_err().code(), Some("TRYAGAIN"));
+        new.cmd(&["ASKING"]).await?;
+        assert_eq!(new.cmd(&["MGET", "{x}1", "{x}2"]).await.unwrap_err().code(), Some("TRYAGAIN"));
         assert_eq!(new.cmd(&["GET", "{x}1"]).await.unwrap_err().code(), Some("MOVED"));
         assert_eq!(cluster.move_keys(slot).await?, 2);
         assert_eq!(cluster.primary_of(slot).await?.addr(), from.addr());

@@ -6,10 +6,11 @@ use crate::{
     topology::{SETTLED_WITHIN, TopologyError, ask, until},
 };
 
-/// Moving slots, as a whole or in steps, so that tests can look in between: after
-/// [`begin_migration`](Cluster::begin_migration) keys that are missing on the old primary are answered by `ASK`, and
-/// commands on some keys here and some there by `TRYAGAIN`; after [`finish_migration`](Cluster::finish_migration) the
-/// old primary answers by `MOVED`.
+/// Moving slots, as a whole or in steps, so that tests can look in between.
+///
+/// After [`begin_migration`](Cluster::begin_migration) the old primary answers `ASK` for keys it does not have, and the
+/// new one serves them after `ASKING`. A command on some keys here and some there is answered by `TRYAGAIN` (before
+/// 7.0 on the new primary only). After [`finish_migration`](Cluster::finish_migration) the old primary answers `MOVED`.
 ///
 /// # Errors
 ///
