@@ -75,6 +75,10 @@ fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
         let database = with("database", draft.database.to_string());
         return Err(relation(database, place("cluster", origins), "a cluster has only database 0"));
     }
+    if draft.primary.as_ref().is_some_and(|primary| draft.replicas.contains(primary)) {
+        let (primary, replicas) = (place("primary", origins), place("replicas", origins));
+        return Err(relation(primary, replicas, "one server is not its own replica"));
+    }
     if draft.tls && draft.unix.is_some() {
         return Err(relation(
             place("tls", origins),
@@ -126,7 +130,7 @@ pub(super) fn built(config: &Config) -> Result<(), ConfigError> {
     let Config { access, settings, notes, .. } = config;
     let missing = [
         ("tls", access.tls.is_some()),
-        ("password", access.provider.is_some()),
+        ("password_from", access.provider.is_some()),
         ("durability", settings.durability != Durability::Primary),
         ("connections_per_node", settings.connections_per_node != 1),
     ];

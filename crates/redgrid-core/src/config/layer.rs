@@ -55,6 +55,7 @@ impl Layer {
     }
 
     /// Takes over what another source of the same rank says.
+    #[cfg(feature = "config-files")]
     pub(super) fn join(&mut self, other: Layer) -> Result<(), ConfigError> {
         for Entry { setting, value, origin } in other.entries {
             self.set(setting.name, value, origin)?;

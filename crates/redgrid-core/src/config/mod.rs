@@ -182,9 +182,8 @@ impl Config {
     /// like one mistyped, otherwise a warning: clusters and shells put their own ones there.
     pub fn from_env() -> Result<Self, ConfigError> {
         Config::from_variables(std::env::vars_os().filter_map(|(name, value)| {
-            // Only ours: what else there is need not even be text.
-            let name = name.into_string().ok()?;
-            Some((name, value.to_string_lossy().into_owned()))
+            // A value that is no text fails where it is used; left out, it would look unset.
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         }))
     }
 

@@ -91,6 +91,7 @@ fn values_that_do_not_fit_are_both_named() {
         ("redis://h?durability=disk&durability_at_least=2", ["`durability_at_least` in the URL", "`durability: disk`"]),
         ("redis://h?durability_timeout=2s", ["`durability_timeout` in the URL", "`durability: primary`"]),
         ("redis://h?tls_ca_file=/ca", ["`tls_ca_file` in the URL", "`tls: false`"]),
+        ("redis-master-slave://h,r,h:6379", ["`host` in the URL and `host` in the URL", "its own replica"]),
         ("rediss://h?tls_cert_file=/c", ["`tls_cert_file` in the URL", "no `tls_key_file`"]),
         ("rediss://h?tls_key_file=/k", ["`tls_key_file` in the URL", "no `tls_cert_file`"]),
     ] {
