@@ -109,7 +109,7 @@ async fn within(seed: u64, ledger: &Ledger) {
 
 fn client(world: &Arc<World>) -> Client {
     let clock = Clock::runtime();
-    let config = Config::single("lossy:0").expect("an address");
+    let config = Config::single("lossy:1").expect("an address");
     let config = config.timeout(TIMEOUT).retries(3).retry_delay(Duration::from_millis(20));
     let config = config.watchdog_lease(WATCHDOG).poll_interval(Duration::from_millis(400));
     let server = LossyServer::new(Arc::clone(world), clock.clone(), TIMEOUT);

@@ -1,10 +1,8 @@
 //! Where scenarios play: a deployment for each topology, and names of the scenario's own.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::pin::Pin;
 
-use redgrid_core::config::{Address, Cluster as Seeds, MasterSlave, Sentinel, Servers, Single};
 use redgrid_core::{Client, Config};
 use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels};
 use redgrid_tests::SOON;
@@ -70,27 +68,21 @@ pub(crate) enum Deployment {
     Cluster(Cluster),
 }
 
-fn address(addr: SocketAddr) -> Address {
-    Address::new(addr.ip().to_string(), addr.port())
-}
-
 /// How a client finds a sentinel deployment.
 pub(crate) fn by_sentinels(sentinels: &Sentinels) -> Config {
-    let addresses = sentinels.addrs().into_iter().map(address).collect();
-    let master_name = sentinels.master_name().to_owned();
-    Config::of(Servers::Sentinel(Sentinel { sentinels: addresses, master_name, username: None, password: None }))
+    let addresses = sentinels.addrs().into_iter().map(|addr| addr.to_string());
+    Config::sentinel(sentinels.master_name(), addresses).expect("addresses")
 }
 
 /// How a client finds a cluster: by its first two nodes.
 pub(crate) fn by_seeds(cluster: &Cluster) -> Config {
-    let seeds = cluster.addrs().into_iter().take(2).map(address).collect();
-    Config::of(Servers::Cluster(Seeds { seeds }))
+    Config::cluster(cluster.addrs().into_iter().take(2).map(|addr| addr.to_string())).expect("addresses")
 }
 
 /// How a client finds a primary with replicas.
 pub(crate) fn by_list(replicated: &Replicated) -> Config {
-    let replicas = replicated.replicas().iter().map(|replica| address(replica.addr())).collect();
-    Config::of(Servers::MasterSlave(MasterSlave { primary: address(replicated.primary().addr()), replicas }))
+    let replicas = replicated.replicas().iter().map(|replica| replica.addr().to_string());
+    Config::master_slave(replicated.primary().addr().to_string(), replicas).expect("addresses")
 }
 
 /// A client with settings of the test's own, connected.
@@ -112,7 +104,7 @@ impl Deployment {
 
     pub(crate) fn config(&self) -> Config {
         match self {
-            Deployment::Single(server) => Config::of(Servers::Single(Single { address: address(server.addr()) })),
+            Deployment::Single(server) => Config::single(server.addr().to_string()).expect("an address"),
             Deployment::MasterSlave(replicated) => by_list(replicated),
             Deployment::Sentinel(sentinels) => by_sentinels(sentinels),
             Deployment::Cluster(cluster) => by_seeds(cluster),

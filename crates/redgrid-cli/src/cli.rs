@@ -25,9 +25,12 @@ pub(crate) struct Cli {
 /// Options of every command, before or after its name.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The server, such as redis://user:password@host:6379/0
-    #[arg(long, global = true, env = "REDGRID_URL", hide_env_values = true, value_name = "URL")]
+    /// The servers, such as redis://user:password@host:6379/0; without it (and --config), REDGRID_URL
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "config")]
     pub(crate) url: Option<String>,
+    /// A file that names them: YAML, TOML, JSON, or one of Redisson's; without it (and --url), REDGRID_CONFIG
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Answer with one line of JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -39,6 +42,12 @@ pub(crate) enum Command {
     /// Measure the locks on a server, alone or side by side with other libraries
     #[command(after_long_help = BENCH_HELP)]
     Bench(BenchOptions),
+    /// Tell what a configuration file means
+    Config {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
     /// Show what the locks do, on real work that can be checked
     Demo {
         /// Which one.
@@ -54,6 +63,17 @@ pub(crate) enum Command {
     Ls(LsOptions),
     /// Take a lock away from whoever holds it
     Unlock(UnlockOptions),
+}
+
+/// What can be done with a configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Read a file as the library does, and tell the servers and every setting that is not at its default
+    #[command(after_long_help = crate::config::HELP)]
+    Check {
+        /// YAML, TOML or JSON; a file of Redisson's is understood as it is
+        file: PathBuf,
+    },
 }
 
 /// Options of `redgrid bench`.
@@ -168,7 +188,7 @@ impl LockKind {
 }
 
 const SALE_HELP: &str = "\
-Without --url (and REDGRID_URL) a private redis-server or valkey-server is started and ended with the command. On a server of
+Without --url and --config (and their variables) a private redis-server or valkey-server is started and ended with the command. On a server of
 yours, all keys begin with `redgrid-demo:<random id>:` and are deleted at the end.
 
 Every order locks its product, reads the stock and the buyers, checks, writes the order, the new stock and the buyer with

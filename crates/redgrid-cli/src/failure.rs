@@ -92,7 +92,8 @@ mod tests {
         let error = redgrid::ConnectError::from(error);
         assert_eq!(
             chain(&error),
-            "the configuration can not work: the URL is not understood: expected the scheme `redis` or `valkey`"
+            "the configuration can not work: the URL is not understood: expected the scheme `redis`, `redis-sentinel`, \
+             `redis-cluster`, `redis-master-slave` or `redis+unix`, or with `rediss` or `valkey`"
         );
     }
 }

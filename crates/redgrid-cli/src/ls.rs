@@ -42,7 +42,7 @@ struct Listed {
 /// Runs `redgrid ls`: a line for each lock, told as soon as it is found.
 pub(crate) async fn run(global: &Global, options: &LsOptions) -> Result<ExitCode, Failure> {
     let server = Server::reach(global, &options.reach).await?;
-    let prefix = match options.reach.namespace.as_str() {
+    let prefix = match server.namespace.as_str() {
         "" => String::new(),
         namespace => format!("{namespace}:"),
     };

@@ -4,6 +4,7 @@
 
 mod bench;
 mod cli;
+mod config;
 mod demo;
 mod failure;
 mod lock;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, DemoCommand};
+use crate::cli::{Cli, Command, ConfigCommand, DemoCommand};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -33,8 +34,13 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let global = &cli.global;
+    if global.url.is_some() && global.config.is_some() {
+        // One before the command and one after it: clap looks at each place for itself.
+        return Err(Failure::usage("--url and --config both name the servers; give one of them"));
+    }
     match cli.command {
         Command::Bench(options) => bench::run(global, &options),
+        Command::Config { command: ConfigCommand::Check { file } } => config::check(global, &file),
         Command::Demo { command } => match command {
             DemoCommand::FlashSale(options) => demo::flash_sale(global, options),
             DemoCommand::Requests(options) => demo::sample(&options),

@@ -1,11 +1,14 @@
 //! The server that a command works on: named by its user, never guessed.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use redgrid::{Config, Grid, ServerError};
+use redgrid::config::{Address, Servers};
+use redgrid::{Config, ConfigError, ConnectError, Grid, ServerError};
+use serde::{Deserialize, Serialize};
 
 use crate::cli::Global;
 use crate::failure::{Failure, chain};
@@ -16,18 +19,63 @@ const READY_WITHIN: Duration = Duration::from_secs(5);
 /// How long giving everything back may take in the end: 2 s. Leases end the rest.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// How the servers were named.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Named {
+    /// By `--url`.
+    Url(String),
+    /// By `--config`.
+    File(PathBuf),
+    /// By `REDGRID_URL`, `REDGRID_CONFIG` or variables of single settings.
+    Environment,
+}
+
+impl Named {
+    /// How the user named them, if at all.
+    pub(crate) fn of(global: &Global) -> Option<Self> {
+        // An empty variable is an unset one.
+        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        match (&global.url, &global.config) {
+            (Some(url), _) => Some(Named::Url(url.clone())),
+            (None, Some(file)) => Some(Named::File(file.clone())),
+            (None, None) => (set("REDGRID_URL") || set("REDGRID_CONFIG")).then_some(Named::Environment),
+        }
+    }
+
+    /// What it means. A flag is all that is said then; without one the whole environment counts, as for a service.
+    pub(crate) fn config(&self) -> Result<Config, ConfigError> {
+        match self {
+            Named::Url(url) => Config::from_url(url),
+            Named::File(file) => Config::from_file(file),
+            Named::Environment => Config::from_env(),
+        }
+    }
+
+    /// The failure that says where to look.
+    pub(crate) fn unusable(&self, error: &ConfigError) -> Failure {
+        let place = match self {
+            Named::Url(_) => "--url",
+            Named::File(_) => "--config",
+            Named::Environment => "the environment",
+        };
+        Failure::usage(format!("cannot use {place}: {}", chain(error)))
+    }
+}
+
 /// Where the names are, on the server.
 #[derive(Debug, Args)]
 pub(crate) struct Reach {
-    /// In front of every name, as in the configuration of the service that uses it
-    #[arg(long, env = "REDGRID_NAMESPACE", value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
-    pub(crate) namespace: String,
+    /// In front of every name, as in the configuration of the service that uses it; without it, the one of --url or --config
+    #[arg(long, env = "REDGRID_NAMESPACE", value_name = "NAMESPACE")]
+    namespace: Option<String>,
 }
 
 /// A client, and the words for what may go wrong with it.
 pub(crate) struct Server {
     /// The client.
     pub(crate) grid: Grid,
+    /// In front of every name.
+    pub(crate) namespace: String,
     address: String,
 }
 
@@ -39,21 +87,21 @@ impl Server {
     /// [`Failure`]: none is named, the settings can not be used, or it does not answer.
     pub(crate) async fn reach(global: &Global, reach: &Reach) -> Result<Self, Failure> {
         // A default would be another server on every machine, and a lock there excludes nobody.
-        let url = global
-            .url
-            .as_deref()
-            .ok_or_else(|| Failure::usage("no server is named; give --url redis://host:6379, or set REDGRID_URL"))?;
-        let config = Config::from_url(url);
-        let config =
-            config.map_err(|error| Failure::usage(format!("cannot use --url (or REDGRID_URL): {}", chain(&error))))?;
-        let config = config.namespace(&reach.namespace).map_err(|error| {
-            Failure::usage(format!("cannot use --namespace (or REDGRID_NAMESPACE): {}", chain(&error)))
+        let named = Named::of(global).ok_or_else(|| {
+            Failure::usage("no server is named; give --url redis://host:6379 or --config FILE, or set REDGRID_URL")
         })?;
-        let address = address(url);
+        let mut config = named.config().map_err(|error| named.unusable(&error))?;
+        if let Some(namespace) = &reach.namespace {
+            config = config.namespace(namespace).map_err(|error| {
+                Failure::usage(format!("cannot use --namespace (or REDGRID_NAMESPACE): {}", chain(&error)))
+            })?;
+        }
+        let namespace = config.explain().into_iter().find(|one| one.name == "namespace").and_then(|one| one.value);
+        let (namespace, address) = (namespace.unwrap_or_default(), address(&config));
         let grid = Grid::connect(config.client_name("redgrid-cli")).await;
-        let grid = grid.map_err(|error| unreachable(address, &error))?;
-        grid.wait_ready(READY_WITHIN).await.map_err(|error| unreachable(address, &error))?;
-        Ok(Server { grid, address: address.to_owned() })
+        let grid = grid.map_err(|error| unstarted(&named, &address, &error))?;
+        grid.wait_ready(READY_WITHIN).await.map_err(|error| unreachable(&address, &error))?;
+        Ok(Server { grid, namespace, address })
     }
 
     /// The server went away, or refused.
@@ -78,11 +126,27 @@ impl Server {
     }
 }
 
-/// The host and port of a URL, without user and password.
-pub(crate) fn address(url: &str) -> &str {
-    let place = url.split_once("//").map_or(url, |(_, place)| place);
-    let authority = place.split('/').next().unwrap_or(place);
-    authority.rsplit_once('@').map_or(authority, |(_, address)| address)
+/// Where the servers are, for messages.
+pub(crate) fn address(config: &Config) -> String {
+    let all = |addresses: &[Address]| addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(", ");
+    match config.servers() {
+        Servers::Single(single) => single.address.to_string(),
+        Servers::Unix(socket) => socket.path.display().to_string(),
+        Servers::MasterSlave(group) => group.primary.to_string(),
+        Servers::Sentinel(sentinel) => {
+            format!("{} of the sentinels {}", sentinel.master_name, all(&sentinel.sentinels))
+        }
+        Servers::Cluster(cluster) => all(&cluster.seeds),
+        _ => "the address that was given".into(),
+    }
+}
+
+/// The failure of a client that could not be started.
+fn unstarted(named: &Named, address: &str, error: &ConnectError) -> Failure {
+    match error {
+        ConnectError::Config(error) => named.unusable(error),
+        error => unreachable(address, error),
+    }
 }
 
 /// The sentence for a server that is not there, or does not do what it is asked.

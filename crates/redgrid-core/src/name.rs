@@ -105,6 +105,10 @@ impl Namespace {
         Ok(Namespace(text.into()))
     }
 
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// The key of an object: its name behind the namespace.
     pub fn key(&self, name: &Name) -> Bytes {
         if self.0.is_empty() {

@@ -21,6 +21,7 @@
 mod grid;
 
 pub use grid::Grid;
+pub use redgrid_core::config;
 pub use redgrid_core::{
     Client, Code, Command, Config, ConfigError, ConnectError, FromReply, Holder, InvalidName, Name, NotClosed,
     NotReady, Reply, Request, Script, ServerError, Token,

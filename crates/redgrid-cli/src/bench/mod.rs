@@ -18,7 +18,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redgrid::{Config, Grid, LockGuard};
+use redgrid::{Grid, LockGuard};
 use tokio::runtime::{Builder, Runtime};
 
 use self::job::{Job, Workload};
@@ -26,6 +26,7 @@ use self::outcome::Outcome;
 use self::start::Start;
 use crate::cli::{BenchOptions, Global};
 use crate::failure::{Failure, WRONG, chain};
+use crate::server::Named;
 
 /// What went wrong, for a person to read.
 type Trouble = Box<dyn Error + Send + Sync>;
@@ -84,12 +85,12 @@ async fn once(driver: &mut Driver, job: &Job, json: bool) -> Result<ExitCode, Tr
 
 /// A client that has had an answer, and the server's address for messages.
 async fn connect(global: &Global, options: &BenchOptions) -> Result<(Grid, String), Failure> {
-    let url = match (&options.addr, &global.url) {
-        (Some(addr), _) => format!("redis://{addr}"),
-        (None, Some(url)) => url.clone(),
-        (None, None) => return Err(Failure::usage("name the server: --addr HOST:PORT, or --url URL")),
+    let named = match (&options.addr, Named::of(global)) {
+        (Some(addr), _) => Named::Url(format!("redis://{addr}")),
+        (None, Some(named)) => named,
+        (None, None) => return Err(Failure::usage("name the server: --addr HOST:PORT, --url URL or --config FILE")),
     };
-    let config = Config::from_url(&url).map_err(|error| Failure::usage(chain(&error)))?.client_name("redgrid-bench");
+    let config = named.config().map_err(|error| Failure::usage(chain(&error)))?.client_name("redgrid-bench");
     let shown = options.addr.clone().unwrap_or_else(|| "the server of --url".into());
     let unavailable = |error: &(dyn Error + 'static)| {
         Failure::unavailable(format!("cannot work with {shown}; start it, or check --addr: {}", chain(error)))

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid::{Config, Grid};
+use redgrid::Grid;
 use redgrid_testkit::RedisServer;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
@@ -26,7 +26,7 @@ use super::wire::{Job, Tally};
 use super::worker::{FAREWELL, connect};
 use crate::cli::{Global, LockKind, SaleOptions};
 use crate::failure::{Failure, NOT_PROVEN, chain};
-use crate::server::{address, unreachable};
+use crate::server::{Named, address, unreachable};
 
 /// Bad rows that are named on stderr; the others are only counted there.
 const TOLD_BAD_ROWS: usize = 20;
@@ -56,12 +56,12 @@ pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCo
     let products: BTreeSet<String> = requests.iter().map(|request| request.product.clone()).collect();
     let products: Vec<&str> = products.iter().map(String::as_str).collect();
     let namespace = format!("redgrid-demo:{}", Uuid::new_v4().simple());
-    let grid = connect(&place.url, &namespace).await.map_err(|trouble| place.unreachable(&*trouble))?;
+    let grid = connect(&place.named, &namespace).await.map_err(|trouble| place.unreachable(&*trouble))?;
 
     let counter = Counter::new(requests);
     let mut crew = Crew::default();
     let lease = if options.kill_one { SHORT_LEASE } else { LEASE };
-    let job = Job { url: place.url.clone(), namespace, lock: options.lock, tasks: options.tasks, lease };
+    let job = Job { servers: place.named.clone(), namespace, lock: options.lock, tasks: options.tasks, lease };
     let sale = Sale { grid: &grid, place: &place, products: &products, options, counter: &counter };
     let outcome = tokio::select! {
         outcome = sale.sell(&mut crew, &job, global.json) => outcome,
@@ -170,20 +170,23 @@ impl Sale<'_> {
 
 /// Where the sale takes place.
 struct Place {
-    url: String,
+    named: Named,
+    address: String,
     /// Our own server; it ends with this value.
     private: Option<RedisServer>,
 }
 
 impl Place {
     async fn find(global: &Global) -> Result<Self, Failure> {
-        if let Some(url) = &global.url {
-            let checked = Config::from_url(url);
-            checked.map_err(|error| Failure::usage(format!("cannot use --url (or REDGRID_URL): {}", chain(&error))))?;
-            return Ok(Place { url: url.clone(), private: None });
+        if let Some(named) = Named::of(global) {
+            let config = named.config().map_err(|error| named.unusable(&error))?;
+            return Ok(Place { named, address: address(&config), private: None });
         }
         match RedisServer::start().await {
-            Ok(server) => Ok(Place { url: server.url(), private: Some(server) }),
+            Ok(server) => {
+                let (named, address) = (Named::Url(server.url()), server.addr().to_string());
+                Ok(Place { named, address, private: Some(server) })
+            }
             Err(error) => Err(Failure::unavailable(format!(
                 "cannot start a private server; install redis-server, or name a server with --url: {}",
                 chain(&error)
@@ -191,13 +194,8 @@ impl Place {
         }
     }
 
-    /// The host and port, without user and password.
-    fn address(&self) -> &str {
-        address(&self.url)
-    }
-
     fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
-        unreachable(self.address(), error)
+        unreachable(&self.address, error)
     }
 
     /// The server in words: `redis 7.0.15 at 127.0.0.1:6379`.
@@ -212,7 +210,7 @@ impl Place {
             (None, None) => "a server".into(),
         };
         let private = if self.private.is_some() { ", private" } else { "" };
-        format!("{version} at {}{private}", self.address())
+        format!("{version} at {}{private}", self.address)
     }
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::requests::Request;
 use crate::cli::LockKind;
+use crate::server::Named;
 
 /// From the sale to a worker. The end of the stream means that the sale is gone, and ends the worker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,7 +24,7 @@ pub(crate) enum ToWorker {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
     /// The server.
-    pub(crate) url: String,
+    pub(crate) servers: Named,
     /// In front of all keys.
     pub(crate) namespace: String,
     /// What excludes the others.

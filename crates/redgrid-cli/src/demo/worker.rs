@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid::{Config, Grid};
+use redgrid::Grid;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -14,6 +14,7 @@ use super::order::Shop;
 use super::shop_lock::Trouble;
 use super::wire::{Errand, FromWorker, Job, Tally, ToWorker};
 use crate::failure::{Failure, chain};
+use crate::server::Named;
 
 /// How long the server may take to answer at first: 5 s, more than one attempt to connect.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
     let Some(ToWorker::Job(job)) = inbox.recv().await else {
         return Err(Failure::usage("`sale-worker` is started by `redgrid demo flash-sale`, run that instead"));
     };
-    let grid = match connect(&job.url, &job.namespace).await {
+    let grid = match connect(&job.servers, &job.namespace).await {
         Ok(grid) => grid,
         Err(trouble) => {
             say(&FromWorker::Failed(chain(&*trouble)));
@@ -60,9 +61,8 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
 }
 
 /// A client of the sale's server that has had an answer.
-pub(crate) async fn connect(url: &str, namespace: &str) -> Result<Grid, Trouble> {
-    let config =
-        Config::from_url(url)?.namespace(namespace)?.client_name("redgrid-demo").timeout(TIMEOUT).retries(RETRIES);
+pub(crate) async fn connect(servers: &Named, namespace: &str) -> Result<Grid, Trouble> {
+    let config = servers.config()?.namespace(namespace)?.client_name("redgrid-demo").timeout(TIMEOUT).retries(RETRIES);
     let grid = Grid::connect(config).await?;
     grid.wait_ready(READY_WITHIN).await?;
     Ok(grid)

@@ -1,6 +1,7 @@
 //! The program as a person or a script meets it: the real binary, real servers, its output and its exit codes.
 
 mod bench;
+mod config;
 mod files;
 mod flash_sale;
 mod lock;

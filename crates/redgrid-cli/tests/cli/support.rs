@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The program with these arguments, and without the variable that names a server.
 pub(crate) fn redgrid(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redgrid"));
-    command.args(arguments).env_remove("REDGRID_URL").env_remove("REDGRID_NAMESPACE");
+    command.args(arguments).env_remove("REDGRID_URL").env_remove("REDGRID_CONFIG").env_remove("REDGRID_NAMESPACE");
     command
 }
 

@@ -24,6 +24,7 @@ pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, 
     let nodes = Nodes::new(config, clock);
     Ok(match &config.servers {
         Servers::Single(single) => Arc::new(Single::new(nodes.open(&single.address, Part::Any)? as Arc<dyn Server>)),
+        Servers::Unix(_) => return Err(ServerError::not_sent("unix sockets are on their way")),
         Servers::MasterSlave(servers) => master_slave::open(servers, nodes)?,
         Servers::Sentinel(sentinel) => sentinel::open(sentinel, nodes)?,
         Servers::Cluster(cluster) => cluster::open(cluster, nodes)?,

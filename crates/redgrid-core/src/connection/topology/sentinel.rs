@@ -23,7 +23,8 @@ const SWITCHED: &str = "+switch-master";
 /// Begins to ask the sentinels.
 pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
     let replicated = Replicated::new(nodes.clone(), "no sentinel has answered yet");
-    let access = Access { username: sentinel.username.clone(), password: sentinel.password.clone(), database: 0 };
+    let Sentinel { username, password, .. } = sentinel.clone();
+    let access = Access { username, password, tls: nodes.access.tls.clone(), ..Access::default() };
     let asking = Nodes { access, ..nodes };
     let mut watch = Watch {
         replicated: Arc::clone(&replicated),

@@ -1,0 +1,101 @@
+//! `redgrid config check`: what a configuration file means.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use redgrid::Config;
+use serde::Serialize;
+
+use crate::cli::Global;
+use crate::failure::{Failure, chain};
+use crate::server::say;
+
+/// What is told of a file. The fields are those of the JSON line, in its order.
+#[derive(Debug, Serialize)]
+struct Told {
+    file: String,
+    topology: &'static str,
+    settings: Vec<Setting>,
+    implied_codec: Option<String>,
+    warnings: Vec<String>,
+}
+
+/// A setting that is not at its default. The fields are those of the JSON line, in its order.
+#[derive(Debug, Serialize)]
+struct Setting {
+    name: &'static str,
+    value: Option<String>,
+    default: Option<String>,
+    from: String,
+}
+
+/// Runs `redgrid config check`. What has no effect goes to stderr, a line each.
+pub(crate) fn check(global: &Global, file: &Path) -> Result<ExitCode, Failure> {
+    let config = Config::from_file(file).map_err(|error| Failure::usage(chain(&error)))?;
+    let told = Told::new(file, &config);
+    if !global.json {
+        for warning in &told.warnings {
+            eprintln!("redgrid: {warning}");
+        }
+    }
+    say(&if global.json {
+        serde_json::to_string(&told).map_err(|error| Failure::broken(error.to_string()))?
+    } else {
+        told.text()
+    })
+}
+
+impl Told {
+    fn new(file: &Path, config: &Config) -> Self {
+        let changed = config.explain().into_iter().filter(|one| one.value != one.default);
+        let setting = |one: redgrid::config::Explained| Setting {
+            name: one.name,
+            value: one.value,
+            default: one.default,
+            from: one.origin.to_string(),
+        };
+        Told {
+            file: file.display().to_string(),
+            topology: config.topology(),
+            settings: changed.map(setting).collect(),
+            implied_codec: config.implied_codec().map(str::to_owned),
+            warnings: config.warnings().iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}: {}", self.file, self.topology);
+        let widest = |of: fn(&Setting) -> usize| self.settings.iter().map(of).max().unwrap_or_default();
+        let (name, value) = (widest(|one| one.name.len()), widest(|one| one.value().chars().count()));
+        for one in &self.settings {
+            let default = one.default.as_ref().map(|default| format!("; {default} unless set")).unwrap_or_default();
+            // Writing to a `String` can not fail.
+            let _ = write!(text, "\n  {:name$}  {:value$}  {}{default}", one.name, one.value(), self.key(one));
+        }
+        if let Some(codec) = &self.implied_codec {
+            let _ = write!(text, "\n  values of Java services are in {codec}");
+        }
+        text
+    }
+
+    /// Where a value came from, without the name of the file, which stands above.
+    fn key<'a>(&self, one: &'a Setting) -> &'a str {
+        one.from.strip_suffix(&format!(" in {}", self.file)).unwrap_or(&one.from)
+    }
+}
+
+impl Setting {
+    fn value(&self) -> &str {
+        self.value.as_deref().unwrap_or("none")
+    }
+}
+
+/// What the long help says below the options.
+pub(crate) const HELP: &str = "\
+Nothing is connected to, and the environment has no say, but for the ${NAME} in a file of Redisson's. Passwords are shown as ***.
+What has no effect here is a line on stderr each, or in `warnings` with --json.
+
+Exit codes:
+  0   the file is understood
+  2   it can not be used; one sentence says where and why";

@@ -1,0 +1,161 @@
+//! Settings set in code, one by one. Bounds and relations are checked when a client is built.
+
+use std::time::Duration;
+
+use super::Config;
+use super::access::{CredentialProvider, Provider, Secret, Tls};
+use super::error::{ConfigError, Origin};
+use super::settings::{Durability, ReadMode, ShardedSubscriptions};
+use crate::name::Namespace;
+
+impl Config {
+    /// The user and password to log in with.
+    pub fn credentials(mut self, username: Option<&str>, password: impl Into<String>) -> Self {
+        self.access.username = username.map(str::to_owned);
+        self.access.password = Some(Secret::new(password));
+        self.access.provider = None;
+        self.by_code("password").by_code("username")
+    }
+
+    /// Asks `provider` for user and password before each connection.
+    pub fn password_from(mut self, provider: impl CredentialProvider) -> Self {
+        self.access.username = None;
+        self.access.password = None;
+        self.access.provider = Some(Provider::new(provider));
+        self
+    }
+
+    /// The database of the connections: 0 unless set. A cluster has only 0.
+    pub fn database(mut self, database: u8) -> Self {
+        self.access.database = database;
+        self.by_code("database")
+    }
+
+    /// Encrypts the connections.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.access.tls = Some(tls);
+        self.by_code("tls")
+    }
+
+    /// Put in front of every key and channel: `namespace:name`. Default: nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Namespace`] when it has braces or more than 256 bytes.
+    pub fn namespace(mut self, namespace: impl AsRef<str>) -> Result<Self, ConfigError> {
+        self.settings.namespace = Namespace::new(namespace).map_err(ConfigError::Namespace)?;
+        Ok(self.by_code("namespace"))
+    }
+
+    /// How long one answer of a server may take: 3 s unless set. Shorter notices a hung server sooner; longer tolerates
+    /// slow scripts and networks.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
+        self.by_code("timeout")
+    }
+
+    /// How long setting up one connection may take: 2 s unless set.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self.by_code("connect_timeout")
+    }
+
+    /// How often a request without an answer is tried again where that is safe: 4 unless set. A call without any contact
+    /// ends after `timeout × (retries + 1)`: 15 s unless set.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.settings.retries = retries;
+        self.by_code("retries")
+    }
+
+    /// The mean wait before a request is tried again: 100 ms unless set, spread by half.
+    pub fn retry_delay(mut self, delay: Duration) -> Self {
+        self.settings.retry_delay = delay;
+        self.by_code("retry_delay")
+    }
+
+    /// The lease of holds that are renewed: 30 s unless set, renewed every third of it. Shorter frees the locks of a dead
+    /// process sooner; longer survives longer pauses and failovers.
+    pub fn watchdog_lease(mut self, lease: Duration) -> Self {
+        self.settings.watchdog_lease = lease;
+        self.by_code("watchdog_lease")
+    }
+
+    /// How often a waiter looks by itself although its subscription is in force: every second unless set. It bounds the
+    /// wait after a message that never came.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.settings.poll_interval = interval;
+        self.by_code("poll_interval")
+    }
+
+    /// Names that waiters look at by themselves per second and node, at most: 500 unless set.
+    pub fn poll_budget(mut self, names: u32) -> Self {
+        self.settings.poll_budget = names;
+        self.by_code("poll_budget")
+    }
+
+    /// How long a lock may pass from task to task of this process without asking the server, while others wait elsewhere:
+    /// ten round trips, at least 10 ms, unless set; at most 500 ms. Longer is not faster; shorter makes processes alternate
+    /// more often. Zero asks the server for every task.
+    pub fn stretch(mut self, stretch: Duration) -> Self {
+        self.settings.stretch = Some(stretch);
+        self.by_code("stretch")
+    }
+
+    /// What the connections are called in `CLIENT LIST`: `redgrid` unless set. No spaces.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.client_name = name.into();
+        self.by_code("client_name")
+    }
+
+    /// Which nodes answer reads: the primary unless set. Locks and all writes always ask the primary.
+    pub fn read_mode(mut self, mode: ReadMode) -> Self {
+        self.settings.read_mode = mode;
+        self.by_code("read_mode")
+    }
+
+    /// How often the topology is looked at although nothing tells of a change: every second unless set. It bounds how long a
+    /// change that nobody told of goes unnoticed.
+    pub fn scan_interval(mut self, interval: Duration) -> Self {
+        self.settings.scan_interval = interval;
+        self.by_code("scan_interval")
+    }
+
+    /// Whether a cluster's messages go by sharded channels: as Redisson decides it, unless set.
+    pub fn sharded_subscriptions(mut self, sharded: ShardedSubscriptions) -> Self {
+        self.settings.sharded_subscriptions = sharded;
+        self.by_code("sharded_subscriptions")
+    }
+
+    /// How often an idle connection is asked whether it lives: every 5 s unless set. A dead one is noticed after this and one
+    /// timeout.
+    pub fn ping_interval(mut self, interval: Duration) -> Self {
+        self.settings.ping_interval = interval;
+        self.by_code("ping_interval")
+    }
+
+    /// Connections for requests to each node, 1 to 16: one unless set. All requests of a name use the same one.
+    pub fn connections_per_node(mut self, connections: u32) -> Self {
+        self.settings.connections_per_node = connections;
+        self.by_code("connections_per_node")
+    }
+
+    /// Where a grant and its renewals must have arrived before they count: the primary's memory unless set.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = durability;
+        self.notes.origins.remove("durability_at_least");
+        self.notes.origins.remove("durability_timeout");
+        self.by_code("durability")
+    }
+
+    /// How long a place in the queue of a fair lock outlives a silent process: 30 s unless set. It must exceed the difference
+    /// between the clocks of hosts with Java services.
+    pub fn fair_wait(mut self, wait: Duration) -> Self {
+        self.settings.fair_wait = wait;
+        self.by_code("fair_wait")
+    }
+
+    fn by_code(mut self, key: &'static str) -> Self {
+        self.notes.origins.insert(key, Origin::Code { key });
+        self
+    }
+}

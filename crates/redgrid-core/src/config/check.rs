@@ -1,0 +1,142 @@
+//! What must hold between settings. Each value's own bounds are in the table.
+
+use super::Config;
+use super::draft::{Draft, Origins};
+use super::error::{ConfigError, Origin};
+use super::form::{Form, Value, shown};
+use super::table::TABLE;
+
+/// Settings of which one, and only one, names the servers.
+const HEADS: [&str; 5] = ["single", "unix", "primary", "sentinels", "cluster"];
+
+/// Settings that need another one beside them.
+const NEEDS: [(&str, &str, &str); 11] = [
+    ("replicas", "primary", "replicas belong to a primary"),
+    ("master_name", "sentinels", "a master name is asked for at sentinels"),
+    ("sentinels", "master_name", "sentinels must be told which primary is meant"),
+    ("sentinel_username", "sentinels", "it logs in at sentinels"),
+    ("sentinel_password", "sentinels", "it logs in at sentinels"),
+    ("tls_ca_file", "tls", "a certificate needs encryption"),
+    ("tls_cert_file", "tls", "a certificate needs encryption"),
+    ("tls_key_file", "tls", "a certificate needs encryption"),
+    ("tls_server_name", "tls", "a certificate needs encryption"),
+    ("tls_cert_file", "tls_key_file", "a certificate and its key belong together"),
+    ("tls_key_file", "tls_cert_file", "a certificate and its key belong together"),
+];
+
+/// Checks bounds and relations of a whole configuration.
+pub(super) fn whole(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
+    let mut copy = draft.clone();
+    for setting in TABLE {
+        // What code has set has not been read; its text must be readable, too.
+        if let (Some(shown), false) = (setting.form.show(&mut copy), matches!(setting.form, Form::Secret(_))) {
+            let origin = origin(setting.name, origins);
+            setting
+                .form
+                .read(&Value::One(shown), &mut copy)
+                .map_err(|expected| ConfigError::value(&origin, expected))?;
+        }
+    }
+    servers(&mut copy, origins)?;
+    relations(&copy, origins)
+}
+
+fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
+    let mut is_set = |name: &str| match TABLE.iter().find(|setting| setting.name == name) {
+        Some(setting) => setting.form.show(draft).is_some_and(|text| text != "false"),
+        None => false,
+    };
+    let heads: Vec<_> = HEADS.into_iter().filter(|head| is_set(head)).collect();
+    if let [one, other, ..] = heads[..] {
+        let rule = "each names the servers, and they are of different kinds";
+        return Err(relation(place(one, origins), place(other, origins), rule));
+    }
+    for (name, needed, rule) in NEEDS {
+        if is_set(name) && !is_set(needed) {
+            let missing = match needed {
+                "tls" => "`tls: false`".into(),
+                needed => format!("no `{needed}`"),
+            };
+            return Err(relation(place(name, origins), missing, rule));
+        }
+    }
+    if heads.is_empty() {
+        let heads: Vec<_> = HEADS.map(|head| format!("`{head}`")).to_vec();
+        return Err(ConfigError::NoServer { expected: format!("`url`, or one of {}", heads.join(", ")) });
+    }
+    Ok(())
+}
+
+fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
+    let with = |name: &str, value: String| format!("{} ({value})", place(name, origins));
+    let s = &draft.settings;
+    if draft.database != 0 && !draft.cluster.is_empty() {
+        let database = with("database", draft.database.to_string());
+        return Err(relation(database, place("cluster", origins), "a cluster has only database 0"));
+    }
+    if draft.primary.as_ref().is_some_and(|primary| draft.replicas.contains(primary)) {
+        let (primary, replicas) = (place("primary", origins), place("replicas", origins));
+        return Err(relation(primary, replicas, "one server is not its own replica"));
+    }
+    if draft.tls && draft.unix.is_some() {
+        return Err(relation(
+            place("tls", origins),
+            place("unix", origins),
+            "a socket of this machine is not encrypted",
+        ));
+    }
+    if draft.provider.is_some() && (draft.password.is_some() || draft.username.is_some()) {
+        let name = if draft.password.is_some() { "password" } else { "username" };
+        return Err(relation(place(name, origins), "the provider".into(), "one of them decides who logs in"));
+    }
+    if s.retries > 0 && s.retry_delay > s.patience() {
+        let (delay, patience) = (with("retry_delay", shown(s.retry_delay)), shown(s.patience()));
+        let patience = format!("`timeout × (retries + 1)` ({patience})");
+        return Err(relation(delay, patience, "a call would end before it is tried again"));
+    }
+    if draft.durability != 0 && draft.durability_timeout >= s.watchdog_lease {
+        let timeout = with("durability_timeout", shown(draft.durability_timeout));
+        let lease = with("watchdog_lease", shown(s.watchdog_lease));
+        return Err(relation(timeout, lease, "the lease would end before the grant counts"));
+    }
+    for (name, words) in [("durability_at_least", &[1][..]), ("durability_timeout", &[1, 2])] {
+        if origins.contains_key(name) && !words.contains(&draft.durability) {
+            let kind = super::table::DURABILITIES.get(draft.durability).copied().unwrap_or_default();
+            return Err(relation(place(name, origins), format!("`durability: {kind}`"), "it would have no effect"));
+        }
+    }
+    Ok(())
+}
+
+fn relation(left: String, right: String, rule: &'static str) -> ConfigError {
+    ConfigError::Relation { left, right, rule }
+}
+
+fn place(name: &str, origins: &Origins) -> String {
+    match TABLE.iter().find(|setting| setting.name == name) {
+        Some(setting) => origin(setting.name, origins).to_string(),
+        None => format!("`{name}`"),
+    }
+}
+
+/// Where a setting's value came from.
+pub(super) fn origin(name: &'static str, origins: &Origins) -> Origin {
+    origins.get(name).cloned().unwrap_or(Origin::Default { key: name })
+}
+
+/// Refuses what is understood, but has no effect in this version: a lock that is less safe than it was asked to be is none.
+pub(super) fn built(config: &Config) -> Result<(), ConfigError> {
+    let Config { access, settings, notes, .. } = config;
+    let missing = [
+        ("tls", access.tls.is_some()),
+        ("password_from", access.provider.is_some()),
+        ("connections_per_node", settings.connections_per_node != 1),
+    ];
+    match missing.into_iter().find(|(_, wanted)| *wanted) {
+        Some((name, _)) => {
+            let origin = origin(name, &notes.origins);
+            Err(ConfigError::Unsupported { origin, clause: "has no effect in this version yet; leave it out".into() })
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,169 @@
+//! A configuration on its way: one flat struct with a place for each setting, between what is written and [`Config`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::access::{Access, Provider, Secret, Tls};
+use super::check;
+use super::error::{ConfigError, Origin};
+use super::servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, UnixSocket};
+use super::settings::{Durability, ReadMode, Settings, ShardedSubscriptions};
+use super::{Config, Notes};
+use crate::name::Namespace;
+
+#[derive(Clone)]
+pub(super) struct Draft {
+    pub(super) single: Option<Address>,
+    pub(super) unix: Option<PathBuf>,
+    pub(super) primary: Option<Address>,
+    pub(super) replicas: Vec<Address>,
+    pub(super) sentinels: Vec<Address>,
+    pub(super) master_name: Option<String>,
+    pub(super) sentinel_username: Option<String>,
+    pub(super) sentinel_password: Option<Secret>,
+    pub(super) cluster: Vec<Address>,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<Secret>,
+    pub(super) provider: Option<Provider>,
+    pub(super) database: u32,
+    pub(super) tls: bool,
+    pub(super) tls_ca_file: Option<PathBuf>,
+    pub(super) tls_cert_file: Option<PathBuf>,
+    pub(super) tls_key_file: Option<PathBuf>,
+    pub(super) tls_server_name: Option<String>,
+    pub(super) read_mode: usize,
+    pub(super) sharded_subscriptions: usize,
+    pub(super) durability: usize,
+    pub(super) durability_at_least: u32,
+    pub(super) durability_timeout: Duration,
+    pub(super) namespace: Option<String>,
+    pub(super) client_name: Option<String>,
+    /// The rest as it is; what has a place above is written here in the end.
+    pub(super) settings: Settings,
+}
+
+const READ_MODES: [ReadMode; 3] = [ReadMode::Primary, ReadMode::Replica, ReadMode::Any];
+const SHARDED: [ShardedSubscriptions; 3] =
+    [ShardedSubscriptions::Auto, ShardedSubscriptions::On, ShardedSubscriptions::Off];
+
+/// How long replicas or the disk may take where nobody says: 1 s, Redisson's time for the same.
+const DURABILITY_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl Default for Draft {
+    fn default() -> Self {
+        Draft::of(None, &Access::default(), &Settings::default())
+    }
+}
+
+impl From<&Config> for Draft {
+    fn from(config: &Config) -> Self {
+        Draft::of(Some(&config.servers), &config.access, &config.settings)
+    }
+}
+
+impl Draft {
+    fn of(servers: Option<&Servers>, access: &Access, settings: &Settings) -> Self {
+        let tls = access.tls.clone().unwrap_or_default();
+        let (durability, durability_at_least, durability_timeout) = match settings.durability {
+            Durability::Primary => (0, 1, DURABILITY_TIMEOUT),
+            Durability::Replicas { at_least, timeout } => (1, at_least, timeout),
+            Durability::Disk { timeout } => (2, 1, timeout),
+        };
+        let namespace = Some(settings.namespace.as_str().to_owned()).filter(|text| !text.is_empty());
+        let mut draft = Draft {
+            single: None,
+            unix: None,
+            primary: None,
+            replicas: Vec::new(),
+            sentinels: Vec::new(),
+            master_name: None,
+            sentinel_username: None,
+            sentinel_password: None,
+            cluster: Vec::new(),
+            username: access.username.clone(),
+            password: access.password.clone(),
+            provider: access.provider.clone(),
+            database: access.database.into(),
+            tls: access.tls.is_some(),
+            tls_ca_file: tls.ca_file,
+            tls_cert_file: tls.cert_file,
+            tls_key_file: tls.key_file,
+            tls_server_name: tls.server_name,
+            read_mode: READ_MODES.iter().position(|mode| *mode == settings.read_mode).unwrap_or_default(),
+            sharded_subscriptions: SHARDED
+                .iter()
+                .position(|s| *s == settings.sharded_subscriptions)
+                .unwrap_or_default(),
+            durability,
+            durability_at_least,
+            durability_timeout,
+            namespace,
+            client_name: Some(settings.client_name.clone()),
+            settings: settings.clone(),
+        };
+        match servers.cloned() {
+            None => {}
+            Some(Servers::Single(Single { address })) => draft.single = Some(address),
+            Some(Servers::Unix(UnixSocket { path })) => draft.unix = Some(path),
+            Some(Servers::MasterSlave(MasterSlave { primary, replicas })) => {
+                (draft.primary, draft.replicas) = (Some(primary), replicas);
+            }
+            Some(Servers::Sentinel(Sentinel { sentinels, master_name, username, password })) => {
+                (draft.sentinels, draft.master_name) = (sentinels, Some(master_name));
+                (draft.sentinel_username, draft.sentinel_password) = (username, password);
+            }
+            Some(Servers::Cluster(Cluster { seeds })) => draft.cluster = seeds,
+        }
+        draft
+    }
+
+    /// The configuration that it means.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where settings are missing or do not fit together.
+    pub(super) fn finish(self, notes: Notes) -> Result<Config, ConfigError> {
+        check::whole(&self, &notes.origins)?;
+        let timeout = self.durability_timeout;
+        let durability = match self.durability {
+            1 => Durability::Replicas { at_least: self.durability_at_least, timeout },
+            2 => Durability::Disk { timeout },
+            _ => Durability::Primary,
+        };
+        let settings = Settings {
+            read_mode: READ_MODES.get(self.read_mode).copied().unwrap_or_default(),
+            sharded_subscriptions: SHARDED.get(self.sharded_subscriptions).copied().unwrap_or_default(),
+            durability,
+            namespace: Namespace::new(self.namespace.unwrap_or_default()).map_err(ConfigError::Namespace)?,
+            client_name: self.client_name.unwrap_or_default(),
+            ..self.settings
+        };
+        let tls = self.tls.then_some(Tls {
+            ca_file: self.tls_ca_file,
+            cert_file: self.tls_cert_file,
+            key_file: self.tls_key_file,
+            server_name: self.tls_server_name,
+        });
+        let (username, password, provider) = (self.username, self.password, self.provider);
+        // Bounded by the table.
+        let database = u8::try_from(self.database).unwrap_or(u8::MAX);
+        let access = Access { username, password, provider, database, tls };
+        let servers = if let Some(address) = self.single {
+            Servers::Single(Single { address })
+        } else if let Some(path) = self.unix {
+            Servers::Unix(UnixSocket { path })
+        } else if let Some(primary) = self.primary {
+            Servers::MasterSlave(MasterSlave { primary, replicas: self.replicas })
+        } else if let Some(master_name) = self.master_name {
+            let (username, password) = (self.sentinel_username, self.sentinel_password);
+            Servers::Sentinel(Sentinel { sentinels: self.sentinels, master_name, username, password })
+        } else {
+            Servers::Cluster(Cluster { seeds: self.cluster })
+        };
+        Ok(Config { servers, access, settings, notes })
+    }
+}
+
+/// Where each setting that is set came from.
+pub(super) type Origins = BTreeMap<&'static str, Origin>;

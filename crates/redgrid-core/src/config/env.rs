@@ -1,0 +1,62 @@
+//! The environment: `REDGRID_CONFIG` names a file, `REDGRID_URL` has a URL, `REDGRID_<SETTING>` one setting.
+
+use std::collections::BTreeMap;
+
+use super::error::{ConfigError, Origin, nearest};
+use super::layer::Layer;
+use super::table::{names, setting};
+use super::url;
+
+const PREFIX: &str = "REDGRID_";
+
+/// Variables of ours that are no settings: `redgrid lock` gives the first to its program, tests use the others.
+const OTHERS: [&str; 3] = ["FENCING_TOKEN", "REDIS_SERVER", "NEWEST_SERVER"];
+
+/// A variable of this process.
+#[cfg(feature = "config-files")]
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The layers that the variables mean: file, URL, settings.
+pub(super) fn read(variables: &BTreeMap<String, String>) -> Result<Vec<Layer>, ConfigError> {
+    let mut layers = Vec::new();
+    // Empty is unset, as shells and compose files have it.
+    let set = |name: &str| variables.get(name).filter(|value| !value.is_empty());
+    if let Some(path) = set("REDGRID_CONFIG") {
+        layers.extend(file(path, variables)?);
+    }
+    if let Some(text) = set("REDGRID_URL") {
+        layers.push(url::read(text, "REDGRID_URL")?);
+    }
+    let mut layer = Layer::default();
+    for (variable, value) in variables {
+        let Some(rest) = variable.strip_prefix(PREFIX) else { continue };
+        if matches!(rest, "CONFIG" | "URL") || OTHERS.contains(&rest) || value.is_empty() {
+            continue;
+        }
+        let origin = Origin::Variable { name: variable.clone() };
+        let name = rest.to_ascii_lowercase();
+        match setting(&name) {
+            Some(setting) => layer.set_one(setting.name, value, origin)?,
+            None => match nearest(&name, names().chain(["url", "config"])) {
+                Some(near) => return Err(ConfigError::Unknown { origin, nearest: Some(near) }),
+                None => layer.warn(origin, "is no setting"),
+            },
+        }
+    }
+    layers.push(layer);
+    Ok(layers)
+}
+
+#[cfg(feature = "config-files")]
+fn file(path: &str, variables: &BTreeMap<String, String>) -> Result<Vec<Layer>, ConfigError> {
+    super::file::read(path.as_ref(), &|name| variables.get(name).cloned())
+}
+
+#[cfg(not(feature = "config-files"))]
+fn file(_: &str, _: &BTreeMap<String, String>) -> Result<Vec<Layer>, ConfigError> {
+    let origin = Origin::Variable { name: "REDGRID_CONFIG".into() };
+    let clause = "names a file, and this program is built without the feature `config-files`".into();
+    Err(ConfigError::Unsupported { origin, clause })
+}

@@ -1,0 +1,86 @@
+//! The table for readers: what a configuration says, and the reference of all settings.
+
+use std::fmt::Write as _;
+
+use super::draft::Draft;
+use super::table::{Group, TABLE};
+use super::{Config, Origin, check};
+
+/// One setting of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value as it would be written; passwords are `***`. `None` where there is none.
+    pub value: Option<String>,
+    /// What it is where nobody sets it.
+    pub default: Option<String>,
+    /// Where the value came from.
+    pub origin: Origin,
+}
+
+impl Config {
+    /// All settings, in the order of the reference, with what they are and where that came from.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let config = redgrid_core::Config::from_url("redis://:secret@127.0.0.1?timeout=1s")?;
+    /// let changed: Vec<_> = config.explain().into_iter().filter(|one| one.value != one.default).collect();
+    /// assert_eq!(changed.iter().map(|one| one.name).collect::<Vec<_>>(), ["single", "password", "timeout"]);
+    /// assert_eq!(changed[1].value.as_deref(), Some("***"));
+    /// assert_eq!(changed[2].origin.to_string(), "`timeout` in the URL");
+    /// # Ok(()) }
+    /// ```
+    pub fn explain(&self) -> Vec<Explained> {
+        let (mut draft, mut defaults) = (Draft::from(self), Draft::default());
+        let explain = TABLE.iter().map(|setting| Explained {
+            name: setting.name,
+            value: setting.form.show(&mut draft),
+            default: setting.form.show(&mut defaults),
+            origin: check::origin(setting.name, &self.notes.origins),
+        });
+        explain.collect()
+    }
+
+    /// What kind of servers they are: `single`, `unix`, `master-slave`, `sentinel` or `cluster`.
+    pub fn topology(&self) -> &'static str {
+        match self.servers {
+            super::Servers::Single(_) => "single",
+            super::Servers::Unix(_) => "unix",
+            super::Servers::MasterSlave(_) => "master-slave",
+            super::Servers::Sentinel(_) => "sentinel",
+            super::Servers::Cluster(_) => "cluster",
+        }
+    }
+}
+
+/// The reference of all settings in Markdown: docs/configuration.md is this text.
+pub fn reference() -> String {
+    let mut defaults = Draft::default();
+    let mut text = include_str!("reference.md").to_owned();
+    for group in Group::ALL {
+        // Writing to a `String` can not fail.
+        let _ = write!(
+            text,
+            "\n### {}\n\n| setting | default | expected | what it is |\n|---|---|---|---|\n",
+            title(group)
+        );
+        for setting in TABLE.iter().filter(|setting| setting.group == group) {
+            let default = setting.form.show(&mut defaults).map_or_else(|| "none".into(), |text| format!("`{text}`"));
+            let _ =
+                writeln!(text, "| `{}` | {default} | {} | {} |", setting.name, setting.form.expected(), setting.about);
+        }
+    }
+    text
+}
+
+fn title(group: Group) -> &'static str {
+    match group {
+        Group::Servers => "Servers",
+        Group::Access => "Logging in",
+        Group::Connections => "Connections",
+        Group::Holds => "Holds",
+        Group::Waiting => "Waiting",
+        Group::Names => "Names",
+    }
+}

@@ -1,0 +1,135 @@
+//! The forms that values have as text, the same in URLs, files and the environment.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::access::Secret;
+use super::draft::Draft;
+use super::servers::Address;
+
+/// A value as it was written.
+#[derive(Clone)]
+pub(super) enum Value {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// How a setting is written, and where in the draft it goes.
+pub(super) enum Form {
+    Time(fn(&mut Draft) -> &mut Duration, Duration, Duration),
+    /// A time, or `auto`.
+    AutoTime(fn(&mut Draft) -> &mut Option<Duration>, Duration, Duration),
+    Count(fn(&mut Draft) -> &mut u32, u32, u32),
+    Switch(fn(&mut Draft) -> &mut bool),
+    /// One of these words; the number is its place among them.
+    Choice(&'static [&'static str], fn(&mut Draft) -> &mut usize),
+    /// What is read is checked by the second.
+    Text(fn(&mut Draft) -> &mut Option<String>, fn(&str) -> Result<(), &'static str>),
+    Secret(fn(&mut Draft) -> &mut Option<Secret>),
+    File(fn(&mut Draft) -> &mut Option<PathBuf>),
+    /// With the port where none is written.
+    Address(fn(&mut Draft) -> &mut Option<Address>, u16),
+    Addresses(fn(&mut Draft) -> &mut Vec<Address>, u16),
+}
+
+impl Form {
+    /// Reads a value into the draft.
+    ///
+    /// # Errors
+    ///
+    /// What was expected; and what was found, where it can be neither a secret nor a URL with one.
+    pub(super) fn read(&self, value: &Value, draft: &mut Draft) -> Result<(), String> {
+        let text = match (self, value) {
+            (Form::Addresses(at, port), Value::Many(texts)) => {
+                *at(draft) = Address::read_all(texts, *port)?;
+                return Ok(());
+            }
+            (Form::Addresses(at, port), Value::One(text)) => {
+                *at(draft) = Address::read_all(text.split(','), *port)?;
+                return Ok(());
+            }
+            (_, Value::Many(_)) => return Err(format!("{}, not a list", self.expected())),
+            (_, Value::One(text)) => text.as_str(),
+        };
+        let other = || format!("{}, found `{}`", self.expected(), text.chars().take(32).collect::<String>());
+        match self {
+            Form::Time(at, least, most) => {
+                *at(draft) = time(text).filter(|time| (least..=most).contains(&time)).ok_or_else(other)?;
+            }
+            Form::AutoTime(at, _, _) if text == "auto" => *at(draft) = None,
+            Form::AutoTime(at, least, most) => {
+                *at(draft) = Some(time(text).filter(|time| (least..=most).contains(&time)).ok_or_else(other)?);
+            }
+            Form::Count(at, least, most) => {
+                let count = text.parse().ok().filter(|count| (least..=most).contains(&count));
+                *at(draft) = count.ok_or_else(other)?;
+            }
+            Form::Switch(at) => *at(draft) = text.parse().map_err(|_| other())?,
+            Form::Choice(words, at) => *at(draft) = words.iter().position(|word| *word == text).ok_or_else(other)?,
+            Form::Text(at, check) => {
+                check(text)?;
+                *at(draft) = Some(text.to_owned());
+            }
+            Form::Secret(at) => *at(draft) = Some(Secret::new(text)),
+            Form::File(at) if !text.is_empty() => *at(draft) = Some(text.into()),
+            Form::File(_) => return Err(self.expected()),
+            Form::Address(at, port) => *at(draft) = Some(Address::read(text, *port)?),
+            Form::Addresses(..) => {}
+        }
+        Ok(())
+    }
+
+    /// The value in the draft as text that [`Form::read`] understands; secrets are masked, `None` is unset.
+    pub(super) fn show(&self, draft: &mut Draft) -> Option<String> {
+        match self {
+            Form::Time(at, ..) => Some(shown(*at(draft))),
+            Form::AutoTime(at, ..) => Some(at(draft).map_or_else(|| "auto".into(), shown)),
+            Form::Count(at, ..) => Some(at(draft).to_string()),
+            Form::Switch(at) => Some(at(draft).to_string()),
+            Form::Choice(words, at) => words.get(*at(draft)).map(|word| (*word).to_owned()),
+            Form::Text(at, _) => at(draft).clone(),
+            Form::Secret(at) => at(draft).as_ref().map(|_| "***".into()),
+            Form::File(at) => at(draft).as_ref().map(|path| path.display().to_string()),
+            Form::Address(at, _) => at(draft).as_ref().map(Address::to_string),
+            Form::Addresses(at, _) => {
+                let all: Vec<_> = at(draft).iter().map(Address::to_string).collect();
+                (!all.is_empty()).then(|| all.join(","))
+            }
+        }
+    }
+
+    /// What is expected, as the end of "expected …".
+    pub(super) fn expected(&self) -> String {
+        match self {
+            Form::Time(_, least, most) => {
+                format!("a time with its unit, like `1s` or `250ms`, from {} to {}", shown(*least), shown(*most))
+            }
+            Form::AutoTime(_, least, most) => {
+                format!("`auto`, or a time with its unit from {} to {}", shown(*least), shown(*most))
+            }
+            Form::Count(_, least, most) => format!("a whole number from {least} to {most}"),
+            Form::Switch(_) => "`true` or `false`".into(),
+            Form::Choice(words, _) => {
+                let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+                format!("one of {}", words.join(", "))
+            }
+            Form::Text(..) => "text".into(),
+            Form::Secret(_) => "text that stays secret".into(),
+            Form::File(_) => "the path of a file".into(),
+            Form::Address(_, port) => format!("`host:port`; port {port} where none is given"),
+            Form::Addresses(_, port) => {
+                format!("`host:port`, several with commas or as a list; port {port} where none is given")
+            }
+        }
+    }
+}
+
+/// A time with its unit. `humantime` also takes a bare 0; a bare number has no unit here, whatever it is.
+pub(super) fn time(text: &str) -> Option<Duration> {
+    text.ends_with(|end: char| end.is_ascii_alphabetic()).then(|| humantime::parse_duration(text).ok()).flatten()
+}
+
+/// The same back.
+pub(super) fn shown(time: Duration) -> String {
+    humantime::format_duration(time).to_string()
+}

@@ -1,0 +1,261 @@
+//! Settings: plain structs, all defaults in one literal, one table of names and bounds, checked as a whole.
+//!
+//! A configuration comes from code ([`Config::single`] and the like), a URL ([`Config::from_url`]), a file
+//! ([`Config::from_file`], Redisson's own files included) or the environment ([`Config::from_env`]). All of them use the same
+//! names, which docs/configuration.md lists.
+
+mod access;
+mod build;
+mod check;
+mod draft;
+mod env;
+mod error;
+mod explain;
+#[cfg(feature = "config-files")]
+mod file;
+mod form;
+mod layer;
+#[cfg(feature = "config-files")]
+mod redisson;
+mod servers;
+mod settings;
+mod table;
+mod url;
+
+#[cfg(test)]
+mod tests;
+
+pub use access::{Access, CredentialProvider, Credentials, Provider, Secret, Tls};
+pub use error::{ConfigError, Origin, Warning};
+pub use explain::{Explained, reference};
+pub use servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, UnixSocket};
+pub(crate) use settings::Settings;
+pub use settings::{Durability, LONGEST_LEASE, ReadMode, SHORTEST_LEASE, ShardedSubscriptions};
+
+use draft::{Draft, Origins};
+use form::Value;
+use layer::Layer;
+
+/// How a client reaches its servers, and how it behaves.
+///
+/// ```
+/// use std::time::Duration;
+/// use redgrid_core::Config;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::from_url("redis://:secret@127.0.0.1:6379/2")?.namespace("prod")?.timeout(Duration::from_secs(1));
+/// assert!(!format!("{config:?}").contains("secret"));
+///
+/// let config = Config::from_url("redis-sentinel://10.0.0.1,10.0.0.2/orders?read_mode=replica&timeout=500ms")?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) servers: Servers,
+    pub(crate) access: Access,
+    pub(crate) settings: Settings,
+    notes: Notes,
+}
+
+/// What the loaders noticed on the way.
+#[derive(Clone, Debug, Default)]
+struct Notes {
+    origins: Origins,
+    warnings: Vec<Warning>,
+    codec: Option<String>,
+}
+
+impl Config {
+    /// One server at `host:port` (port 6379 when left out), without a password.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when the address is empty or the port is no port.
+    pub fn single(address: impl AsRef<str>) -> Result<Self, ConfigError> {
+        Config::of([("single", Value::One(address.as_ref().to_owned()))])
+    }
+
+    /// A fixed primary and its replicas, each at `host:port`. Nobody promotes a replica here.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid_core::{Config, config::ReadMode};
+    ///
+    /// let config = Config::master_slave("10.0.0.1:6379", ["10.0.0.2:6379"])?.read_mode(ReadMode::Replica);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when one of the addresses is none.
+    pub fn master_slave<A: AsRef<str>>(
+        primary: impl AsRef<str>,
+        replicas: impl IntoIterator<Item = A>,
+    ) -> Result<Self, ConfigError> {
+        let primary = ("primary", Value::One(primary.as_ref().to_owned()));
+        match many(replicas) {
+            Value::Many(none) if none.is_empty() => Config::of([primary]),
+            replicas => Config::of([primary, ("replicas", replicas)]),
+        }
+    }
+
+    /// The primary that these sentinels (`host:port`, 26379 when left out) know as `master_name`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when there is no sentinel, or one of the addresses is none.
+    pub fn sentinel<A: AsRef<str>>(
+        master_name: impl Into<String>,
+        sentinels: impl IntoIterator<Item = A>,
+    ) -> Result<Self, ConfigError> {
+        Config::of([("master_name", Value::One(master_name.into())), ("sentinels", many(sentinels))])
+    }
+
+    /// The cluster that some of these nodes (`host:port`) belong to.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when there is no node, or one of the addresses is none.
+    pub fn cluster<A: AsRef<str>>(seeds: impl IntoIterator<Item = A>) -> Result<Self, ConfigError> {
+        Config::of([("cluster", many(seeds))])
+    }
+
+    /// One server of this machine, by the path of its socket.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when the path is empty, or no text.
+    pub fn unix(path: impl AsRef<std::path::Path>) -> Result<Self, ConfigError> {
+        Config::of([("unix", Value::One(path.as_ref().to_str().unwrap_or_default().to_owned()))])
+    }
+
+    fn of<const N: usize>(values: [(&'static str, Value); N]) -> Result<Self, ConfigError> {
+        let mut layer = Layer::default();
+        for (key, value) in values {
+            layer.set(key, value, Origin::Code { key })?;
+        }
+        layer::assemble([layer])
+    }
+
+    /// Reads a URL: `redis://`, `redis-sentinel://`, `redis-cluster://`, `redis-master-slave://` or `redis+unix://`, with any
+    /// setting behind the `?`.
+    ///
+    /// ```text
+    /// redis://[user[:password]@]host[:port][/database]
+    /// redis-sentinel://[user[:password]@]host[:port],…/master name[/database]
+    /// redis-cluster://[user[:password]@]host[:port],…
+    /// redis-master-slave://[user[:password]@]primary[:port],replica[:port],…[/database]
+    /// redis+unix://[user[:password]@]/path/of/the/socket          (unix:///path, too)
+    /// ```
+    ///
+    /// `rediss` for `redis` encrypts; `valkey` and `valkeys` mean the same. Settings follow as in
+    /// `?timeout=1s&namespace=prod&read_mode=replica`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the part that is wrong and what was expected. It never repeats a password.
+    pub fn from_url(url: &str) -> Result<Self, ConfigError> {
+        layer::assemble([url::read(url, "the URL")?])
+    }
+
+    /// Reads a file: YAML, TOML or JSON by its extension (`yaml`, `yml`, `toml`, `json`), one key per setting, and `url` for
+    /// a whole URL. A file of Redisson's (YAML or JSON) is recognised by its keys and understood as it is.
+    ///
+    /// What has no effect here is in [`warnings`](Config::warnings), and logged.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the file, the key, and what was expected.
+    #[cfg(feature = "config-files")]
+    pub fn from_file(path: impl AsRef<std::path::Path>) -> Result<Self, ConfigError> {
+        let config = layer::assemble(file::read(path.as_ref(), &env::variable)?)?;
+        config.log_warnings();
+        Ok(config)
+    }
+
+    /// Reads the environment: the file that `REDGRID_CONFIG` names, over it the URL in `REDGRID_URL`, over both a variable
+    /// for each setting, such as `REDGRID_TIMEOUT=1s`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the variable, and what was expected. A variable that is no setting is an error where it looks
+    /// like one mistyped, otherwise a warning: clusters and shells put their own ones there.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Config::from_variables(std::env::vars_os().filter_map(|(name, value)| {
+            // A value that is no text fails where it is used; left out, it would look unset.
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        }))
+    }
+
+    /// The same from variables that the caller has, for tests and other sources of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Config::from_env`].
+    pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let config = layer::assemble(env::read(&variables.into_iter().collect())?)?;
+        config.log_warnings();
+        Ok(config)
+    }
+
+    fn log_warnings(&self) {
+        for warning in &self.notes.warnings {
+            tracing::warn!("{warning}");
+        }
+    }
+
+    /// The servers.
+    pub fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    /// How to log in.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// What was read and has no effect here.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.notes.warnings
+    }
+
+    /// The Java class of the codec that a file of Redisson's means, named there or by default; values of Java services are in
+    /// it. `None` where the configuration is none of Redisson's.
+    pub fn implied_codec(&self) -> Option<&str> {
+        self.notes.codec.as_deref()
+    }
+
+    /// Checks bounds and relations of all settings, and that what is asked for is built.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        check::whole(&Draft::from(self), &self.notes.origins)?;
+        check::built(self)
+    }
+}
+
+fn many<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> Value {
+    Value::Many(addresses.into_iter().map(|address| address.as_ref().to_owned()).collect())
+}
+
+impl TryFrom<&str> for Config {
+    type Error = ConfigError;
+
+    fn try_from(url: &str) -> Result<Self, ConfigError> {
+        Config::from_url(url)
+    }
+}
+
+impl TryFrom<&String> for Config {
+    type Error = ConfigError;
+
+    fn try_from(url: &String) -> Result<Self, ConfigError> {
+        Config::from_url(url)
+    }
+}
+
+impl TryFrom<String> for Config {
+    type Error = ConfigError;
+
+    fn try_from(url: String) -> Result<Self, ConfigError> {
+        Config::from_url(&url)
+    }
+}

@@ -1,0 +1,258 @@
+//! What each of Redisson's keys means (those of 4.7.0, and of 3.x as far as files still have them).
+
+/// What becomes of a key's value.
+#[derive(Clone, Copy)]
+pub(super) enum Take {
+    /// Milliseconds, into this setting.
+    Millis(&'static str),
+    /// The same, where 0 switches it off, which is not to be had here.
+    MillisOrOff(&'static str),
+    /// As it is, into this setting.
+    Plain(&'static str),
+    /// An address with its scheme, into this setting.
+    Address(&'static str),
+    /// Several.
+    Addresses(&'static str),
+    /// One of these words is one of those of the setting.
+    Word(&'static str, &'static [(&'static str, &'static str)]),
+    /// A class that says how long to wait.
+    Delay(&'static str),
+    /// The class of a codec.
+    Codec,
+    /// A file of certificates.
+    TrustStore,
+    /// Silent where it has the value that is done anyway; otherwise a warning.
+    Already(&'static str, &'static str),
+    /// Silent where it is the class that changes nothing; otherwise a warning.
+    Class(&'static str, &'static str),
+    /// The same, but an error: whoever ignores it works on other keys.
+    Vital(&'static str, &'static str),
+    /// Has no effect here, and why.
+    Ignored(&'static str),
+}
+
+/// One of the topologies.
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) own: &'static [(&'static str, Take)],
+    pub(super) address: &'static str,
+    pub(super) has_replicas: bool,
+}
+
+/// Sections that are known and not spoken.
+pub(super) const UNSPOKEN: [&str; 4] =
+    ["replicatedServersConfig", "multiClusterServersConfig", "multiSentinelServersConfig", "proxyServersConfig"];
+
+pub(super) const SECTIONS: [Section; 4] = [
+    Section { name: "singleServerConfig", own: SINGLE, address: "address", has_replicas: false },
+    Section { name: "sentinelServersConfig", own: SENTINEL, address: "sentinelAddresses", has_replicas: true },
+    Section { name: "masterSlaveServersConfig", own: MASTER_SLAVE, address: "masterAddress", has_replicas: true },
+    Section { name: "clusterServersConfig", own: CLUSTER, address: "nodeAddresses", has_replicas: true },
+];
+
+const JAVA: &str = "it is about Java's own threads and classes";
+const POOL: &str = "there are no pools here, one connection carries all requests to a node; see `connections_per_node`";
+const TLS: &str = "certificates are verified by this library's own means; give PEM files in `tls_ca_file`, `tls_cert_file` and `tls_key_file`";
+const VERIFIED: &str = "the server's certificate and its name are always verified";
+const TCP: &str = "sockets are looked after by this library itself; see `ping_interval`";
+const SYNC: &str = "waiting for replicas is the setting `durability`, which refuses what they did not get";
+const TOPOLOGY: &str = "the topology is always checked";
+const OTHER: &str = "it is about objects that are not in this library, or works without being set";
+
+use Take::{
+    Address, Addresses, Already, Class, Codec, Delay, Ignored, Millis, MillisOrOff, Plain, TrustStore, Vital, Word,
+};
+
+type Rows = &'static [(&'static str, Take)];
+
+pub(super) const GLOBAL: Rows = &[
+    ("lockWatchdogTimeout", Millis("watchdog_lease")),
+    ("lockWatchdogBatchSize", Ignored("renewals go in batches of 100 names")),
+    ("fairLockWaitTimeout", Millis("fair_wait")),
+    ("checkLockSyncedSlaves", Ignored(SYNC)),
+    ("slavesSyncTimeout", Ignored(SYNC)),
+    ("useScriptCache", Already("true", "scripts always go by their hash")),
+    ("keepPubSubOrder", Already("true", "messages always keep their order")),
+    ("codec", Codec),
+    (
+        "nameMapper",
+        Vital(
+            "org.redisson.config.DefaultNameMapper",
+            "changes the names of keys by a Java class, so that the same locks would have other keys here; where it only puts a prefix in front, leave it out and set `namespace`",
+        ),
+    ),
+    (
+        "commandMapper",
+        Vital(
+            "org.redisson.config.DefaultCommandMapper",
+            "changes the names of commands by a Java class, which can not be followed here; leave it out where the server knows their usual names",
+        ),
+    ),
+    ("username", Plain("username")),
+    ("password", Plain("password")),
+    (
+        "credentialsResolver",
+        Class(
+            "org.redisson.config.DefaultCredentialsResolver",
+            "a Java class is asked for the password; here, set a provider in code (`Config::password_from`)",
+        ),
+    ),
+    ("threads", Ignored(JAVA)),
+    ("nettyThreads", Ignored(JAVA)),
+    ("transportMode", Ignored(JAVA)),
+    ("protocol", Ignored("the protocol is chosen by this library")),
+    ("lazyInitialization", Ignored("a client never waits for its servers; `wait_ready` does")),
+    ("referenceEnabled", Ignored(OTHER)),
+    ("reliableTopicWatchdogTimeout", Ignored(OTHER)),
+    ("minCleanUpDelay", Ignored(OTHER)),
+    ("maxCleanUpDelay", Ignored(OTHER)),
+    ("cleanUpKeysAmount", Ignored(OTHER)),
+    ("sslVerificationMode", Already("STRICT", VERIFIED)),
+    ("sslProvider", Ignored(JAVA)),
+    ("sslTruststore", TrustStore),
+    ("sslTruststorePassword", Ignored(TLS)),
+    ("sslKeystore", Ignored(TLS)),
+    ("sslKeystoreType", Ignored(TLS)),
+    ("sslKeystorePassword", Ignored(TLS)),
+    ("sslProtocols", Ignored(TLS)),
+    ("sslCiphers", Ignored(TLS)),
+    ("sslTrustManagerFactory", Ignored(TLS)),
+    ("sslKeyManagerFactory", Ignored(TLS)),
+    ("tcpKeepAlive", Ignored(TCP)),
+    ("tcpKeepAliveCount", Ignored(TCP)),
+    ("tcpKeepAliveIdle", Ignored(TCP)),
+    ("tcpKeepAliveInterval", Ignored(TCP)),
+    ("tcpUserTimeout", Ignored(TCP)),
+    ("tcpNoDelay", Ignored(TCP)),
+    ("executor", Ignored(JAVA)),
+    ("eventLoopGroup", Ignored(JAVA)),
+    ("nettyHook", Ignored(JAVA)),
+    ("nettyExecutor", Ignored(JAVA)),
+    ("connectionListener", Ignored(JAVA)),
+    ("addressResolverGroupFactory", Ignored(JAVA)),
+    ("useThreadClassLoader", Ignored(JAVA)),
+    ("valkeyCapabilities", Ignored(JAVA)),
+];
+
+/// In the section of every topology.
+pub(super) const BASE: Rows = &[
+    ("timeout", Millis("timeout")),
+    ("connectTimeout", Millis("connect_timeout")),
+    ("idleConnectionTimeout", Ignored(POOL)),
+    ("retryAttempts", Plain("retries")),
+    ("retryDelay", Delay("retry_delay")),
+    ("retryInterval", Millis("retry_delay")),
+    ("reconnectionDelay", Ignored("reconnection waits 50 ms to 2 s")),
+    ("subscriptionTimeout", Ignored("a subscription has `timeout`")),
+    ("subscriptionsPerConnection", Ignored("one connection carries all subscriptions of a node")),
+    ("pingConnectionInterval", MillisOrOff("ping_interval")),
+    ("clientName", Plain("client_name")),
+    ("username", Plain("username")),
+    ("password", Plain("password")),
+    (
+        "credentialsResolver",
+        Class(
+            "org.redisson.config.DefaultCredentialsResolver",
+            "a Java class is asked for the password; here, set a provider in code (`Config::password_from`)",
+        ),
+    ),
+    (
+        "nameMapper",
+        Vital(
+            "org.redisson.config.DefaultNameMapper",
+            "changes the names of keys by a Java class, so that the same locks would have other keys here; where it only puts a prefix in front, leave it out and set `namespace`",
+        ),
+    ),
+    (
+        "commandMapper",
+        Vital(
+            "org.redisson.config.DefaultCommandMapper",
+            "changes the names of commands by a Java class, which can not be followed here; leave it out where the server knows their usual names",
+        ),
+    ),
+    ("sslEnableEndpointIdentification", Already("true", VERIFIED)),
+    ("sslVerificationMode", Already("STRICT", VERIFIED)),
+    ("sslProvider", Ignored(JAVA)),
+    ("sslTruststore", TrustStore),
+    ("sslTruststorePassword", Ignored(TLS)),
+    ("sslKeystore", Ignored(TLS)),
+    ("sslKeystoreType", Ignored(TLS)),
+    ("sslKeystorePassword", Ignored(TLS)),
+    ("sslProtocols", Ignored(TLS)),
+    ("sslCiphers", Ignored(TLS)),
+    ("sslTrustManagerFactory", Ignored(TLS)),
+    ("sslKeyManagerFactory", Ignored(TLS)),
+    ("keepAlive", Ignored(TCP)),
+    ("tcpKeepAlive", Ignored(TCP)),
+    ("tcpKeepAliveCount", Ignored(TCP)),
+    ("tcpKeepAliveIdle", Ignored(TCP)),
+    ("tcpKeepAliveInterval", Ignored(TCP)),
+    ("tcpUserTimeout", Ignored(TCP)),
+    ("tcpNoDelay", Ignored(TCP)),
+    ("subscriptionConnectionMinimumIdleSize", Ignored(POOL)),
+    ("subscriptionConnectionPoolSize", Ignored(POOL)),
+    ("dnsMonitoringInterval", Ignored("a host name is looked up anew for every connection")),
+    ("dnsMonitoringTimes", Ignored("a host name is looked up anew for every connection")),
+    // Gone from Redisson, and still in files.
+    ("pingTimeout", Ignored("a PING has `timeout`")),
+    ("reconnectionTimeout", Ignored("reconnection waits 50 ms to 2 s")),
+    ("failedAttempts", Ignored("a node that fails is noticed by its connection")),
+    ("tlsVersion", Ignored(TLS)),
+];
+
+/// In the sections of topologies that have replicas.
+pub(super) const REPLICAS: Rows = &[
+    ("readMode", Word("read_mode", &[("SLAVE", "replica"), ("MASTER", "primary"), ("MASTER_SLAVE", "any")])),
+    ("subscriptionMode", Already("MASTER", "subscriptions are at the primary")),
+    ("loadBalancer", Class("org.redisson.connection.balancer.RoundRobinLoadBalancer", "replicas are asked in turn")),
+    ("masterConnectionMinimumIdleSize", Ignored(POOL)),
+    ("masterConnectionPoolSize", Ignored(POOL)),
+    ("slaveConnectionMinimumIdleSize", Ignored(POOL)),
+    ("slaveConnectionPoolSize", Ignored(POOL)),
+    ("slaveSubscriptionConnectionMinimumIdleSize", Ignored(POOL)),
+    ("slaveSubscriptionConnectionPoolSize", Ignored(POOL)),
+    ("failedSlaveReconnectionInterval", Ignored("reconnection waits 50 ms to 2 s")),
+    ("failedSlaveCheckInterval", Ignored("a node that fails is noticed by its connection")),
+    ("failedSlaveNodeDetector", Ignored("a node that fails is noticed by its connection")),
+    ("fallbackLoadingToMaster", Ignored("reads go to the primary where no replica is fit")),
+];
+
+const SINGLE: Rows = &[
+    ("address", Address("single")),
+    ("database", Plain("database")),
+    ("connectionMinimumIdleSize", Ignored(POOL)),
+    ("connectionPoolSize", Ignored(POOL)),
+];
+
+const SENTINEL: Rows = &[
+    ("sentinelAddresses", Addresses("sentinels")),
+    ("masterName", Plain("master_name")),
+    ("sentinelUsername", Plain("sentinel_username")),
+    ("sentinelPassword", Plain("sentinel_password")),
+    ("database", Plain("database")),
+    ("scanInterval", Millis("scan_interval")),
+    ("checkSentinelsList", Ignored(TOPOLOGY)),
+    ("checkSlaveStatusWithSyncing", Ignored(TOPOLOGY)),
+    ("sentinelsDiscovery", Ignored("other sentinels are always found by the first")),
+    ("natMapper", Class("org.redisson.config.DefaultNatMapper", NAT)),
+    ("natMap", Ignored(NAT)),
+];
+
+const MASTER_SLAVE: Rows = &[
+    ("masterAddress", Address("primary")),
+    ("slaveAddresses", Addresses("replicas")),
+    ("database", Plain("database")),
+];
+
+const CLUSTER: Rows = &[
+    ("nodeAddresses", Addresses("cluster")),
+    ("database", Plain("database")),
+    ("scanInterval", Millis("scan_interval")),
+    ("checkSlotsCoverage", Ignored(TOPOLOGY)),
+    ("checkMasterLinkStatus", Ignored(TOPOLOGY)),
+    ("shardedSubscriptionMode", Word("sharded_subscriptions", &[("AUTO", "auto"), ("ON", "on"), ("OFF", "off")])),
+    ("natMapper", Class("org.redisson.config.DefaultNatMapper", NAT)),
+    ("natMap", Ignored(NAT)),
+];
+
+const NAT: &str = "addresses are used as the servers announce them; let them announce what can be reached (`cluster-announce-ip`, `replica-announce-ip`)";

@@ -1,0 +1,202 @@
+//! Redisson's own configuration files, as they are: sections per topology, times in milliseconds, Java classes as tags.
+
+mod keys;
+mod values;
+
+use yaml_serde::{Mapping, Value as Yaml};
+
+use super::error::{ConfigError, nearest};
+use super::file::Tree;
+use super::form::Value;
+use super::layer::Layer;
+use keys::{BASE, GLOBAL, REPLICAS, SECTIONS, Section, Take, UNSPOKEN};
+
+/// The codec of a file that names none: Redisson's default since 3.19.
+const CODEC: &str = "org.redisson.codec.Kryo5Codec";
+
+/// Whether it is worth a closer look.
+pub(super) fn looks_like(text: &str) -> bool {
+    text.contains("ServersConfig") || text.contains("ServerConfig")
+}
+
+/// Whether the keys are Redisson's.
+pub(super) fn is(tree: &Tree<'_>) -> bool {
+    let mut names = SECTIONS.iter().map(|section| section.name).chain(UNSPOKEN);
+    names.any(|name| tree.root.contains_key(name))
+}
+
+/// The text as it is parsed.
+pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+    local_tags(&substitute(text, variable))
+}
+
+/// `${NAME}` and `${NAME:-default}` as Redisson replaces them: in the whole text, before it is parsed. What has neither a
+/// value nor a default stays, and is an error where it is read.
+fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(start) = rest.find("${") {
+        let (before, from) = rest.split_at(start);
+        out.push_str(before);
+        let Some(end) = from.find('}') else { break };
+        let (whole, after) = from.split_at(end + 1);
+        let inner = &whole[2..end];
+        let (name, default) = match inner.split_once(":-") {
+            Some((name, default)) => (name, Some(default.to_owned()).filter(|default| !default.is_empty())),
+            None => (inner, None),
+        };
+        let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
+        match is_name.then(|| variable(name).or(default)).flatten() {
+            Some(value) => out.push_str(&value),
+            None => out.push_str(whole),
+        }
+        rest = after;
+    }
+    out + rest
+}
+
+/// `!<org.redisson.codec.Kryo5Codec>` as `!org.redisson.codec.Kryo5Codec`, which means the same here: a tag in brackets is
+/// global, and global tags are dropped by the parser.
+fn local_tags(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(start) = rest.find("!<") {
+        let (before, from) = rest.split_at(start);
+        let class = from[2..].split('>').next().unwrap_or_default();
+        let is_class =
+            class.contains('.') && class.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '$'));
+        let is_tag = is_class && before.ends_with(|c: char| c.is_whitespace() || matches!(c, '[' | ','));
+        out.push_str(before);
+        if is_tag && from[2 + class.len()..].starts_with('>') {
+            out.push('!');
+            out.push_str(class);
+            rest = &from[class.len() + 3..];
+        } else {
+            out.push_str("!<");
+            rest = &from[2..];
+        }
+    }
+    out + rest
+}
+
+/// The layers that it means: what holds for all topologies, and over it its section.
+pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
+    if let Some(name) = UNSPOKEN.into_iter().find(|name| tree.root.get(name).is_some_and(|section| !section.is_null()))
+    {
+        let clause = "is a topology that is not spoken here; name the primary by `singleServerConfig`, or all nodes by \
+                      `masterSlaveServersConfig`, `sentinelServersConfig` or `clusterServersConfig`";
+        return Err(ConfigError::Unsupported { origin: tree.at(name), clause: clause.into() });
+    }
+    let mut sections = SECTIONS.iter().filter(|section| tree.root.get(section.name).is_some_and(|s| !s.is_null()));
+    let section = sections.next().ok_or_else(|| ConfigError::NoServer {
+        expected:
+            "one of `singleServerConfig`, `sentinelServersConfig`, `masterSlaveServersConfig`, `clusterServersConfig`"
+                .into(),
+    })?;
+    if let Some(other) = sections.next() {
+        let (left, right) = (tree.at(section.name).to_string(), tree.at(other.name).to_string());
+        return Err(ConfigError::Relation {
+            left,
+            right,
+            rule: "each names the servers, and they are of different kinds",
+        });
+    }
+    let Some(Yaml::Mapping(inner)) = tree.root.get(section.name) else {
+        return Err(tree.value(section.name, "keys and values"));
+    };
+    let mut reader = Reader { tree, encrypted: values::encrypted(tree, section, inner)?, prefix: String::new() };
+    let mut below = Layer::default();
+    below.codec = Some(CODEC.into());
+    let others = |key: &str| SECTIONS.iter().any(|section| section.name == key) || UNSPOKEN.contains(&key);
+    reader.all(&tree.root, &[GLOBAL], &mut below, &others)?;
+    reader.prefix = format!("{}.", section.name);
+    let mut above = Layer::of_servers();
+    let replicated: &[_] = if section.has_replicas { REPLICAS } else { &[] };
+    reader.all(inner, &[section.own, BASE, replicated], &mut above, &|_| false)?;
+    if reader.encrypted {
+        above.set_one("tls", "true", tree.at(&format!("{}{}", reader.prefix, section.address)))?;
+    }
+    if section.has_replicas && !inner.contains_key("readMode") {
+        // Redisson's default, which is another one than ours.
+        above.set_one("read_mode", "replica", tree.at(section.name))?;
+    }
+    Ok(vec![below, above])
+}
+
+/// Reads keys and values by tables of what each means.
+pub(super) struct Reader<'a> {
+    tree: &'a Tree<'a>,
+    /// Whether the addresses say `rediss://`.
+    encrypted: bool,
+    prefix: String,
+}
+
+impl Reader<'_> {
+    fn all(
+        &self,
+        mapping: &Mapping,
+        tables: &[&'static [(&'static str, Take)]],
+        layer: &mut Layer,
+        skip: &dyn Fn(&str) -> bool,
+    ) -> Result<(), ConfigError> {
+        for (key, value) in mapping {
+            let key = key.as_str().unwrap_or_default();
+            if skip(key) {
+                continue;
+            }
+            let known = tables.iter().flat_map(|table| table.iter());
+            let Some((_, take)) = known.clone().find(|(name, _)| *name == key) else {
+                let names = known.map(|(name, _)| *name);
+                return Err(ConfigError::Unknown {
+                    origin: self.tree.at(&self.path(key)),
+                    nearest: nearest(key, names),
+                });
+            };
+            if key == "retryInterval" && mapping.contains_key("retryDelay") {
+                layer.warn(self.tree.at(&self.path(key)), "`retryDelay` says the same and is newer");
+            } else if !value.is_null() {
+                self.one(key, take, value, layer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    /// One text of a key; an error where a `${…}` in it has found no value.
+    fn text(&self, key: &str, value: &Yaml) -> Result<String, ConfigError> {
+        match self.tree.plain(&self.path(key), value, true)? {
+            Some(Value::One(text)) => match Self::unresolved(&text) {
+                true => Err(self.tree.value(
+                    &self.path(key),
+                    "a value for the variable in `${…}`, or a default as in `${NAME:-default}`",
+                )),
+                false => Ok(text),
+            },
+            _ => Err(self.tree.value(&self.path(key), "one value, not a list")),
+        }
+    }
+
+    fn unresolved(text: &str) -> bool {
+        text.split("${").skip(1).any(|rest| {
+            let name = rest.split(['}', ':']).next().unwrap_or_default();
+            rest.contains('}')
+                && !name.is_empty()
+                && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
+        })
+    }
+}
+
+/// One of Redisson's topologies.
+impl Section {
+    fn is_cluster(&self) -> bool {
+        self.name == "clusterServersConfig"
+    }
+}
+
+/// All keys that are known.
+#[cfg(test)]
+pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
+    let own = SECTIONS.iter().flat_map(|section| section.own.iter());
+    [GLOBAL, BASE, REPLICAS].into_iter().flatten().chain(own).map(|(key, _)| *key)
+}

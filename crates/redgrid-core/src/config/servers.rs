@@ -1,0 +1,167 @@
+//! Where the data lives: one struct per topology.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+
+use super::access::Secret;
+
+/// Where the data lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Servers {
+    /// One server.
+    Single(Single),
+    /// One server of this machine, behind a socket of the file system.
+    Unix(UnixSocket),
+    /// A fixed primary and its replicas.
+    MasterSlave(MasterSlave),
+    /// A primary that sentinels know.
+    Sentinel(Sentinel),
+    /// Primaries that share the slots among them.
+    Cluster(Cluster),
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Single {
+    /// Where it is; a host name is looked up anew for every connection.
+    pub address: Address,
+}
+
+/// One server of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnixSocket {
+    /// Its socket, `unixsocket` in the server's own configuration.
+    pub path: PathBuf,
+}
+
+/// A fixed primary and its replicas. Nobody promotes a replica here; who moves the primary by hand changes this, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MasterSlave {
+    /// The primary.
+    pub primary: Address,
+    /// Its replicas, for reads.
+    pub replicas: Vec<Address>,
+}
+
+/// A primary and replicas that sentinels watch over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentinel {
+    /// The sentinels; one that answers is enough.
+    pub sentinels: Vec<Address>,
+    /// What the sentinels call the primary.
+    pub master_name: String,
+    /// The user at the sentinels; none for the default user.
+    pub username: Option<String>,
+    /// The password at the sentinels; none where none is asked for.
+    pub password: Option<Secret>,
+}
+
+/// A cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Some of its nodes; one that answers tells of all others.
+    pub seeds: Vec<Address>,
+}
+
+/// Where one server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    /// Host name or IP address, IPv6 without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+impl Address {
+    /// Host and port.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Address { host: host.into(), port }
+    }
+
+    /// Reads `host`, `host:port`, `[ipv6]:port`. The error never repeats the text: it may be a URL with a password.
+    pub(super) fn read(text: &str, default_port: u16) -> Result<Self, String> {
+        if text.contains("://") {
+            return Err("`host:port`; a whole URL goes into `url`".into());
+        }
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest.split_once(']').ok_or("a `]` at the end of the IPv6 address")?;
+                host.parse::<Ipv6Addr>().map_err(|_| "an IPv6 address between `[` and `]`")?;
+                match rest.strip_prefix(':') {
+                    None if rest.is_empty() => (host, None),
+                    None => return Err("a `:` and the port after `]`".into()),
+                    port => (host, port),
+                }
+            }
+            None if text.parse::<Ipv6Addr>().is_ok() => (text, None),
+            None => match text.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            },
+        };
+        if host.is_empty() {
+            return Err("a host, like `host:6379`".into());
+        }
+        if host.contains(|c: char| c.is_whitespace() || c.is_control() || "@/?#,%".contains(c)) {
+            return Err("a host name or an IP address, like `host:6379`".into());
+        }
+        let port = port.map_or(Ok(default_port), |port| match port.parse() {
+            Ok(0) | Err(_) => Err("a port from 1 to 65535 after the `:`"),
+            Ok(port) => Ok(port),
+        })?;
+        Ok(Address { host: host.to_owned(), port })
+    }
+
+    /// Reads a list; at least one.
+    pub(super) fn read_all<S: AsRef<str>>(
+        texts: impl IntoIterator<Item = S>,
+        default_port: u16,
+    ) -> Result<Vec<Self>, String> {
+        let mut all: Vec<Address> = Vec::new();
+        for text in texts {
+            let address = Address::read(text.as_ref().trim(), default_port)?;
+            if all.contains(&address) {
+                return Err("each address once".into());
+            }
+            all.push(address);
+        }
+        if all.is_empty() { Err("at least one `host:port`".into()) } else { Ok(all) }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_with_and_without_a_port() {
+        for (text, host, port) in [
+            ("h", "h", 6379),
+            ("h:1", "h", 1),
+            ("10.0.0.1:7000", "10.0.0.1", 7000),
+            ("[::1]:7", "::1", 7),
+            ("[::1]", "::1", 6379),
+            ("::1", "::1", 6379),
+        ] {
+            assert_eq!(Address::read(text, 6379), Ok(Address::new(host, port)), "{text}");
+        }
+        for text in
+            ["", ":1", "h:", "h:0", "h:65536", "h:x", "[::1", "[h]:1", "[::1]7", "u@h", "h/2", "a b", "redis://h"]
+        {
+            assert!(Address::read(text, 6379).is_err(), "{text}");
+        }
+        assert!(Address::read_all(["a", "a:6379"], 6379).is_err());
+        assert_eq!(Address::new("::1", 7).to_string(), "[::1]:7");
+    }
+}

@@ -1,0 +1,253 @@
+//! The one table of settings: names, forms, bounds, and what each is for. Parsing, checks, `redgrid config check` and
+//! docs/configuration.md all read it; the defaults are those of the literals that it points into.
+
+use std::time::Duration;
+
+use super::form::Form;
+use super::settings::{LONGEST_LEASE, SHORTEST_LEASE};
+use crate::name::Namespace;
+
+/// One setting.
+pub(super) struct Setting {
+    pub(super) name: &'static str,
+    pub(super) group: Group,
+    pub(super) form: Form,
+    /// What it is, and what more and less of it costs.
+    pub(super) about: &'static str,
+}
+
+/// What a setting belongs to; a heading of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    Servers,
+    Access,
+    Connections,
+    Holds,
+    Waiting,
+    Names,
+}
+
+impl Group {
+    pub(super) const ALL: [Group; 6] =
+        [Group::Servers, Group::Access, Group::Connections, Group::Holds, Group::Waiting, Group::Names];
+}
+
+/// The setting of this name.
+pub(super) fn setting(name: &str) -> Option<&'static Setting> {
+    TABLE.iter().find(|setting| setting.name == name)
+}
+
+/// All names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|setting| setting.name)
+}
+
+const fn row(name: &'static str, group: Group, form: Form, about: &'static str) -> Setting {
+    Setting { name, group, form, about }
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// No time is longer, leases apart: more is a mistake in the unit.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];
+pub(super) const SHARDED: &[&str] = &["auto", "on", "off"];
+pub(super) const DURABILITIES: &[&str] = &["primary", "replicas", "disk"];
+
+use Form::{Address, Addresses, AutoTime, Choice, Count, File, Secret, Switch, Text, Time};
+use Group::{Access, Connections, Holds, Names, Servers, Waiting};
+
+pub(super) static TABLE: &[Setting] = &[
+    row("single", Servers, Address(|d| &mut d.single, 6379), "One server."),
+    row("unix", Servers, File(|d| &mut d.unix), "One server of this machine, by its socket."),
+    row(
+        "primary",
+        Servers,
+        Address(|d| &mut d.primary, 6379),
+        "The primary of a fixed pair or group; nobody promotes here.",
+    ),
+    row("replicas", Servers, Addresses(|d| &mut d.replicas, 6379), "Its replicas, for reads."),
+    row(
+        "sentinels",
+        Servers,
+        Addresses(|d| &mut d.sentinels, 26379),
+        "The sentinels that know the primary; one that answers is enough.",
+    ),
+    row("master_name", Servers, Text(|d| &mut d.master_name, some), "What the sentinels call the primary."),
+    row(
+        "sentinel_username",
+        Servers,
+        Text(|d| &mut d.sentinel_username, some),
+        "The user at the sentinels, where that is another one than `default`.",
+    ),
+    row(
+        "sentinel_password",
+        Servers,
+        Secret(|d| &mut d.sentinel_password),
+        "The password at the sentinels. That of the servers is not tried there.",
+    ),
+    row(
+        "cluster",
+        Servers,
+        Addresses(|d| &mut d.cluster, 6379),
+        "Some nodes of a cluster; one that answers tells of all others.",
+    ),
+    row("username", Access, Text(|d| &mut d.username, some), "The ACL user, where that is another one than `default`."),
+    row(
+        "password",
+        Access,
+        Secret(|d| &mut d.password),
+        "Its password. One that changes comes from a provider, set in code.",
+    ),
+    row("database", Access, Count(|d| &mut d.database, 0, 255), "The database; a cluster has only 0."),
+    row("tls", Access, Switch(|d| &mut d.tls), "Encryption. The server's certificate and name are always verified."),
+    row(
+        "tls_ca_file",
+        Access,
+        File(|d| &mut d.tls_ca_file),
+        "Who may sign the server's certificate (PEM), instead of whom the system trusts.",
+    ),
+    row("tls_cert_file", Access, File(|d| &mut d.tls_cert_file), "The certificate that we show (PEM)."),
+    row("tls_key_file", Access, File(|d| &mut d.tls_key_file), "Its private key (PEM)."),
+    row(
+        "tls_server_name",
+        Access,
+        Text(|d| &mut d.tls_server_name, some),
+        "The name in the server's certificate, where it is not the host that is connected to.",
+    ),
+    row(
+        "timeout",
+        Connections,
+        Time(|d| &mut d.settings.timeout, ms(10), DAY),
+        "How long one answer may take. Longer tolerates slow scripts and networks; shorter notices a hung server sooner. A call without contact ends after `timeout × (retries + 1)`.",
+    ),
+    row(
+        "connect_timeout",
+        Connections,
+        Time(|d| &mut d.settings.connect_timeout, ms(10), DAY),
+        "How long setting up one connection may take, names and certificates included. Longer tolerates distant servers; shorter turns to the next one sooner.",
+    ),
+    row(
+        "retries",
+        Connections,
+        Count(|d| &mut d.settings.retries, 0, 1000),
+        "How often a request without an answer is tried again, where that is safe. More waits longer without contact; fewer gives up sooner.",
+    ),
+    row(
+        "retry_delay",
+        Connections,
+        Time(|d| &mut d.settings.retry_delay, Duration::ZERO, DAY),
+        "The mean wait before that, spread by half. Longer spares a server in trouble; shorter recovers sooner.",
+    ),
+    row(
+        "ping_interval",
+        Connections,
+        Time(|d| &mut d.settings.ping_interval, ms(10), DAY),
+        "How often an idle connection is asked whether it lives. A dead one is noticed after this and one `timeout`; shorter costs a PING each.",
+    ),
+    row(
+        "connections_per_node",
+        Connections,
+        Count(|d| &mut d.settings.connections_per_node, 1, 16),
+        "Connections for requests to each node; subscriptions have one of their own. One is pipelined and carries some 100,000 requests a second; more help where the server has I/O threads. All requests of a name use the same one.",
+    ),
+    row(
+        "scan_interval",
+        Connections,
+        Time(|d| &mut d.settings.scan_interval, ms(10), DAY),
+        "How often the topology is looked at although nothing tells of a change. It bounds how long a change that nobody told of goes unnoticed; shorter asks more.",
+    ),
+    row(
+        "read_mode",
+        Connections,
+        Choice(READ_MODES, |d| &mut d.read_mode),
+        "Which nodes answer reads: the primary, the replicas, or all. Replicas are behind by the replication lag. Locks and all that is written always ask the primary, where subscriptions are, too.",
+    ),
+    row(
+        "sharded_subscriptions",
+        Connections,
+        Choice(SHARDED, |d| &mut d.sharded_subscriptions),
+        "Whether a cluster's messages go by sharded channels; `auto` where the servers have them, as Redisson does. All services that share locks must agree.",
+    ),
+    row(
+        "watchdog_lease",
+        Holds,
+        Time(|d| &mut d.settings.watchdog_lease, SHORTEST_LEASE, LONGEST_LEASE),
+        "The lease of holds that are renewed, every third of it. Longer survives longer pauses and failovers; shorter frees the locks of a dead process sooner.",
+    ),
+    row(
+        "durability",
+        Holds,
+        Choice(DURABILITIES, |d| &mut d.durability),
+        "Where a grant and its renewals must have arrived before they count: the primary's memory, replicas, or the primary's disk. More survives more, and costs a round trip of the servers each.",
+    ),
+    row(
+        "durability_at_least",
+        Holds,
+        Count(|d| &mut d.durability_at_least, 1, 100),
+        "How many replicas, with `durability: replicas`. All that may be promoted, for locks that survive any failover; then one that is missing stops new grants.",
+    ),
+    row(
+        "durability_timeout",
+        Holds,
+        Time(|d| &mut d.durability_timeout, ms(10), DAY),
+        "How long that may take; then the grant is given back. Longer tolerates lagging replicas; shorter tells sooner.",
+    ),
+    row(
+        "fair_wait",
+        Holds,
+        Time(|d| &mut d.settings.fair_wait, ms(1000), DAY),
+        "How long a place in the queue of a fair lock outlives a silent process. It must exceed the difference between the clocks of hosts with Java services; shorter skips the dead sooner.",
+    ),
+    row(
+        "stretch",
+        Holds,
+        AutoTime(|d| &mut d.settings.stretch, Duration::ZERO, crate::hold::LONGEST_STRETCH),
+        "How long a lock may pass from task to task of a process while others wait elsewhere; `auto` is ten round trips, at least 10 ms. Longer is not faster; shorter makes processes alternate more often; `0s` asks the server for every task.",
+    ),
+    row(
+        "poll_interval",
+        Waiting,
+        Time(|d| &mut d.settings.poll_interval, ms(10), DAY),
+        "How often a waiter looks by itself although its subscription is in force. It bounds the wait after a message that never came; longer looks less.",
+    ),
+    row(
+        "poll_budget",
+        Waiting,
+        Count(|d| &mut d.settings.poll_budget, 1, 1_000_000),
+        "Names that waiters look at by themselves, per second and node. It bounds what waiters cost the server; more finds a release without a message sooner.",
+    ),
+    row(
+        "namespace",
+        Names,
+        Text(|d| &mut d.namespace, namespace),
+        "In front of every key and channel: `namespace:name`. No braces, at most 256 bytes.",
+    ),
+    row(
+        "client_name",
+        Names,
+        Text(|d| &mut d.client_name, client_name),
+        "What the connections are called in `CLIENT LIST`: printable ASCII without spaces.",
+    ),
+];
+
+fn some(text: &str) -> Result<(), &'static str> {
+    if text.is_empty() { Err("at least one character") } else { Ok(()) }
+}
+
+fn namespace(text: &str) -> Result<(), &'static str> {
+    Namespace::new(text).map(drop).map_err(|invalid| match invalid.rule {
+        rule if rule.contains("braces") => "a namespace without braces",
+        _ => "a namespace of at most 256 bytes",
+    })
+}
+
+fn client_name(text: &str) -> Result<(), &'static str> {
+    match text.is_empty() || text.contains(|c: char| !c.is_ascii_graphic()) {
+        true => Err("printable ASCII without spaces, at least one character"),
+        false => Ok(()),
+    }
+}

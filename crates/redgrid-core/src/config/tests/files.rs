@@ -1,0 +1,112 @@
+//! Files, the environment, and which stands over which.
+#![cfg(feature = "config-files")]
+
+use std::path::{Path, PathBuf};
+
+use super::super::redisson::all_keys;
+use super::super::{Config, ConfigError};
+use super::value;
+
+/// A file in a folder of its own, which goes with it.
+pub(super) struct Written(PathBuf);
+
+impl Written {
+    pub(super) fn new(name: &str, text: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("redgrid-config-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join(name), text).unwrap();
+        Written(folder.join(name))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
+    }
+}
+
+pub(super) fn variables(all: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    Config::from_variables(all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+}
+
+#[test]
+fn the_three_formats_mean_the_same() {
+    let yaml =
+        "# the service\nsentinels: [a, b:5]\nmaster_name: orders\npassword: 007\ndatabase: 2\ntimeout: 1s\nusername:\n";
+    let toml = "sentinels = ['a', 'b:5']\nmaster_name = 'orders'\npassword = '007'\ndatabase = 2\ntimeout = '1s'\n";
+    let json =
+        r#"{"sentinels": ["a", "b:5"], "master_name": "orders", "password": "007", "database": 2, "timeout": "1s"}"#;
+    let url = Config::from_url("redis-sentinel://:007@a,b:5/orders/2?timeout=1s").unwrap();
+    for (name, text) in [("c.yaml", yaml), ("c.yml", yaml), ("c.toml", toml), ("c.json", json)] {
+        let config =
+            Config::from_file(Written::new(name, text).path()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(
+            (&config.servers, &config.access, &config.settings),
+            (&url.servers, &url.access, &url.settings),
+            "{name}"
+        );
+        assert!(config.warnings().is_empty() && config.implied_codec().is_none());
+    }
+}
+
+#[test]
+fn a_file_may_have_a_url_and_settings_beside_it() {
+    let file = Written::new("c.yaml", "url: redis-cluster://h1,h2?timeout=1s\nretries: 2\n");
+    let config = Config::from_file(file.path()).unwrap();
+    assert_eq!((config.topology(), value(&config, "timeout").as_deref()), ("cluster", Some("1s")));
+    let origin = config.explain().into_iter().find(|one| one.name == "timeout").unwrap().origin.to_string();
+    assert!(origin.starts_with("`timeout` in `url` in "), "{origin}");
+}
+
+#[test]
+fn the_environment_stands_over_the_url_over_the_file() {
+    let file = Written::new("c.toml", "cluster = ['a']\ntimeout = '1s'\nretries = 1\nnamespace = 'file'\n");
+    let path = file.path().to_str().unwrap();
+    let config = variables(&[
+        ("REDGRID_CONFIG", path),
+        ("REDGRID_URL", "redis://h?timeout=2s&retries=2"),
+        ("REDGRID_TIMEOUT", "3s"),
+        ("REDGRID_POLL_BUDGET", ""),
+        ("PATH", "/bin"),
+    ])
+    .unwrap();
+    let values =
+        ["single", "cluster", "timeout", "retries", "namespace", "poll_budget"].map(|name| value(&config, name));
+    let want = [Some("h:6379"), None, Some("3s"), Some("2"), Some("file"), Some("500")];
+    assert_eq!(values, want.map(|text| text.map(str::to_owned)));
+    let config = variables(&[("REDGRID_SENTINELS", "a,b"), ("REDGRID_MASTER_NAME", "m")]).unwrap();
+    assert_eq!(value(&config, "sentinels").as_deref(), Some("a:26379,b:26379"));
+}
+
+#[test]
+fn variables_of_others_are_warnings_and_mistyped_ones_errors() {
+    let config = variables(&[
+        ("REDGRID_URL", "redis://h"),
+        ("REDGRID_FENCING_TOKEN", "1"),
+        ("REDGRID_SERVICE_HOST", "10.0.0.1"),
+    ])
+    .unwrap();
+    let warnings: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, ["REDGRID_SERVICE_HOST: is no setting"]);
+    let error = variables(&[("REDGRID_URL", "redis://h"), ("REDGRID_TIMOUT", "1s")]).unwrap_err();
+    assert_eq!(error.to_string(), "REDGRID_TIMOUT is no setting; did you mean `timeout`?");
+}
+
+#[test]
+fn every_key_of_redissons_is_in_one_of_the_golden_files() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redisson-yaml");
+    let texts: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let texts = texts.iter().filter(|path| path.extension().is_some_and(|end| end != "expected"));
+    let text: String = texts.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    // What 4.7.0 has no more, and so its documentation neither.
+    let gone = ["pingTimeout", "reconnectionTimeout", "failedAttempts", "tlsVersion", "natMap"];
+    let gone =
+        [&gone[..], &["slaveSubscriptionConnectionMinimumIdleSize", "slaveSubscriptionConnectionPoolSize"]].concat();
+    for key in all_keys().filter(|key| !gone.contains(key)) {
+        assert!(text.contains(&format!("{key}:")), "{key}");
+    }
+}

@@ -1,0 +1,208 @@
+//! URLs, written by hand and so read by hand: those of the standard have one host.
+
+use percent_encoding::percent_decode_str;
+
+use super::error::{ConfigError, Origin};
+use super::form::Value;
+use super::layer::Layer;
+use super::table::{Group, setting};
+
+/// Kinds of servers that a scheme means.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Single,
+    Unix,
+    MasterSlave,
+    Sentinel,
+    Cluster,
+}
+
+/// A URL in its parts. `url` says where it was, for errors.
+struct Parts<'a> {
+    kind: Kind,
+    tls: bool,
+    user_info: Option<&'a str>,
+    hosts: &'a str,
+    path: &'a str,
+    query: Option<&'a str>,
+    url: &'a str,
+}
+
+/// Reads a URL; `place` says where it was, such as `the URL`.
+///
+/// # Errors
+///
+/// [`ConfigError`] names the part. It never repeats what the URL says: a password may stand anywhere in one that is mistyped.
+pub(super) fn read(text: &str, place: &str) -> Result<Layer, ConfigError> {
+    let parts = Parts::split(text.trim(), place)?;
+    let mut layer = Layer::of_servers();
+    parts.servers(&mut layer)?;
+    parts.access(&mut layer)?;
+    parts.settings(&mut layer)?;
+    Ok(layer)
+}
+
+impl<'a> Parts<'a> {
+    fn split(text: &'a str, url: &'a str) -> Result<Self, ConfigError> {
+        let bad = |expected: &str| bad(url, expected);
+        let (scheme, rest) =
+            text.split_once("://").ok_or_else(|| bad("a URL like redis://user:password@host:6379/0"))?;
+        let (kind, tls) = kind(scheme).ok_or_else(|| {
+            bad("the scheme `redis`, `redis-sentinel`, `redis-cluster`, `redis-master-slave` or `redis+unix`, or with `rediss` or `valkey`")
+        })?;
+        let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if rest.contains('@') {
+            return Err(bad("`/`, `?`, `#` and `@` in user and password as %2F, %3F, %23 and %40"));
+        }
+        if rest.contains('#') {
+            return Err(bad("no `#` part"));
+        }
+        let (path, query) = match rest.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (rest, None),
+        };
+        let (user_info, hosts) = match authority.rsplit_once('@') {
+            Some((user_info, hosts)) => (Some(user_info), hosts),
+            None => (None, authority),
+        };
+        if user_info.is_some_and(|info| info.contains('@')) {
+            return Err(bad("`@` in user and password as %40"));
+        }
+        Ok(Parts { kind, tls, user_info, hosts, path, query, url })
+    }
+
+    fn at(&self, key: &str) -> Origin {
+        Origin::Url { key: key.into(), url: self.url.into() }
+    }
+
+    fn servers(&self, layer: &mut Layer) -> Result<(), ConfigError> {
+        if self.kind == Kind::Unix {
+            if !self.hosts.is_empty() {
+                return Err(bad(self.url, "no host, and the path of the socket, like redis+unix:///run/redis.sock"));
+            }
+            return layer.set_one("unix", self.decoded(self.path)?, self.at("path"));
+        }
+        let hosts: Vec<String> = self.hosts.split(',').map(str::to_owned).collect();
+        if hosts.iter().any(String::is_empty) {
+            return Err(bad(self.url, "a host after `//` (and after each comma)"));
+        }
+        let segments: Vec<&str> = self.path.split('/').filter(|segment| !segment.is_empty()).collect();
+        let (name, database) = match (self.kind, &segments[..]) {
+            (Kind::Sentinel, []) => return Err(bad(self.url, "the name of the primary as the path, like /mymaster")),
+            (Kind::Sentinel, [name]) => (Some(name), None),
+            (Kind::Sentinel, [name, database]) => (Some(name), Some(database)),
+            (Kind::Cluster, []) => (None, None),
+            (Kind::Cluster, _) => return Err(bad(self.url, "no path: a cluster has only database 0")),
+            (_, []) => (None, None),
+            (_, [database]) => (None, Some(database)),
+            (_, _) => return Err(bad(self.url, "a database number from 0 to 255 as the path")),
+        };
+        if let Some(database) = database {
+            let number = database.parse::<u8>();
+            let number = number.map_err(|_| bad(self.url, "a database number from 0 to 255 as the path"))?;
+            layer.set_one("database", number.to_string(), self.at("database"))?;
+        }
+        match (self.kind, &hosts[..]) {
+            (Kind::Single, [host]) => layer.set_one("single", host, self.at("host")),
+            (Kind::Single, _) => {
+                let expected = "one host; several are redis-cluster://, redis-sentinel:// or redis-master-slave://";
+                Err(bad(self.url, expected))
+            }
+            (Kind::MasterSlave, [primary, replicas @ ..]) => {
+                layer.set_one("primary", primary, self.at("host"))?;
+                match replicas {
+                    [] => Ok(()),
+                    replicas => layer.set("replicas", Value::Many(replicas.to_vec()), self.at("host")),
+                }
+            }
+            (Kind::Sentinel, _) => {
+                let name = self.decoded(name.copied().unwrap_or_default())?;
+                layer.set_one("master_name", name, self.at("path"))?;
+                layer.set("sentinels", Value::Many(hosts), self.at("host"))
+            }
+            _ => layer.set("cluster", Value::Many(hosts), self.at("host")),
+        }
+    }
+
+    fn access(&self, layer: &mut Layer) -> Result<(), ConfigError> {
+        let (user, password) = match self.user_info.map(|info| (info, info.split_once(':'))) {
+            None => return Ok(()),
+            Some((_, Some((user, password)))) => (user, Some(password)),
+            Some((user, None)) => (user, None),
+        };
+        if !user.is_empty() {
+            layer.set_one("username", self.decoded(user)?, self.at("user"))?;
+        }
+        match password {
+            Some(password) => layer.set_one("password", self.decoded(password)?, self.at("password")),
+            None => Ok(()),
+        }
+    }
+
+    fn settings(&self, layer: &mut Layer) -> Result<(), ConfigError> {
+        let mut encrypted = self.tls;
+        for pair in self.query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(|| bad(self.url, "`setting=value` after the `?`"))?;
+            let is_name = key.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '-'));
+            if !is_name {
+                return Err(bad(self.url, "names of settings after the `?`"));
+            }
+            let value = self.decoded(value)?;
+            let here = setting(key).filter(|setting| setting.group == Group::Servers);
+            if here.is_some_and(|_| !key.starts_with("sentinel_")) {
+                let expected = format!("the servers before the `?`, not as the setting `{key}`");
+                return Err(bad(self.url, &expected));
+            }
+            if key == "tls" && self.tls {
+                if value != "true" {
+                    return Err(bad(self.url, "the scheme or `tls=false`, not both: the scheme encrypts"));
+                }
+                continue;
+            }
+            encrypted |= key == "tls" && value == "true";
+            layer.set_one(key, value, self.at(key))?;
+        }
+        if self.tls && encrypted {
+            layer.set_one("tls", "true", self.at("scheme"))?;
+        }
+        Ok(())
+    }
+
+    fn decoded(&self, text: &str) -> Result<String, ConfigError> {
+        let broken = text
+            .split('%')
+            .skip(1)
+            .any(|rest| !rest.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit)));
+        let decoded = percent_decode_str(text).decode_utf8().ok().filter(|_| !broken);
+        decoded.map(String::from).ok_or_else(|| bad(self.url, "UTF-8, percent-encoded, with `%` itself as %25"))
+    }
+}
+
+fn bad(url: &str, expected: &str) -> ConfigError {
+    ConfigError::Url { url: url.into(), expected: expected.into() }
+}
+
+/// What a scheme means, and whether it encrypts.
+fn kind(scheme: &str) -> Option<(Kind, bool)> {
+    if matches!(scheme, "unix" | "redis+uds") {
+        return Some((Kind::Unix, false));
+    }
+    let (protocol, kind) = match scheme.find(['-', '+']) {
+        Some(end) => scheme.split_at(end),
+        None => (scheme, ""),
+    };
+    let tls = match protocol {
+        "redis" | "valkey" => false,
+        "rediss" | "valkeys" => true,
+        _ => return None,
+    };
+    let kind = match kind {
+        "" => Kind::Single,
+        "+unix" if !tls => Kind::Unix,
+        "-master-slave" => Kind::MasterSlave,
+        "-sentinel" => Kind::Sentinel,
+        "-cluster" => Kind::Cluster,
+        _ => return None,
+    };
+    Some((kind, tls))
+}
