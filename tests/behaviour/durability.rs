@@ -298,14 +298,14 @@ async fn a_killed_commit_connection_is_neither_an_acknowledgement_nor_a_hang() {
     let node = node(&primary).await;
     let observer = primary.observer().await.unwrap();
     let blocked = async || info(&observer, "clients", "blocked_clients").await == "1";
-    let spawn_commit = async |asked| {
-        let (node, since) = (Arc::clone(&node), grant(&node, "key").await);
+    let spawn_commit = |since, asked| {
+        let node = Arc::clone(&node);
         tokio::spawn(async move { node.commit(since, asked, b"key").await })
     };
     replica.pause().await.unwrap();
     for _ in 0..5 {
         let (asked, began) = (replicas(1, Duration::from_secs(1)), Instant::now());
-        let commit = spawn_commit(asked).await;
+        let commit = spawn_commit(grant(&node, "key").await, asked);
         wait_until(SOON, blocked).await;
         assert_eq!(primary.kill_connections_named(COMMIT).await.unwrap(), 1);
         // A fresh connection has nothing to wait for, and counts whom it finds.
@@ -315,7 +315,7 @@ async fn a_killed_commit_connection_is_neither_an_acknowledgement_nor_a_hang() {
         assert!(began.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", began.elapsed());
     }
     // With time left, it is asked again on the next connection.
-    let commit = spawn_commit(replicas(1, SOON)).await;
+    let commit = spawn_commit(grant(&node, "key").await, replicas(1, SOON));
     wait_until(SOON, blocked).await;
     primary.kill_connections_named(COMMIT).await.unwrap();
     wait_until(SOON, async || commits(&primary).await == 1 && blocked().await).await;
