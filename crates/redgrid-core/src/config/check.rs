@@ -43,7 +43,10 @@ pub(super) fn whole(draft: &Draft, origins: &Origins) -> Result<(), ConfigError>
 
 fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
     let mut is_set = |name: &str| match TABLE.iter().find(|setting| setting.name == name) {
-        Some(setting) => setting.form.show(draft).is_some_and(|text| text != "false"),
+        Some(setting) => match setting.form {
+            Form::Switch(at) => *at(draft),
+            _ => setting.form.show(draft).is_some(),
+        },
         None => false,
     };
     let heads: Vec<_> = HEADS.into_iter().filter(|head| is_set(head)).collect();

@@ -152,7 +152,7 @@ pub(super) static TABLE: &[Setting] = &[
         "connections_per_node",
         Connections,
         Count(|d| &mut d.settings.connections_per_node, 1, 16),
-        "Connections for requests to each node; subscriptions have one of their own. One is pipelined and carries some 100,000 requests a second; more help where the server has I/O threads. All requests of a name use the same one.",
+        "Connections for requests to each node; subscriptions have one of their own. One is pipelined; more help where the server has I/O threads. All requests of a name use the same one.",
     ),
     row(
         "scan_interval",
