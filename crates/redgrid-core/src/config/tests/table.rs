@@ -106,12 +106,7 @@ fn what_code_sets_is_explained_and_checked() {
 
 #[test]
 fn what_is_not_built_is_refused_when_a_client_starts() {
-    let disk = Durability::Disk { timeout: Duration::from_secs(1) };
-    for config in [
-        Config::from_url("rediss://h").unwrap(),
-        Config::single("h").unwrap().durability(disk),
-        Config::single("h").unwrap().connections_per_node(2),
-    ] {
+    for config in [Config::from_url("rediss://h").unwrap(), Config::single("h").unwrap().connections_per_node(2)] {
         let error = config.check().unwrap_err().to_string();
         assert!(error.contains("no effect in this version"), "{error}");
     }
