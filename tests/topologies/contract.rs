@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_core::{Client, InHand};
+use redgrid_core::config::ReadMode;
+use redgrid_core::{Client, InHand, Script};
 use redgrid_locks::{AcquireError, Holder, Lock, LostReason};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
-use crate::ground::{Clause, Ground};
+use crate::ground::{Clause, Ground, Topology};
 
 const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
@@ -42,6 +43,7 @@ contract![
     scripts_that_were_flushed_are_sent_again,
     commands_go_to_the_node_of_their_key,
     a_wait_that_is_over_leaves_nothing,
+    reads_go_where_the_read_mode_says,
 ];
 
 async fn one_at_a_time_and_free_again(on: Ground) {
@@ -268,4 +270,27 @@ async fn a_wait_that_is_over_leaves_nothing(on: Ground) {
     wait_until(SOON, async || two.in_hand() == NOTHING).await;
     until_listening(&on, 0).await;
     guard.release().await.unwrap();
+}
+
+static ROLE: Script<1> = Script::new("role", "return string.match(redis.call('INFO', 'replication'), 'role:(%a+)')");
+
+async fn reads_go_where_the_read_mode_says(on: Ground) {
+    let alone = on.topology() == Topology::Single;
+    for (mode, expected) in
+        [(ReadMode::Primary, &["master"][..]), (ReadMode::Replica, &["slave"]), (ReadMode::Any, &["master", "slave"])]
+    {
+        let client = on.client_with(|config| config.read_mode(mode)).await;
+        let ask =
+            async || client.run::<String>(ROLE.with([client.key(&on.name.as_str().try_into().unwrap())]).reads()).await;
+        // Replicas are asked once they are known to be fit.
+        let expected = if alone { &["master"] } else { expected };
+        wait_until(SOON, async || ask().await.is_ok_and(|role| role == *expected.last().unwrap())).await;
+        let mut roles = std::collections::BTreeSet::new();
+        for _ in 0..10 {
+            roles.insert(ask().await.unwrap());
+        }
+        assert!(roles.iter().eq(expected), "{mode:?}: {roles:?}");
+        // What is written is written to the primary.
+        client.command("SET").key(&on.name).unwrap().arg("1").query::<()>().await.unwrap();
+    }
 }

@@ -98,7 +98,7 @@ impl Deployment {
             Topology::Single => Deployment::Single(redgrid_tests::server().await),
             Topology::MasterSlave => Deployment::MasterSlave(Replicated::start(1).await.expect("it starts")),
             Topology::Sentinel => Deployment::Sentinel(Sentinels::start().await.expect("it starts")),
-            Topology::Cluster => Deployment::Cluster(Cluster::start(3, 0).await.expect("it starts")),
+            Topology::Cluster => Deployment::Cluster(Cluster::start(3, 1).await.expect("it starts")),
         }
     }
 
@@ -138,6 +138,7 @@ impl Shared {
 
 /// A clause's place.
 pub(crate) struct Ground {
+    topology: Topology,
     config: Config,
     /// A name of the clause's own.
     pub(crate) name: String,
@@ -149,7 +150,11 @@ impl Ground {
     pub(crate) async fn of(shared: &Shared, clause: &str) -> Ground {
         let deployment = shared.running.get_or_init(async || Deployment::start(shared.topology).await).await;
         let observer = deployment.primary_of(clause).await.observer().await.expect("the server answers");
-        Ground { config: deployment.config(), name: clause.to_owned(), observer }
+        Ground { topology: shared.topology, config: deployment.config(), name: clause.to_owned(), observer }
+    }
+
+    pub(crate) fn topology(&self) -> Topology {
+        self.topology
     }
 
     pub(crate) async fn client(&self) -> Client {

@@ -37,6 +37,13 @@ impl Command {
         self
     }
 
+    /// Says that it only reads: it goes to a replica where [`Config::read_mode`](crate::Config::read_mode) says so, and what
+    /// it reads may be older than what the primary has.
+    pub fn reads(mut self) -> Self {
+        self.request = self.request.reads();
+        self
+    }
+
     /// Sends it and reads the reply.
     ///
     /// # Errors

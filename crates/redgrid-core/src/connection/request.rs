@@ -18,6 +18,7 @@ pub struct Request {
     pub(crate) idempotent: bool,
     pub(crate) not_after: Option<Instant>,
     pub(crate) adjacent: bool,
+    pub(crate) reads: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -51,7 +52,15 @@ impl Request {
     }
 
     fn new(what: What) -> Self {
-        Request { what, keys: Vec::new(), args: Vec::new(), idempotent: false, not_after: None, adjacent: false }
+        Request {
+            what,
+            keys: Vec::new(),
+            args: Vec::new(),
+            idempotent: false,
+            not_after: None,
+            adjacent: false,
+            reads: false,
+        }
     }
 
     /// Adds a key. Keys come before arguments.
@@ -105,6 +114,13 @@ impl Request {
     pub fn adjacent(mut self) -> Self {
         self.adjacent = true;
         self
+    }
+
+    /// Says that it only reads, and may be answered by a replica where the read mode says so: what it reads may be older
+    /// than what the primary has.
+    pub fn reads(mut self) -> Self {
+        self.reads = true;
+        self.idempotent()
     }
 
     /// Whether it may be sent again after a lost reply.

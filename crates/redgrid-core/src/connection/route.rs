@@ -72,7 +72,7 @@ impl Redirection {
 /// Sends one copy of `request`, not to be carried out after `limit`.
 pub(crate) async fn once(topology: &dyn Topology, request: &Request, limit: Instant) -> Answer {
     let key = request.touched().first().map_or(&[][..], |key| &key[..]);
-    let mut by = topology.primary(key);
+    let mut by = if request.reads { topology.reader(key) } else { topology.primary(key) };
     let mut asking = false;
     let mut hops = 0;
     loop {
