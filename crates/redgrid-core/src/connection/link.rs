@@ -39,6 +39,11 @@ const LONGEST_QUEUE: usize = 65_536;
 /// Messages that wait for our dispatcher before some are lost and a gap is told.
 const MESSAGES: usize = 8192;
 
+/// What fred says when a connection could not be set up in time, and what that may mean: a server that does not speak TLS
+/// waits for the end of what it takes for a command.
+const TOO_LATE: &str = "Request timed out.";
+const NO_TLS: &str = "it could not be set up in time; does the server speak TLS there?";
+
 /// The name of a command.
 #[derive(Clone)]
 pub(super) enum Named {
@@ -92,6 +97,7 @@ pub(super) struct Link {
     client_name: String,
     timeout: Duration,
     ping_interval: Duration,
+    is_encrypted: bool,
     /// What it has logged in with, where that changes.
     login: Option<Arc<Login>>,
     epoch: watch::Sender<Option<Epoch>>,
@@ -134,6 +140,7 @@ impl Link {
             client_name,
             timeout: settings.timeout,
             ping_interval: settings.ping_interval,
+            is_encrypted: way.entry.encryption.is_some(),
             login,
             seat,
             epoch: watch::Sender::new(None),
@@ -493,7 +500,7 @@ impl Link {
     }
 
     fn fail(&self, why: &str) {
-        let why = readable(why);
+        let why = if self.is_encrypted && why == TOO_LATE { NO_TLS.into() } else { readable(why) };
         if let Some(seat) = &self.seat {
             seat.tell(None);
         }

@@ -4,17 +4,36 @@
 /// refused" }`, and those of TLS as `Custom { …, error: InvalidCertificate(UnknownIssuer) }`.
 pub(super) fn readable(why: &str) -> String {
     if let Some((_, words)) = TLS.iter().find(|(mark, _)| why.contains(mark)) {
-        let details = why.split_once("error: ").map_or(why, |(_, details)| details);
-        return format!("{words}: {}", details.strip_suffix(" }").unwrap_or(details));
+        return match names(why) {
+            Some(names) => format!("{words}: it is for {names}"),
+            None => {
+                let details = why.split_once("error: ").map_or(why, |(_, details)| details);
+                format!("{words}: {}", details.strip_suffix(" }").unwrap_or(details))
+            }
+        };
     }
     let message = why.split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
     message.map_or(why, |(message, _)| message).to_owned()
 }
 
+/// The names of a certificate that is for others: `presented: ["IpAddress(127.0.0.1)", "DnsName(\"localhost\")"]`.
+fn names(why: &str) -> Option<String> {
+    let (_, names) = why.split_once("presented: [")?;
+    let names = names.split_once(']')?.0.split(", ").map(|name| {
+        let bare = name.split_once('(').map_or(name, |(_, name)| name);
+        format!("`{}`", bare.trim_matches(['"', '\\', ')']))
+    });
+    Some(names.collect::<Vec<_>>().join(", "))
+}
+
+const STRANGERS: &str = "the server's certificate is signed by nobody who is trusted here (see `tls_ca_file`)";
+
 /// Marks of rustls's errors; the first that fits counts.
-const TLS: [(&str, &str); 9] = [
-    ("NotValidForName", "the server's certificate is for another name (see `tls_server_name`)"),
-    ("UnknownIssuer", "the server's certificate is signed by nobody who is trusted here (see `tls_ca_file`)"),
+const TLS: [(&str, &str); 10] = [
+    ("NotValidForName", "the server's certificate is not for the expected name (see `tls_server_name`)"),
+    ("UnknownIssuer", STRANGERS),
+    // An authority of the same name, and another key.
+    ("InvalidCertificate(BadSignature", STRANGERS),
     ("InvalidCertificate(Expired", "the server's certificate has expired"),
     ("InvalidCertificate(NotValidYet", "the server's certificate is not valid yet"),
     ("InvalidCertificate(", "the server's certificate is not accepted"),
@@ -33,6 +52,13 @@ mod tests {
         let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
         assert_eq!(readable(debug), "Connection refused");
         assert_eq!(readable("WRONGPASS invalid username"), "WRONGPASS invalid username");
+    }
+
+    #[test]
+    fn the_names_of_a_certificate_for_others_are_told() {
+        let debug = "Custom { kind: InvalidData, error: InvalidCertificate(NotValidForNameContext { expected: \
+                     DnsName(\"x\"), presented: [\"IpAddress(127.0.0.1)\", \"DnsName(\\\"localhost\\\")\"] }) }";
+        assert!(readable(debug).ends_with(": it is for `127.0.0.1`, `localhost`"), "{}", readable(debug));
     }
 
     #[test]
