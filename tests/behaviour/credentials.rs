@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use redgrid_core::config::{CredentialProvider, Credentials, Secret};
 use redgrid_core::{Client, Config};
 use redgrid_locks::{Lock, LockGuard};
-use redgrid_testkit::{Observer, RedisServer, wait_until};
+use redgrid_testkit::{Observer, RedisServer, Sentinels, wait_until};
 use redgrid_tests::{SOON, in_full};
 
 /// What a vault says, and how often it was asked.
@@ -228,4 +228,37 @@ async fn the_vault_is_asked_for_all_connections_together() {
     // Twice per interval at most, and a little for a clock that is late.
     assert!((5..=24).contains(&asked), "{asked} questions in ten intervals");
     client.shutdown(SOON).await.unwrap();
+}
+
+/// What docs/security.md says a user at the sentinels needs.
+const WATCHER: &str = "+sentinel|master +sentinel|replicas +sentinel|sentinels +subscribe +unsubscribe +ping \
+                       +client|info +client|setname +client|id +info &+switch-master";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md")).unwrap();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
+    let rules = format!("on >of-the-sentinels resetchannels -@all {WATCHER}");
+    let sentinels = RedisServer::builder().password("nobody").user("watcher", rules);
+    let servers = RedisServer::builder().password("of-the-servers");
+    let deployment = Sentinels::builder().sentinels(2).replicas(1).server_options(servers).sentinel_options(sentinels);
+    let deployment = deployment.start().await.unwrap();
+    let config = |login: &str| Config::from_url(&format!("{}?{login}", deployment.url())).unwrap();
+    let right = config("sentinel_username=watcher&sentinel_password=of-the-sentinels&read_mode=any");
+    let client = Client::connect(right).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+    deployment.fail_over().await.unwrap();
+    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    client.shutdown(SOON).await.unwrap();
+    for sentinel in deployment.sentinels() {
+        let refusals = sentinel.observer().await.unwrap().cmd(&["ACL", "LOG"]).await.unwrap();
+        // An empty list: nothing was refused.
+        assert_eq!(format!("{refusals:?}"), "array([])");
+    }
+    // The password of the servers is not tried.
+    let client = Client::connect(config("sentinel_username=watcher").retries(0)).await.unwrap();
+    let text = in_full(&client.wait_ready(Duration::from_secs(1)).await.unwrap_err());
+    assert!(text.contains("no sentinel") || text.contains("NOAUTH"), "{text}");
 }

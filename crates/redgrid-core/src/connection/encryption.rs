@@ -145,3 +145,14 @@ mod without {
         }
     }
 }
+
+#[cfg(all(test, not(feature = "tls")))]
+mod tests {
+    use crate::Config;
+
+    #[test]
+    fn without_the_feature_encryption_is_refused_and_the_feature_named() {
+        let error = super::Encryption::of(&Config::from_url("rediss://h").unwrap()).err().unwrap().to_string();
+        assert!(error.contains("the feature `tls`") && error.contains("the URL"), "{error}");
+    }
+}
