@@ -16,7 +16,6 @@ mod lost_replies;
 mod processes;
 mod regressions;
 mod renewals;
-mod secrets;
 mod sockets;
 mod suspicions;
 mod tls;
