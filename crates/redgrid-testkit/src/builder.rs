@@ -22,6 +22,7 @@ pub struct ServerBuilder {
     pub(crate) password: Option<String>,
     pub(crate) role: Role,
     pub(crate) tls: Option<TlsClients>,
+    pub(crate) socket: bool,
     users: Vec<(String, String)>,
     lines: Vec<String>,
 }
@@ -89,6 +90,12 @@ impl ServerBuilder {
     /// [`tls`](Self::tls), for clients that have a certificate of the same authority only.
     pub fn tls_client_certificates(mut self) -> Self {
         self.tls = Some(TlsClients::Certified);
+        self
+    }
+
+    /// Listens on a socket of this machine too, in the server's own folder; see [`RedisServer::socket`].
+    pub fn socket(mut self) -> Self {
+        self.socket = true;
         self
     }
 

@@ -36,6 +36,7 @@ pub struct RedisServer {
     append_only: bool,
     role: Role,
     tls: Option<Tls>,
+    socket: bool,
     testkit_secret: String,
     folder: PathBuf,
     process: Arc<Mutex<Process>>,
@@ -94,6 +95,9 @@ impl RedisServer {
         if let Some(tls) = &tls {
             text.push_str(&tls.configuration(builder.tls == Some(TlsClients::Certified)));
         }
+        if builder.socket {
+            text.push_str(&format!("unixsocket {}\n", folder.path().join(SOCKET).display()));
+        }
         fs::write(&configuration, text)?;
         let supervisor = Supervisor::start(binary.path(), &configuration, folder.path(), options)?;
         let server = Self {
@@ -103,6 +107,7 @@ impl RedisServer {
             append_only: builder.append_only,
             role: builder.role,
             tls,
+            socket: builder.socket,
             testkit_secret,
             folder: folder.path().to_owned(),
             process: Arc::new(Mutex::new(Process { supervisor, pid: None, _folder: folder })),
@@ -139,6 +144,11 @@ impl RedisServer {
     /// `rediss://127.0.0.1:port`, where the server takes TLS connections, with the password if there is one.
     pub fn tls_url(&self) -> Option<String> {
         self.tls().map(|tls| self.url_via(tls.addr()).replacen("redis:", "rediss:", 1))
+    }
+
+    /// The socket that it listens on, see [`ServerBuilder::socket`].
+    pub fn socket(&self) -> Option<PathBuf> {
+        self.socket.then(|| self.folder.join(SOCKET))
     }
 
     /// The program that runs.
@@ -375,6 +385,9 @@ fn with_credentials(addr: SocketAddr, user: &str, password: Option<&str>) -> Str
 
 /// The folder of the data files, inside the server's.
 const DATA: &str = "data";
+
+/// The socket, inside the server's folder. Short: the path of a socket has room for some 100 bytes.
+const SOCKET: &str = "s";
 
 /// How often another port is tried before the last attempt. Ports are random, so one retry is already rare.
 const START_TRIES: usize = 4;

@@ -113,11 +113,12 @@ pub struct Credentials {
 /// ```
 #[async_trait]
 pub trait CredentialProvider: Send + Sync + 'static {
-    /// Asked before each connection is set up, within its `connect_timeout`.
+    /// Asked before each connection is set up, and every `credentials_interval` for those that live. It has
+    /// `connect_timeout` for an answer.
     ///
     /// # Errors
     ///
-    /// What stands in the way; the connection is tried again later. Its text is shown to users: no secrets in it.
+    /// What stands in the way. Connections that live stay; new ones are tried again later. Its text is shown to users: no secrets in it.
     async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>>;
 }
 

@@ -17,12 +17,20 @@ impl Config {
         self.by_code("password").by_code("username")
     }
 
-    /// Asks `provider` for user and password before each connection.
+    /// Asks `provider` for user and password before each connection, and every
+    /// [`credentials_interval`](Config::credentials_interval) for those that live.
     pub fn password_from(mut self, provider: impl CredentialProvider) -> Self {
         self.access.username = None;
         self.access.password = None;
         self.access.provider = Some(Provider::new(provider));
         self
+    }
+
+    /// How often a provider is asked for the password of the connections that live: every 10 s unless set. Where the answer is
+    /// another one, they log in anew.
+    pub fn credentials_interval(mut self, interval: Duration) -> Self {
+        self.settings.credentials_interval = interval;
+        self.by_code("credentials_interval")
     }
 
     /// The database of the connections: 0 unless set. A cluster has only 0.
@@ -31,7 +39,7 @@ impl Config {
         self.by_code("database")
     }
 
-    /// Encrypts the connections.
+    /// Encrypts the connections. Needs the feature `tls`; its files are read when a client starts.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.access.tls = Some(tls);
         self.by_code("tls")

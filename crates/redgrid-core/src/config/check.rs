@@ -1,6 +1,5 @@
 //! What must hold between settings. Each value's own bounds are in the table.
 
-use super::Config;
 use super::draft::{Draft, Origins};
 use super::error::{ConfigError, Origin};
 use super::form::{Form, Value, shown};
@@ -125,21 +124,4 @@ fn place(name: &str, origins: &Origins) -> String {
 /// Where a setting's value came from.
 pub(super) fn origin(name: &'static str, origins: &Origins) -> Origin {
     origins.get(name).cloned().unwrap_or(Origin::Default { key: name })
-}
-
-/// Refuses what is understood, but has no effect in this version: a lock that is less safe than it was asked to be is none.
-pub(super) fn built(config: &Config) -> Result<(), ConfigError> {
-    let Config { access, settings, notes, .. } = config;
-    let missing = [
-        ("tls", access.tls.is_some()),
-        ("password_from", access.provider.is_some()),
-        ("connections_per_node", settings.connections_per_node != 1),
-    ];
-    match missing.into_iter().find(|(_, wanted)| *wanted) {
-        Some((name, _)) => {
-            let origin = origin(name, &notes.origins);
-            Err(ConfigError::Unsupported { origin, clause: "has no effect in this version yet; leave it out".into() })
-        }
-        None => Ok(()),
-    }
 }

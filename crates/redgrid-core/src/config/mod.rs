@@ -225,10 +225,14 @@ impl Config {
         self.notes.codec.as_deref()
     }
 
-    /// Checks bounds and relations of all settings, and that what is asked for is built.
+    /// Checks bounds and relations of all settings.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        check::whole(&Draft::from(self), &self.notes.origins)?;
-        check::built(self)
+        check::whole(&Draft::from(self), &self.notes.origins)
+    }
+
+    /// Where a setting's value came from.
+    pub(crate) fn origin(&self, name: &'static str) -> Origin {
+        check::origin(name, &self.notes.origins)
     }
 }
 

@@ -102,6 +102,12 @@ pub(super) static TABLE: &[Setting] = &[
         Secret(|d| &mut d.password),
         "Its password. One that changes comes from a provider, set in code.",
     ),
+    row(
+        "credentials_interval",
+        Access,
+        Time(|d| &mut d.settings.credentials_interval, ms(10), DAY),
+        "How often a provider is asked for the password of the connections that live, for all of them at once; each new connection asks by itself. Shorter follows a rotation sooner; longer spares the provider.",
+    ),
     row("database", Access, Count(|d| &mut d.database, 0, 255), "The database; a cluster has only 0."),
     row("tls", Access, Switch(|d| &mut d.tls), "Encryption. The server's certificate and name are always verified."),
     row(

@@ -43,7 +43,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] when the configuration can not work.
+    /// [`ConnectError`] when the configuration can not work, or a file of certificates that it names can not be used.
     pub async fn connect<C>(config: C) -> Result<Client, ConnectError>
     where
         C: TryInto<Config>,
@@ -52,7 +52,7 @@ impl Client {
         let config = config.try_into()?;
         config.check()?;
         let clock = Clock::boot();
-        let topology = topology::open(&config, &clock).map_err(ConnectError::Client)?;
+        let topology = topology::open(&config, &clock)?;
         Ok(Client::start(topology, config.settings, clock))
     }
 

@@ -39,9 +39,11 @@ use tokio::task::JoinHandle;
 
 use self::lane::{Lane, Member};
 use super::Epoch;
+use super::lines::Lines;
 use super::link::{Greeting, Link};
+use super::way::Way;
 use crate::clock::Clock;
-use crate::config::{Access, Address, Durability, Settings};
+use crate::config::{Durability, Settings};
 use crate::error::{Code, ServerError};
 
 /// Why it is not proven that what was answered is as durable as asked. On the primary it stands all the same, unless
@@ -97,9 +99,8 @@ fn shortfall(asked: &Durability, acknowledged: u32) -> String {
 
 /// The commits of one node.
 pub(super) struct Commits {
-    commands: Arc<Link>,
-    address: Address,
-    access: Access,
+    commands: Arc<Lines>,
+    way: Way,
     settings: Settings,
     clock: Clock,
     name: String,
@@ -114,21 +115,14 @@ struct Open {
 }
 
 impl Commits {
-    /// Opens nothing yet. `commands` is the connection whose answers are to be proven.
-    pub(super) fn new(
-        commands: Arc<Link>,
-        (address, access): (&Address, &Access),
-        settings: &Settings,
-        clock: Clock,
-        client_name: &str,
-    ) -> Self {
+    /// Opens nothing yet. `commands` are the connections whose answers are to be proven.
+    pub(super) fn new(commands: Arc<Lines>, way: Way, settings: &Settings, clock: Clock) -> Self {
         Commits {
             commands,
-            address: address.clone(),
-            access: access.clone(),
+            way,
+            name: format!("{}:commit", settings.client_name),
             settings: settings.clone(),
             clock,
-            name: format!("{client_name}:commit"),
             lanes: Mutex::new(Some(HashMap::new())),
         }
     }
@@ -153,8 +147,8 @@ impl Commits {
         // for silence after two thirds, and the PING that watches it may queue behind a WAIT.
         let slice = self.settings.timeout;
         let settings = Settings { timeout: slice * 3, ..self.settings.clone() };
-        let (address, clock) = ((&self.address, &self.access), self.clock.clone());
-        let (link, watching) = Link::open(address, &settings, clock.clone(), self.name.clone(), Greeting::Identity)?;
+        let (clock, name) = (self.clock.clone(), self.name.clone());
+        let (link, watching) = Link::open(&self.way, &settings, clock.clone(), name, Greeting::Identity, None)?;
         let (members, waiting) = mpsc::unbounded_channel();
         let lane = Lane::new(level, Arc::clone(&link), Arc::clone(&self.commands), clock, slice, waiting);
         let serving = tokio::spawn(lane.run());
@@ -216,7 +210,7 @@ impl Level {
 }
 
 /// Whether anything can be proven of what was answered in the epoch `since`.
-fn provable(commands: &Link, since: &Epoch) -> Result<(), CommitError> {
+fn provable(commands: &Lines, since: &Epoch) -> Result<(), CommitError> {
     if since.run_id.is_empty() || commands.history().is_empty() {
         let missing =
             "the user may not read its `run_id` and `master_replid` (INFO), without which nothing can be proven";

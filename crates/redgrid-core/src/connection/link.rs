@@ -4,7 +4,7 @@
 //! task of ours keeps the truth: [`Link::epoch`] is `Some` while the connection has answered its handshake.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,19 +12,20 @@ use bytes::Bytes;
 use fred::clients::Client as Fred;
 use fred::interfaces::{ClientLike, EventInterface};
 use fred::prelude::{Builder, Error as FredError, ErrorKind, Options, Server as FredServer, ServerConfig, Value};
-use fred::types::config::{Config as FredConfig, ReconnectPolicy, TcpConfig, UnresponsiveConfig};
+use fred::types::config::{Config as FredConfig, CredentialProvider, ReconnectPolicy, TcpConfig, UnresponsiveConfig};
 use fred::types::{ClusterHash, CustomCommand, Resp3Frame, RespVersion};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use super::lines::Seat;
+use super::login::Login;
+use super::trouble::readable;
+use super::way::{Place, Way};
 use super::{Epoch, Reply, ServerClock};
 use crate::clock::Clock;
-use crate::config::{Access, Address, Settings};
+use crate::config::{Credentials, Settings};
 use crate::error::{Code, ServerError};
-
-/// How often an idle connection is asked whether it still lives: every 5 s. A dead one is then noticed after 5 s and
-/// one timeout, without traffic of the user's.
-const PING_EVERY: Duration = Duration::from_secs(5);
 
 /// Waits between attempts to connect: 50 ms, doubled up to 2 s.
 const RECONNECT: (u32, u32) = (50, 2000);
@@ -38,7 +39,13 @@ const LONGEST_QUEUE: usize = 65_536;
 /// Messages that wait for our dispatcher before some are lost and a gap is told.
 const MESSAGES: usize = 8192;
 
+/// What fred says when a connection could not be set up in time, and what that may mean: a server that does not speak TLS
+/// waits for the end of what it takes for a command.
+const TOO_LATE: &str = "Request timed out.";
+const NO_TLS: &str = "it could not be set up in time; does the server speak TLS there?";
+
 /// The name of a command.
+#[derive(Clone)]
 pub(super) enum Named {
     Known(&'static str),
     Any(Bytes),
@@ -89,26 +96,36 @@ pub(super) struct Link {
     clock: Clock,
     client_name: String,
     timeout: Duration,
+    ping_interval: Duration,
+    is_encrypted: bool,
+    /// What it has logged in with, where that changes.
+    login: Option<Arc<Login>>,
     epoch: watch::Sender<Option<Epoch>>,
+    /// Where it tells of its epochs, if it is one of several.
+    seat: Option<Seat>,
     /// The `master_replid` the handshake read; replaced before the epoch that belongs to it is told.
     history: Mutex<Arc<str>>,
     connections: AtomicU64,
     /// Why there is no connection, in the server's or the system's words.
     trouble: Mutex<String>,
     doubt: Notify,
+    /// It leads to the wrong process: the next look makes another connection.
+    leaving: AtomicBool,
     closing: watch::Sender<bool>,
 }
 
 impl Link {
     /// A connection that is set up in the background, and again whenever it is lost.
     pub(super) fn open(
-        (address, access): (&Address, &Access),
+        way: &Way,
         settings: &Settings,
         clock: Clock,
         client_name: String,
         greeting: Greeting,
+        seat: Option<Seat>,
     ) -> Result<(Arc<Link>, JoinHandle<()>), ServerError> {
-        let fred = build(address, access, settings)
+        let login = way.entry.logins.clone().map(Login::new);
+        let fred = build(way, login.clone(), settings)
             .map_err(|error| ServerError::not_sent(format!("the client could not be built: {error}")))?;
         let link = Arc::new(Link {
             fred,
@@ -122,11 +139,16 @@ impl Link {
             clock,
             client_name,
             timeout: settings.timeout,
+            ping_interval: settings.ping_interval,
+            is_encrypted: way.entry.encryption.is_some(),
+            login,
+            seat,
             epoch: watch::Sender::new(None),
             history: Mutex::default(),
             connections: AtomicU64::new(0),
             trouble: Mutex::new("not connected yet".into()),
             doubt: Notify::new(),
+            leaving: AtomicBool::new(false),
             closing: watch::Sender::new(false),
         });
         let task = tokio::spawn(Arc::clone(&link).keep());
@@ -158,12 +180,37 @@ impl Link {
 
     /// The error of a request that is not sent because there is no connection.
     pub(super) fn down(&self) -> ServerError {
-        let trouble = self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone();
+        let of_login = self.login.as_ref().and_then(|login| login.trouble());
+        let trouble = of_login.unwrap_or_else(|| self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone());
         ServerError::not_sent(format!("no connection: {trouble}"))
     }
 
     /// Sends one command, once. The order of first polls is the order on the wire.
+    ///
+    /// Where a provider has the password, a command that was refused for want of a login is sent again behind one.
     pub(super) async fn send(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
+        let Some(login) = &self.login else { return self.send_once(name, args).await };
+        let count = login.count();
+        match self.send_once(name.clone(), args.clone()).await {
+            Err(refused) if refused.code() == Some(Code::NoAuth) => {
+                let again = async {
+                    login.again(count, |credentials| self.authenticate(credentials)).await?;
+                    self.send_once(name, args).await
+                };
+                // Boxed: it is rare, and the future of every call would have room for it.
+                Box::pin(again).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
+        let user = credentials.username.unwrap_or_else(|| "default".into());
+        let args = vec![user.into(), credentials.password.reveal().into()];
+        self.send_once(Named::Known("AUTH"), args).await.map(drop)
+    }
+
+    async fn send_once(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
         match self.fred.with_options(&self.options).custom_raw(name.command(), args).await {
             Ok(frame) => match into_reply(frame) {
                 Reply::Error(error) => {
@@ -203,6 +250,12 @@ impl Link {
     pub(super) fn greet_again(&self, why: &str) {
         self.fail(why);
         self.doubt.notify_one();
+    }
+
+    /// Has another connection made soon, because this one leads elsewhere.
+    pub(super) fn leave(&self, why: &str) {
+        self.leaving.store(true, Ordering::Release);
+        self.greet_again(why);
     }
 
     /// Ends the connection and the tasks that watch it.
@@ -249,6 +302,8 @@ impl Link {
     /// Follows the life of fred's router task; true when we are to close, false when the router has ended.
     async fn watch<T>(&self, router: &mut JoinHandle<T>, closing: &mut watch::Receiver<bool>) -> bool {
         let mut wait = Duration::from_millis(RECONNECT.0.into());
+        let ask_every = self.login.as_ref().map(|login| login.every());
+        let mut ask_at = ask_every.map(|every| Instant::now() + every);
         loop {
             // Subscribed once the connection is there and before the handshake: what happens after it is seen, and the
             // news of this very connection is not taken for that of another.
@@ -258,6 +313,9 @@ impl Link {
             match self.until_closed(greeting, closing).await {
                 None => return true,
                 Some(Ok(epoch)) => {
+                    if let Some(seat) = &self.seat {
+                        seat.tell(Some((&epoch, &self.history())));
+                    }
                     self.epoch.send_replace(Some(epoch));
                     wait = Duration::from_millis(RECONNECT.0.into());
                 }
@@ -272,6 +330,10 @@ impl Link {
                     if self.sleep_or_close(if another { OTHER_PART } else { wait }, closing).await {
                         return true;
                     }
+                    // What has stood in the way of the next attempt meanwhile.
+                    while let Ok((error, _)) = errors.try_recv() {
+                        self.fail(error.details());
+                    }
                     // A greeting that is refused will be refused again; a connection that is not there yet soon is.
                     if connected {
                         wait = (wait * 2).min(Duration::from_millis(RECONNECT.1.into()));
@@ -280,7 +342,7 @@ impl Link {
                 }
             }
             loop {
-                tokio::select! {
+                let is_time_to_ask = tokio::select! {
                     _ = closing.wait_for(|closed| *closed) => return true,
                     _ = &mut *router => { self.fail("the connection task ended"); return false }
                     error = errors.recv() => {
@@ -288,8 +350,22 @@ impl Link {
                         break;
                     }
                     _ = fresh.recv() => { self.fail("the connection was replaced"); break }
-                    () = self.doubt.notified() => {}
-                    () = tokio::time::sleep(PING_EVERY) => {}
+                    () = self.doubt.notified() => false,
+                    () = tokio::time::sleep(self.ping_interval) => false,
+                    () = sleep_until(ask_at) => true,
+                };
+                if is_time_to_ask {
+                    if self.until_closed(self.follow_login(), closing).await.is_none() {
+                        return true;
+                    }
+                    ask_at = ask_every.map(|every| Instant::now() + every);
+                    continue;
+                }
+                if self.leaving.swap(false, Ordering::AcqRel) {
+                    if self.until_closed(self.renew(), closing).await.is_none() {
+                        return true;
+                    }
+                    break;
                 }
                 let probe = tokio::time::timeout(self.timeout, self.probe());
                 match self.until_closed(probe, closing).await {
@@ -309,6 +385,16 @@ impl Link {
                     }
                 }
             }
+        }
+    }
+
+    /// Logs in anew where the password has changed. Where that does not work the connection stays as it is, and the next
+    /// look tries again.
+    async fn follow_login(&self) {
+        if let Some(login) = &self.login
+            && let Err(error) = login.follow(|credentials| self.authenticate(credentials)).await
+        {
+            tracing::warn!(client = %self.client_name, %error, "could not log in anew; the connection stays");
         }
     }
 
@@ -381,6 +467,18 @@ impl Link {
 
     /// Sends commands back to back, with none of others between them.
     pub(super) async fn send_together(&self, commands: Vec<(Named, Vec<Value>)>) -> Vec<Result<Reply, ServerError>> {
+        let Some(login) = &self.login else { return self.send_together_once(commands).await };
+        let count = login.count();
+        let answers = self.send_together_once(commands.clone()).await;
+        let is_refused =
+            |answer: &Result<_, ServerError>| answer.as_ref().is_err_and(|error| error.code() == Some(Code::NoAuth));
+        if !answers.iter().all(is_refused) || login.again(count, |with| self.authenticate(with)).await.is_err() {
+            return answers;
+        }
+        self.send_together_once(commands).await
+    }
+
+    async fn send_together_once(&self, commands: Vec<(Named, Vec<Value>)>) -> Vec<Result<Reply, ServerError>> {
         let (count, pipeline) = (commands.len(), self.fred.pipeline());
         for (name, args) in commands {
             // It is only queued here, and answers so.
@@ -402,11 +500,15 @@ impl Link {
     }
 
     fn fail(&self, why: &str) {
+        let why = if self.is_encrypted && why == TOO_LATE { NO_TLS.into() } else { readable(why) };
+        if let Some(seat) = &self.seat {
+            seat.tell(None);
+        }
         let lost = self.epoch.send_replace(None).is_some();
         if lost {
             tracing::debug!(client = %self.client_name, why, "connection lost");
         }
-        readable(why).clone_into(&mut self.trouble.lock().unwrap_or_else(|p| p.into_inner()));
+        *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = why;
     }
 
     async fn until_closed<F: Future>(&self, work: F, closing: &mut watch::Receiver<bool>) -> Option<F::Output> {
@@ -421,16 +523,39 @@ impl Link {
     }
 }
 
-fn build(address: &Address, access: &Access, settings: &Settings) -> Result<Fred, FredError> {
-    let config = FredConfig {
-        server: ServerConfig::Centralized { server: FredServer::new(address.host.clone(), address.port) },
-        username: access.username.clone(),
-        password: access.password.as_ref().map(|secret| secret.reveal().to_owned()),
-        database: (access.database != 0).then_some(access.database),
+/// Completes then; never without a time.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn build(way: &Way, login: Option<Arc<Login>>, settings: &Settings) -> Result<Fred, FredError> {
+    let Way { place, entry } = way;
+    let server = match (place, &entry.encryption) {
+        (Place::Tcp(address), Some(encryption)) => ServerConfig::Centralized { server: encryption.server(address) },
+        (Place::Tcp(address), None) => {
+            ServerConfig::Centralized { server: FredServer::new(address.host.clone(), address.port) }
+        }
+        #[cfg(unix)]
+        (Place::Unix(path), _) => ServerConfig::Unix { path: path.clone() },
+    };
+    // The provider has a time of its own before the login.
+    let setup = if login.is_some() { settings.connect_timeout * 2 } else { settings.connect_timeout };
+    let mut config = FredConfig {
+        server,
+        username: entry.username.clone(),
+        password: entry.password.as_ref().map(|secret| secret.reveal().to_owned()),
+        credential_provider: login.map(|login| login as Arc<dyn CredentialProvider>),
+        database: (entry.database != 0).then_some(entry.database),
         version: RespVersion::RESP3,
         fail_fast: true,
         ..FredConfig::default()
     };
+    if let Some(encryption) = &entry.encryption {
+        encryption.set_up(&mut config);
+    }
     let mut policy = ReconnectPolicy::new_exponential(0, RECONNECT.0, RECONNECT.1, 2);
     policy.set_jitter(RECONNECT.0 / 2);
     Builder::from_config(config)
@@ -444,7 +569,7 @@ fn build(address: &Address, access: &Access, settings: &Settings) -> Result<Fred
             connection.max_command_attempts = 1;
             connection.max_redirections = 0;
             connection.connection_timeout = settings.connect_timeout;
-            connection.internal_command_timeout = settings.connect_timeout;
+            connection.internal_command_timeout = setup;
             connection.max_command_buffer_len = LONGEST_QUEUE;
             connection.reconnect_on_auth_error = false;
             connection.auto_client_setname = false;
@@ -509,12 +634,6 @@ pub(super) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
     info.lines().find_map(value).unwrap_or_default().trim()
 }
 
-/// The words of a system error that fred shows in debug form: `Os { code: 111, …, message: "Connection refused" }`.
-fn readable(why: &str) -> &str {
-    let message = why.split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
-    message.map_or(why, |(message, _)| message)
-}
-
 fn tolerate_refusal(answer: Result<Reply, ServerError>) -> Result<Option<Reply>, ServerError> {
     match answer {
         Ok(reply) => Ok(Some(reply)),
@@ -551,13 +670,6 @@ fn into_reply(frame: Resp3Frame) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_system_error_is_told_in_words() {
-        let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
-        assert_eq!(readable(debug), "Connection refused");
-        assert_eq!(readable("WRONGPASS invalid username"), "WRONGPASS invalid username");
-    }
 
     #[test]
     fn a_field_of_info_is_found_by_its_whole_name() {

@@ -1,15 +1,19 @@
 //! Connections: one server behind the [`Server`] seam, which server is asked behind [`Topology`], and the [`Client`]
 //! that users hold.
 //!
-//! Only this module knows the Redis client below us (fred), and only `link`, `node`, `commit` and `subscriber` in it. fred
+//! Only this module knows the Redis client below us (fred), and only `link`, `node`, `commit`, `subscriber`, `login` and
+//! `encryption` in it. fred
 //! carries one pipelined connection to one node; retries, redirection and subscriptions are ours.
 
 mod client;
 mod command;
 mod commit;
 mod core;
+mod encryption;
 mod exchange;
+mod lines;
 mod link;
+mod login;
 mod node;
 mod offset;
 mod reply;
@@ -19,6 +23,8 @@ mod seam;
 mod slot;
 mod subscriber;
 mod topology;
+mod trouble;
+mod way;
 
 pub(crate) use self::core::Core;
 pub use client::{Client, ConnectError, InHand, NotClosed, NotReady};
@@ -34,6 +40,6 @@ pub use seam::{ChannelKind, Doubt, Epoch, NodeId, Push, Server, Topology};
 
 /// The first server of a configuration on real connections, for tests of the seam itself.
 #[cfg(feature = "testing")]
-pub fn server(config: &crate::Config) -> Result<std::sync::Arc<dyn Server>, crate::ServerError> {
+pub fn server(config: &crate::Config) -> Result<std::sync::Arc<dyn Server>, ConnectError> {
     Ok(topology::open(config, &crate::clock::Clock::boot())?.primary(b""))
 }

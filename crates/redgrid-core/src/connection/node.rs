@@ -1,4 +1,4 @@
-//! One node on fred: a connection for requests, and one that carries subscriptions and nothing else; where
+//! One node on fred: a connection for requests, or several, and one that carries subscriptions and nothing else; where
 //! durability is asked for, one more for each level of it.
 
 use std::sync::Arc;
@@ -12,18 +12,20 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::commit::Commits;
+use super::lines::Lines;
 use super::link::{Greeting, Link, Named, Part};
 use super::request::What;
 use super::subscriber::Subscriber;
+use super::way::{Entry, Place, Way};
 use super::{Arg, ChannelKind, CommitError, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
 use crate::clock::Clock;
-use crate::config::{Access, Address, Config, Durability, Settings};
+use crate::config::{Address, Config, ConfigError, Durability, Settings};
 use crate::error::{Code, ServerError};
 
 /// What the nodes of one client have in common.
 #[derive(Clone)]
 pub(super) struct Nodes {
-    pub(super) access: Access,
+    pub(super) entry: Entry,
     pub(super) settings: Settings,
     pub(super) clock: Clock,
     /// Whether messages go by sharded channels; known when the first node of a cluster has answered.
@@ -31,14 +33,22 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    pub(super) fn new(config: &Config, clock: &Clock) -> Nodes {
-        let (access, settings) = (config.access.clone(), config.settings.clone());
-        Nodes { access, settings, clock: clock.clone(), sharded: Arc::default() }
+    /// # Errors
+    ///
+    /// [`ConfigError`] where a file that it names can not be used.
+    pub(super) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
+        let (entry, settings) = (Entry::of(config)?, config.settings.clone());
+        Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default() })
     }
 
     /// One node, which is connected in the background and believed only while it has the part that is expected of it.
     pub(super) fn open(&self, address: &Address, part: Part) -> Result<Arc<Node>, ServerError> {
-        Node::open(self, address, part).map(Arc::new)
+        self.open_at(address.into(), part)
+    }
+
+    /// The same, wherever it listens.
+    pub(super) fn open_at(&self, place: Place, part: Part) -> Result<Arc<Node>, ServerError> {
+        Node::open(self, Way { place, entry: self.entry.clone() }, part).map(Arc::new)
     }
 }
 
@@ -47,35 +57,43 @@ pub(super) struct Node {
     sharded: Arc<AtomicBool>,
     clock: Clock,
     time: Arc<ServerClock>,
-    commands: Arc<Link>,
+    commands: Arc<Lines>,
     subscriber: Subscriber,
     commits: Commits,
     watchers: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Node {
-    fn open(nodes: &Nodes, address: &Address, part: Part) -> Result<Self, ServerError> {
-        let Nodes { access, settings, clock, sharded } = nodes;
+    fn open(nodes: &Nodes, way: Way, part: Part) -> Result<Self, ServerError> {
+        let Nodes { settings, clock, sharded, .. } = nodes;
         let name = &settings.client_name;
         let time = Arc::new(ServerClock::default());
-        let greeting = match part {
-            Part::Sentinel => Greeting::Life,
-            part => Greeting::Data { time: Arc::clone(&time), part },
+        let (lines, greeting) = match part {
+            Part::Sentinel => (1, None),
+            part => (settings.connections_per_node, Some(part)),
         };
-        let open = |name, greeting| Link::open((address, access), settings, clock.clone(), name, greeting);
-        let (commands, watching) = open(name.clone(), greeting)?;
-        let (subscriptions, also_watching) = open(format!("{name}:subscriber"), Greeting::Life)?;
-        let (subscriber, reading) = Subscriber::open(subscriptions);
-        let commits = Commits::new(Arc::clone(&commands), (address, access), settings, clock.clone(), name);
+        let watchers = std::cell::RefCell::new(Vec::new());
+        let open = |name, greeting, seat| {
+            let (link, watching) = Link::open(&way, settings, clock.clone(), name, greeting, seat)?;
+            watchers.borrow_mut().push(watching);
+            Ok(link)
+        };
+        let commands = Lines::open(lines, |seat| {
+            let data = |part| Greeting::Data { time: Arc::clone(&time), part };
+            open(name.clone(), greeting.map_or(Greeting::Life, data), Some(seat))
+        })?;
+        let (subscriber, reading) = Subscriber::open(open(format!("{name}:subscriber"), Greeting::Life, None)?);
+        let mut watchers = watchers.into_inner();
+        watchers.push(reading);
         Ok(Node {
-            id: NodeId(address.to_string().into()),
+            id: NodeId(way.place.to_string().into()),
             sharded: Arc::clone(sharded),
             clock: clock.clone(),
             time,
-            commands,
             subscriber,
-            commits,
-            watchers: vec![watching, also_watching, reading].into(),
+            commits: Commits::new(Arc::clone(&commands), way, settings, clock.clone()),
+            commands,
+            watchers: watchers.into(),
         })
     }
 
@@ -90,12 +108,13 @@ impl Node {
             What::Script(body) => (Named::Known("EVALSHA"), vec![Value::from(body.sha().clone())]),
         };
         let args = self.arguments(&request, head)?;
-        match (self.commands.send(command, args).await, &request.what) {
+        let link = self.commands.of(request.keys.first().map(|key| &key[..]));
+        match (link.send(command, args).await, &request.what) {
             (Err(ServerError::Refused { code: Code::NoScript, .. }), What::Script(body)) => {
                 // Not carried out, so sending it once more is safe; its time limit is written anew.
                 let args = self.arguments(&request, vec![Value::from_static_str(body.text())])?;
                 // Boxed: it is rare, and the future of every call would have room for it.
-                Box::pin(self.commands.send(Named::Known("EVAL"), args)).await
+                Box::pin(link.send(Named::Known("EVAL"), args)).await
             }
             (answer, _) => answer,
         }
@@ -115,7 +134,8 @@ impl Node {
                 Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
             }
         }
-        self.commands.send_together(commands).await
+        let key = requests.iter().find_map(|request| request.keys.first());
+        self.commands.of(key.map(|key| &key[..])).send_together(commands).await
     }
 
     fn arguments(&self, request: &Request, mut head: Vec<Value>) -> Result<Vec<Value>, ServerError> {

@@ -14,7 +14,7 @@ use super::{CommitError, Reply, Request, ServerClock};
 use crate::config::Durability;
 use crate::error::ServerError;
 
-/// Which node a server is: its address. Equal ids mean the same place, not the same process behind it.
+/// Which node a server is: its address, or `unix:` and the path of its socket. Equal ids mean the same place, not the same process behind it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct NodeId(pub Arc<str>);
 
@@ -38,7 +38,7 @@ impl fmt::Display for NodeId {
 pub struct Epoch {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
-    /// Counts the connections to this node, from 1.
+    /// Grows with every new connection for requests to this node.
     pub connection: u64,
 }
 
@@ -71,7 +71,8 @@ pub trait Server: Send + Sync + 'static {
     /// Which node it is.
     fn id(&self) -> &NodeId;
 
-    /// Carries out requests in their order on one connection and answers each by a result of its own.
+    /// Carries out requests and answers each by a result of its own. Those of one name (one key, or one hash tag) are carried
+    /// out in their order, on one connection.
     ///
     /// A request is sent at most once. The answer comes within the client's `timeout`, or is
     /// [`Unknown`](ServerError::Unknown); without a connection it is [`NotSent`](ServerError::NotSent) at once.

@@ -47,6 +47,7 @@ fn every_field_of_the_settings_has_a_row() {
         retries: 7,
         retry_delay: Duration::from_secs(7),
         ping_interval: Duration::from_secs(7),
+        credentials_interval: Duration::from_secs(7),
         connections_per_node: 7,
         scan_interval: Duration::from_secs(7),
         read_mode: ReadMode::Any,
@@ -102,12 +103,4 @@ fn what_code_sets_is_explained_and_checked() {
     assert!(Config::single("h").unwrap().client_name("a b").check().is_err());
     assert!(Config::single("h").unwrap().poll_budget(0).check().is_err());
     assert!(Config::single("h").unwrap().check().is_ok());
-}
-
-#[test]
-fn what_is_not_built_is_refused_when_a_client_starts() {
-    for config in [Config::from_url("rediss://h").unwrap(), Config::single("h").unwrap().connections_per_node(2)] {
-        let error = config.check().unwrap_err().to_string();
-        assert!(error.contains("no effect in this version"), "{error}");
-    }
 }

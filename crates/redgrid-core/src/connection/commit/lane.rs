@@ -12,6 +12,7 @@ use super::{CommitError, Level, provable};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::Epoch;
+use crate::connection::lines::Lines;
 use crate::connection::link::Link;
 use crate::error::{Code, ServerError};
 
@@ -28,7 +29,7 @@ pub(super) struct Member {
 pub(super) struct Lane {
     level: Level,
     link: Arc<Link>,
-    commands: Arc<Link>,
+    commands: Arc<Lines>,
     clock: Clock,
     /// How long one WAIT takes at most; a longer wait is made of several. So a dead connection is noticed in a bounded time.
     slice: Duration,
@@ -42,7 +43,7 @@ impl Lane {
     pub(super) fn new(
         level: Level,
         link: Arc<Link>,
-        commands: Arc<Link>,
+        commands: Arc<Lines>,
         clock: Clock,
         slice: Duration,
         waiting: mpsc::UnboundedReceiver<Member>,

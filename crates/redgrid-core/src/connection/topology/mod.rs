@@ -14,17 +14,28 @@ use std::sync::Arc;
 
 use super::link::Part;
 use super::node::Nodes;
-use super::{Server, Topology};
+#[cfg(unix)]
+use super::way::Place;
+use super::{ConnectError, Server, Topology};
 use crate::clock::Clock;
 use crate::config::{Config, Servers};
 use crate::error::ServerError;
 
 /// Begins to look for the servers of a configuration; nothing is waited for.
-pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, ServerError> {
-    let nodes = Nodes::new(config, clock);
+pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, ConnectError> {
+    let nodes = Nodes::new(config, clock)?;
+    open_on(config, nodes).map_err(ConnectError::Client)
+}
+
+fn open_on(config: &Config, nodes: Nodes) -> Result<Arc<dyn Topology>, ServerError> {
     Ok(match &config.servers {
         Servers::Single(single) => Arc::new(Single::new(nodes.open(&single.address, Part::Any)? as Arc<dyn Server>)),
-        Servers::Unix(_) => return Err(ServerError::not_sent("unix sockets are on their way")),
+        #[cfg(unix)]
+        Servers::Unix(socket) => {
+            Arc::new(Single::new(nodes.open_at(Place::Unix(socket.path.clone()), Part::Any)? as Arc<dyn Server>))
+        }
+        #[cfg(not(unix))]
+        Servers::Unix(_) => return Err(ServerError::not_sent("this system has no unix sockets")),
         Servers::MasterSlave(servers) => master_slave::open(servers, nodes)?,
         Servers::Sentinel(sentinel) => sentinel::open(sentinel, nodes)?,
         Servers::Cluster(cluster) => cluster::open(cluster, nodes)?,

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 use super::replicated::Replicated;
-use crate::config::{Access, Address, ReadMode, Sentinel};
+use crate::config::{Address, ReadMode, Sentinel};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{ChannelKind, Push, Reply, Request, Server};
@@ -23,9 +23,7 @@ const SWITCHED: &str = "+switch-master";
 /// Begins to ask the sentinels.
 pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
     let replicated = Replicated::new(nodes.clone(), "no sentinel has answered yet");
-    let Sentinel { username, password, .. } = sentinel.clone();
-    let access = Access { username, password, tls: nodes.access.tls.clone(), ..Access::default() };
-    let asking = Nodes { access, ..nodes };
+    let asking = Nodes { entry: nodes.entry.at_sentinels(sentinel), ..nodes };
     let mut watch = Watch {
         replicated: Arc::clone(&replicated),
         name: sentinel.master_name.clone(),

@@ -1,0 +1,163 @@
+//! The connections for requests to one node. There is one, or several that count as one.
+//!
+//! All requests of a name go by the same one, so their order is kept. The epoch is that of all together: there is one while
+//! each is up and all lead to the same process, and a new one as soon as any of them is new. What was granted on any of them
+//! is then looked after as if all were new, which is a few requests too many and never one too few.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::sync::watch;
+
+use super::Epoch;
+use super::link::Link;
+use super::slot::slot;
+use crate::error::ServerError;
+
+pub(super) struct Lines {
+    links: Vec<Arc<Link>>,
+    together: Arc<Together>,
+}
+
+impl Lines {
+    /// Opens `count` connections.
+    pub(super) fn open<E>(count: u32, open: impl Fn(Seat) -> Result<Arc<Link>, E>) -> Result<Arc<Lines>, E> {
+        let count = usize::try_from(count).unwrap_or(1).max(1);
+        let together = Arc::new(Together {
+            seats: Mutex::new(Seats { lives: vec![Life::default(); count], ..Seats::default() }),
+            epoch: watch::Sender::new(None),
+        });
+        let mut links = Vec::with_capacity(count);
+        for at in 0..count {
+            let link = open(Seat { at, together: Arc::clone(&together) })?;
+            together.seats().links.push(Arc::downgrade(&link));
+            links.push(link);
+        }
+        Ok(Arc::new(Lines { links, together }))
+    }
+
+    /// The connection of a key's name, or of what has no key.
+    pub(super) fn of(&self, key: Option<&[u8]>) -> &Arc<Link> {
+        let at = key.filter(|_| self.links.len() > 1).map_or(0, |key| usize::from(slot(key)) % self.links.len());
+        &self.links[at]
+    }
+
+    pub(super) fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+        self.together.epoch.subscribe()
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.together.epoch.borrow().is_some()
+    }
+
+    /// The replication history of the present epoch, as its last handshake read it; see [`Link::history`].
+    pub(super) fn history(&self) -> Arc<str> {
+        Arc::clone(&self.together.seats().history)
+    }
+
+    /// The error of a request that is not sent because not all are up.
+    pub(super) fn down(&self) -> ServerError {
+        let missing = self.links.iter().find(|link| !link.is_up());
+        missing.unwrap_or(&self.links[0]).down()
+    }
+
+    /// Has them probed soon.
+    pub(super) fn doubt(&self) {
+        self.links.iter().for_each(|link| link.doubt());
+    }
+
+    /// Begins a new epoch on the same connections.
+    pub(super) fn greet_again(&self, why: &str) {
+        self.links.iter().for_each(|link| link.greet_again(why));
+    }
+
+    pub(super) fn close(&self) {
+        self.links.iter().for_each(|link| link.close());
+    }
+}
+
+struct Together {
+    seats: Mutex<Seats>,
+    epoch: watch::Sender<Option<Epoch>>,
+}
+
+#[derive(Default)]
+struct Seats {
+    links: Vec<Weak<Link>>,
+    lives: Vec<Life>,
+    history: Arc<str>,
+}
+
+/// One connection: where it leads, while it is up, and how many there were.
+#[derive(Clone, Default)]
+struct Life {
+    run_id: Option<Arc<str>>,
+    connections: u64,
+}
+
+impl Together {
+    fn seats(&self) -> std::sync::MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(|p| p.into_inner())
+    }
+}
+
+/// The epoch of all: their process, and the sum of their numbers, none of which ever falls.
+fn of_all(lives: &[Life]) -> Option<Epoch> {
+    let run_id = lives.first()?.run_id.clone()?;
+    let same = lives.iter().all(|life| life.run_id.as_ref() == Some(&run_id));
+    same.then(|| Epoch { run_id, connection: lives.iter().map(|life| life.connections).sum() })
+}
+
+/// Where one connection tells of itself.
+pub(super) struct Seat {
+    at: usize,
+    together: Arc<Together>,
+}
+
+impl Seat {
+    /// It has a new life, and the server the replication history that its handshake read; or it is down.
+    pub(super) fn tell(&self, epoch: Option<(&Epoch, &Arc<str>)>) {
+        let mut seats = self.together.seats();
+        let mut astray = Vec::new();
+        match epoch {
+            Some((epoch, history)) => {
+                seats.lives[self.at] = Life { run_id: Some(Arc::clone(&epoch.run_id)), connections: epoch.connection };
+                seats.history = Arc::clone(history);
+                // The newest one leads to where the others would be led, too.
+                let elsewhere = |life: &Life| life.run_id.as_ref().is_some_and(|run_id| *run_id != epoch.run_id);
+                let links = seats.links.iter().zip(&seats.lives);
+                astray.extend(links.filter(|(_, life)| elsewhere(life)).filter_map(|(link, _)| link.upgrade()));
+            }
+            None => seats.lives[self.at].run_id = None,
+        }
+        let epoch = of_all(&seats.lives);
+        // Told under the lock: in the order of what happened.
+        self.together.epoch.send_if_modified(|told| {
+            let changed = *told != epoch;
+            *told = epoch;
+            changed
+        });
+        drop(seats);
+        astray.iter().for_each(|link| link.leave("another connection leads to another server process"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn life(run_id: &str, connections: u64) -> Life {
+        Life { run_id: (!run_id.is_empty()).then(|| run_id.into()), connections }
+    }
+
+    #[test]
+    fn several_count_as_one_only_while_all_are_up_and_lead_to_the_same_process() {
+        let epoch = |run_id: &str, connection| Some(Epoch { run_id: run_id.into(), connection });
+        assert_eq!(of_all(&[life("a", 1)]), epoch("a", 1));
+        assert_eq!(of_all(&[life("a", 1), life("a", 1)]), epoch("a", 2));
+        assert_eq!(of_all(&[life("a", 1), life("", 1)]), None);
+        assert_eq!(of_all(&[life("a", 1), life("b", 2)]), None);
+        // Whichever of them is new, the number is another.
+        assert_eq!(of_all(&[life("a", 2), life("a", 1)]), epoch("a", 3));
+        assert_eq!(of_all(&[life("a", 2), life("a", 2)]), epoch("a", 4));
+    }
+}

@@ -1,0 +1,82 @@
+//! How a server is reached: where it listens, and what it is shown there.
+
+use std::fmt;
+#[cfg(unix)]
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::encryption::Encryption;
+use super::login::Logins;
+use crate::config::{Address, Config, ConfigError, Secret, Sentinel};
+
+/// The way to one server.
+#[derive(Clone)]
+pub(super) struct Way {
+    pub(super) place: Place,
+    pub(super) entry: Entry,
+}
+
+/// Where a server listens.
+#[derive(Clone)]
+pub(super) enum Place {
+    Tcp(Address),
+    /// A socket of this machine.
+    #[cfg(unix)]
+    Unix(PathBuf),
+}
+
+impl From<&Address> for Place {
+    fn from(address: &Address) -> Self {
+        Place::Tcp(address.clone())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Tcp(address) => address.fmt(f),
+            #[cfg(unix)]
+            Place::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// What the servers of one kind are shown.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) username: Option<String>,
+    pub(super) password: Option<Secret>,
+    /// Who has the two above, where they change.
+    pub(super) logins: Option<Arc<Logins>>,
+    pub(super) database: u8,
+    pub(super) encryption: Option<Encryption>,
+}
+
+impl Entry {
+    /// That of the servers with the data. Certificates are read now.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the file that is missing or bad.
+    pub(super) fn of(config: &Config) -> Result<Entry, ConfigError> {
+        let (access, settings) = (config.access.clone(), &config.settings);
+        Ok(Entry {
+            username: access.username,
+            password: access.password,
+            logins: access.provider.map(|provider| Arc::new(Logins::new(provider, settings))),
+            database: access.database,
+            encryption: Encryption::of(config)?,
+        })
+    }
+
+    /// That of sentinels: a login of their own, the same certificates, and no databases.
+    pub(super) fn at_sentinels(&self, sentinel: &Sentinel) -> Entry {
+        Entry {
+            username: sentinel.username.clone(),
+            password: sentinel.password.clone(),
+            logins: None,
+            database: 0,
+            encryption: self.encryption.clone(),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A password that changes while a lock is held: a provider knows the one of the moment.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example rotating_credentials`
+//!
+//! The user in the URL must be allowed to change others (`ACL SETUSER`).
+
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redgrid::config::{CredentialProvider, Credentials, Secret};
+use redgrid::{Config, Grid};
+
+const USER: &str = "redgrid-example";
+
+/// Stands for a vault, a mounted file, or a cloud's tokens.
+#[derive(Clone)]
+struct Vault(Arc<Mutex<&'static str>>);
+
+#[async_trait::async_trait]
+impl CredentialProvider for Vault {
+    async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>> {
+        let password = *self.0.lock().map_err(|_| "the vault is broken")?;
+        Ok(Credentials { username: Some(USER.into()), password: Secret::new(password) })
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let admin = Grid::connect(url.as_str()).await?;
+    let set_user = async |rules: &[&str]| {
+        let mut command = admin.client().command("ACL").arg("SETUSER").arg(USER);
+        for rule in rules {
+            command = command.arg(rule.to_string());
+        }
+        command.query::<()>().await
+    };
+    set_user(&["reset", "on", ">monday", "~*", "&*", "+@all"]).await?;
+
+    let vault = Vault(Arc::new(Mutex::new("monday")));
+    let config = Config::from_url(&url)?.password_from(vault.clone()).credentials_interval(Duration::from_millis(200));
+    let grid = Grid::connect(config).await?;
+    let guard = grid.lock("redgrid-example:rotation").acquire().wait(Duration::from_secs(5)).await?;
+    println!("acquired with the password of Monday");
+
+    // The usual order: the server knows both, the vault gives out the new one, the server forgets the old one. Between the
+    // steps there is time for every connection to ask: `credentials_interval`, 10 s unless set.
+    set_user(&[">tuesday"]).await?;
+    *vault.0.lock().map_err(|_| "the vault is broken")? = "tuesday";
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    set_user(&["<monday"]).await?;
+    println!("the password of Monday counts no more");
+
+    // New connections need the new password: here all are cut.
+    admin.client().command("CLIENT").arg("KILL").arg("USER").arg(USER).query::<i64>().await?;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    println!("still held: {}", guard.is_held());
+    guard.release().await?;
+    println!("released");
+
+    grid.shutdown(Duration::from_secs(5)).await?;
+    admin.client().command("ACL").arg("DELUSER").arg(USER).query::<i64>().await?;
+    admin.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

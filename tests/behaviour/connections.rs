@@ -1,0 +1,107 @@
+//! Several connections to a node, which count as one.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redgrid_core::config::Durability;
+use redgrid_core::{Client, CommitError, Config, Request};
+use redgrid_locks::{Lock, LockGuard};
+use redgrid_testkit::{RedisServer, wait_until};
+use redgrid_tests::{SOON, server};
+
+const CONNECTIONS: u32 = 4;
+
+fn config(server: &RedisServer) -> Config {
+    Config::from_url(&server.url()).unwrap().connections_per_node(CONNECTIONS)
+}
+
+/// The ids of the connections for requests.
+async fn connections(server: &RedisServer) -> Vec<String> {
+    let clients = server.clients().await.unwrap();
+    clients.into_iter().filter(|client| client.name == "redgrid").map(|client| client.id).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_spread_over_the_connections_and_each_keeps_to_one() {
+    let server = server().await;
+    let node = redgrid_core::server(&config(&server)).unwrap();
+    node.epoch().wait_for(Option::is_some).await.unwrap();
+    assert_eq!(connections(&server).await.len(), CONNECTIONS as usize);
+    let last = async || {
+        let list: String = server.observer().await.unwrap().query(&["CLIENT", "LIST"]).await.unwrap();
+        let ours = list.lines().filter(|line| line.contains(" name=redgrid "));
+        let command = |line: &str| line.split(' ').find_map(|word| word.strip_prefix("cmd=").map(str::to_owned));
+        ours.filter_map(command).collect::<Vec<_>>()
+    };
+    let gets: Vec<_> =
+        (0..64).map(|n| node.call(vec![Request::command("GET").key(format!("{{name:{n}}}:x"))])).collect();
+    join_all(gets).await;
+    assert_eq!(last().await, vec!["get"; CONNECTIONS as usize], "every connection has a share of the names");
+    for n in 0..64 {
+        let lengths = ["", ":a", ":b"].map(|rest| Request::command("STRLEN").key(format!("{{name}}{rest}{n}")));
+        let _ = node.call(lengths.into()).await;
+    }
+    let by_one = last().await.iter().filter(|command| *command == "strlen").count();
+    assert_eq!(by_one, 1, "all of a name go by the same");
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_epoch_changes_when_any_of_them_is_new_and_nothing_is_proven_of_the_one_before() {
+    let server = server().await;
+    let node = redgrid_core::server(&config(&server).durability(Durability::Primary)).unwrap();
+    let mut seen = HashSet::new();
+    let mut epoch = node.epoch().wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    let observer = server.observer().await.unwrap();
+    for id in connections(&server).await {
+        assert!(seen.insert(epoch.connection));
+        let former = epoch.clone();
+        observer.cmd(&["CLIENT", "KILL", "ID", &id]).await.unwrap();
+        let mut epochs = node.epoch();
+        epoch = epochs.wait_for(|now| now.as_ref().is_some_and(|now| *now != former)).await.unwrap().clone().unwrap();
+        assert!(epoch.connection > former.connection && epoch.run_id == former.run_id);
+        let within = Durability::Replicas { at_least: 1, timeout: Duration::from_millis(50) };
+        let proven = node.commit(former, within, b"a").await;
+        assert!(matches!(proven, Err(CommitError::Unproven { .. })), "{proven:?}");
+    }
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_and_waiters_outlive_each_connection() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let lease = Duration::from_secs(5);
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let client = Client::connect(config(&server).watchdog_lease(lease)).await.unwrap();
+        client.wait_ready(SOON).await.unwrap();
+        clients.push(client);
+    }
+    let acquired = join_all((0..16).map(|n| Lock::new(&clients[0], format!("a:{n}")).acquire().into_future())).await;
+    let guards: Vec<LockGuard> = acquired.into_iter().map(Result::unwrap).collect();
+    let waiting: Vec<_> = (0..16)
+        .map(|n| tokio::spawn(Lock::new(&clients[1], format!("a:{n}")).acquire().wait(SOON).into_future()))
+        .collect();
+    for _ in 0..2 {
+        for id in connections(&server).await {
+            let _ = observer.cmd(&["CLIENT", "KILL", "ID", &id]).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    assert!(guards.iter().all(LockGuard::is_held));
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    for waiter in waiting {
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    }
+    // Another process behind the address is noticed by all of them.
+    server.restart_empty().await.unwrap();
+    wait_until(SOON, async || connections(&server).await.len() == 2 * CONNECTIONS as usize).await;
+    Lock::new(&clients[1], "b").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    for client in clients {
+        client.shutdown(SOON).await.unwrap();
+    }
+}

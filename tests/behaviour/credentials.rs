@@ -1,0 +1,264 @@
+//! Passwords that change: nothing is lost, and no caller hears of it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redgrid_core::config::{CredentialProvider, Credentials, Secret};
+use redgrid_core::{Client, Config};
+use redgrid_locks::{Lock, LockGuard};
+use redgrid_testkit::{Observer, RedisServer, Sentinels, wait_until};
+use redgrid_tests::{SOON, in_full};
+
+/// What a vault says, and how often it was asked.
+#[derive(Clone)]
+struct Vault(Arc<(Mutex<Says>, AtomicUsize)>);
+
+#[derive(Clone)]
+enum Says {
+    Password(&'static str),
+    Trouble(&'static str),
+    Nothing,
+    Panic,
+}
+
+impl Vault {
+    fn new(says: Says) -> Self {
+        Vault(Arc::new((Mutex::new(says), AtomicUsize::new(0))))
+    }
+
+    fn says(&self, says: Says) {
+        *self.0.0.lock().unwrap() = says;
+    }
+
+    fn asked(&self) -> usize {
+        self.0.1.load(Ordering::Relaxed)
+    }
+}
+
+#[async_trait]
+impl CredentialProvider for Vault {
+    async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
+        self.0.1.fetch_add(1, Ordering::Relaxed);
+        let says = self.0.0.lock().unwrap().clone();
+        match says {
+            Says::Password(password) => {
+                Ok(Credentials { username: Some("app".into()), password: Secret::new(password) })
+            }
+            Says::Trouble(words) => Err(words.into()),
+            Says::Nothing => std::future::pending().await,
+            Says::Panic => panic!("the vault fell over, as this test wants it to"),
+        }
+    }
+}
+
+const EVERY: Duration = Duration::from_millis(100);
+
+async fn server() -> RedisServer {
+    let rules = "on >first ~* &* +@all";
+    RedisServer::builder().password("nobody").user("app", rules).start().await.unwrap()
+}
+
+fn config(server: &RedisServer, vault: &Vault) -> Config {
+    let config = Config::single(server.addr().to_string()).unwrap().password_from(vault.clone());
+    config.credentials_interval(EVERY)
+}
+
+async fn client(server: &RedisServer, vault: &Vault) -> Client {
+    let client = Client::connect(config(server, vault)).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    client
+}
+
+/// How often connections that live have logged in anew.
+async fn logins(observer: &Observer) -> u64 {
+    let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_auth:calls=")?.split(',').next()?.parse().ok());
+    calls.unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let vault = Vault::new(Says::Password("first"));
+    let lease = Duration::from_secs(3);
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let client = Client::connect(config(&server, &vault).watchdog_lease(lease)).await.unwrap();
+        client.wait_ready(SOON).await.unwrap();
+        clients.push(client);
+    }
+    let [one, two] = &clients[..] else { unreachable!() };
+    let mut held: Vec<LockGuard> = Vec::new();
+    for n in 0..20 {
+        held.push(Lock::new(one, format!("held:{n}")).acquire().await.unwrap());
+    }
+    let waiting: Vec<_> = (0..20)
+        .map(|n| tokio::spawn(Lock::new(two, format!("held:{n}")).acquire().wait(SOON * 2).into_future()))
+        .collect();
+    let busy = tokio::spawn({
+        let lock = Lock::new(two, "busy");
+        async move {
+            let mut rounds = 0;
+            let until = tokio::time::Instant::now() + Duration::from_secs(5);
+            while tokio::time::Instant::now() < until {
+                lock.acquire().await.unwrap().release().await.unwrap();
+                rounds += 1;
+            }
+            rounds
+        }
+    });
+    wait_until(SOON, async || two.in_hand().waiting >= 20).await;
+
+    // Both passwords count; the vault has the new one; then the old one counts no more.
+    let before = logins(&observer).await;
+    server.set_user("app", &[">second"]).await.unwrap();
+    vault.says(Says::Password("second"));
+    wait_until(SOON, async || logins(&observer).await >= before + 4).await;
+    server.set_user("app", &["<first"]).await.unwrap();
+    // New connections log in with it, too.
+    assert!(server.kill_connections_where(|client| client.user == "app").await.unwrap() >= 4);
+    tokio::time::sleep(lease).await;
+
+    assert!(held.iter().all(LockGuard::is_held), "renewed over the rotation");
+    assert!(busy.await.unwrap() > 100);
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+    for waiter in waiting {
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    }
+    for client in clients {
+        client.shutdown(SOON).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vault_that_is_ahead_of_the_server_costs_no_connection() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let vault = Vault::new(Says::Password("first"));
+    let client = client(&server, &vault).await;
+    let guard = Lock::new(&client, "a").acquire().await.unwrap();
+    let ids = |clients: Vec<redgrid_testkit::ClientInfo>| clients.into_iter().map(|c| c.id).collect::<Vec<_>>();
+    let before = ids(server.clients().await.unwrap());
+    vault.says(Says::Password("second"));
+    let tried = logins(&observer).await;
+    wait_until(SOON, async || logins(&observer).await >= tried + 4).await;
+    Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
+    server.set_user("app", &[">second", "<first"]).await.unwrap();
+    let tried = logins(&observer).await;
+    wait_until(SOON, async || logins(&observer).await >= tried + 2).await;
+    assert_eq!(before, ids(server.clients().await.unwrap()));
+    guard.release().await.unwrap();
+    client.shutdown(SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_the_server_logged_out_logs_in_again_and_goes_on() {
+    let server = server().await;
+    let vault = Vault::new(Says::Password("first"));
+    // Nothing but the refusal tells.
+    let config = config(&server, &vault).credentials_interval(Duration::from_secs(3600));
+    let client = Client::connect(config).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    server.set_user("app", &[">second", "<first"]).await.unwrap();
+    vault.says(Says::Password("second"));
+    client.command("RESET").query::<String>().await.unwrap();
+    client.command("SET").key("a").unwrap().arg("b").query::<()>().await.unwrap();
+    let both = (client.command("GET").key("a").unwrap(), client.command("GET").key("a").unwrap());
+    let (one, two) = tokio::join!(both.0.query::<String>(), both.1.query::<String>());
+    assert_eq!((one.unwrap().as_str(), two.unwrap().as_str()), ("b", "b"));
+    assert!(server.clients().await.unwrap().iter().any(|client| client.user == "app"));
+    client.shutdown(SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_vault_fails_connections_stay_and_new_ones_wait_and_say_why() {
+    let server = server().await;
+    for (says, words) in [
+        (Says::Trouble("the vault is sealed"), "the credential provider failed: the vault is sealed"),
+        (Says::Nothing, "the credential provider did not answer within 300ms"),
+        (Says::Panic, "the credential provider panicked"),
+    ] {
+        let vault = Vault::new(Says::Password("first"));
+        let settings = config(&server, &vault).connect_timeout(Duration::from_millis(300));
+        let settings = settings.timeout(Duration::from_millis(300)).retries(2);
+        let client = Client::connect(settings.clone()).await.unwrap();
+        client.wait_ready(SOON).await.unwrap();
+        let guard = Lock::new(&client, "a").acquire().await.unwrap();
+        vault.says(says);
+        let asked = vault.asked();
+        wait_until(SOON, async || vault.asked() >= asked + 2).await;
+        Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
+        let late = Client::connect(settings).await.unwrap();
+        let text = in_full(&late.wait_ready(Duration::from_secs(1)).await.unwrap_err());
+        assert!(text.contains(words), "{text}");
+
+        server.kill_connections_where(|client| client.user == "app").await.unwrap();
+        wait_until(SOON, async || {
+            let waited = client.wait_ready(Duration::from_millis(500)).await;
+            waited.is_err_and(|error| in_full(&error).contains(words))
+        })
+        .await;
+        assert!(guard.is_held(), "by its lease");
+        vault.says(Says::Password("first"));
+        client.wait_ready(SOON).await.unwrap();
+        late.wait_ready(SOON).await.unwrap();
+        guard.release().await.unwrap();
+        for client in [client, late] {
+            client.shutdown(SOON).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_vault_is_asked_for_all_connections_together() {
+    let server = server().await;
+    let vault = Vault::new(Says::Password("first"));
+    let client = Client::connect(config(&server, &vault).connections_per_node(8)).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    wait_until(SOON, async || server.clients().await.unwrap().len() == 9).await;
+    assert!(vault.asked() >= 9, "each connection asks before it is set up");
+    let asked = vault.asked();
+    tokio::time::sleep(EVERY * 10).await;
+    let asked = vault.asked() - asked;
+    // Twice per interval at most, and a little for a clock that is late.
+    assert!((5..=24).contains(&asked), "{asked} questions in ten intervals");
+    client.shutdown(SOON).await.unwrap();
+}
+
+/// What docs/security.md says a user at the sentinels needs.
+const WATCHER: &str = "+sentinel|master +sentinel|replicas +sentinel|sentinels +subscribe +unsubscribe +ping \
+                       +client|info +client|setname +client|id +info &+switch-master";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md")).unwrap();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
+    let rules = format!("on >of-the-sentinels resetchannels -@all {WATCHER}");
+    let sentinels = RedisServer::builder().password("nobody").user("watcher", rules);
+    let servers = RedisServer::builder().password("of-the-servers");
+    let deployment = Sentinels::builder().sentinels(2).replicas(1).server_options(servers).sentinel_options(sentinels);
+    let deployment = deployment.start().await.unwrap();
+    let config = |login: &str| Config::from_url(&format!("{}?{login}", deployment.url())).unwrap();
+    let right = config("sentinel_username=watcher&sentinel_password=of-the-sentinels&read_mode=any");
+    let client = Client::connect(right).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+    deployment.fail_over().await.unwrap();
+    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    client.shutdown(SOON).await.unwrap();
+    for sentinel in deployment.sentinels() {
+        let refusals = sentinel.observer().await.unwrap().cmd(&["ACL", "LOG"]).await.unwrap();
+        // An empty list: nothing was refused.
+        assert_eq!(format!("{refusals:?}"), "array([])");
+    }
+    // The password of the servers is not tried.
+    let client = Client::connect(config("sentinel_username=watcher").retries(0)).await.unwrap();
+    let text = in_full(&client.wait_ready(Duration::from_secs(1)).await.unwrap_err());
+    assert!(text.contains("no sentinel") || text.contains("NOAUTH"), "{text}");
+}

@@ -1,0 +1,40 @@
+//! A server of this machine, by its socket.
+
+use std::time::Duration;
+
+use redgrid_core::{Client, Config};
+use redgrid_locks::Lock;
+use redgrid_testkit::RedisServer;
+use redgrid_tests::{SOON, client, in_full};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_passes_between_a_client_at_the_socket_and_one_at_the_port() {
+    let server = RedisServer::builder().socket().password("secret").start().await.unwrap();
+    let path = server.socket().unwrap();
+    let config = Config::unix(&path).unwrap().credentials(None, "secret").database(2);
+    let node = redgrid_core::server(&config).unwrap();
+    assert_eq!(node.id().to_string(), format!("unix:{}", path.display()));
+    node.close().await;
+    let one = Client::connect(config.database(0)).await.unwrap();
+    one.wait_ready(SOON).await.unwrap();
+    let two = client(&server).await;
+    let guard = Lock::new(&one, "a").acquire().await.unwrap();
+    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(SOON).into_future());
+    while two.in_hand().channels == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    guard.release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    // A restart behind the socket is followed as one behind a port.
+    guard.release().await.unwrap();
+    server.restart_empty().await.unwrap();
+    Lock::new(&one, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    one.shutdown(SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_that_is_not_there_is_told_in_words() {
+    let client = Client::connect("redis+unix:///tmp/redgrid-no-such-socket").await.unwrap();
+    let text = in_full(&client.wait_ready(Duration::from_secs(1)).await.unwrap_err());
+    assert!(text.contains("No such file"), "{text}");
+}

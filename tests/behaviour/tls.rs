@@ -1,0 +1,210 @@
+//! Encrypted connections: whom they trust, by which name, and what is said when they do not.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use redgrid_core::config::Tls;
+use redgrid_core::{Client, Config};
+use redgrid_locks::Lock;
+use redgrid_testkit::{RedisServer, Sentinels, ServerBuilder, StartError};
+use redgrid_tests::{SOON, in_full};
+
+/// Long enough for a refusal to be told.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+/// A server that takes TLS; `None`, and a line that says so, where the program has none.
+async fn start(builder: ServerBuilder) -> Option<RedisServer> {
+    match builder.start().await {
+        Err(error @ StartError::NoTls { .. }) => {
+            eprintln!("SKIPPED {}: {error}", std::thread::current().name().unwrap_or_default());
+            None
+        }
+        started => Some(started.unwrap()),
+    }
+}
+
+fn config(server: &RedisServer, tls: Tls) -> Config {
+    Config::from_url(&server.tls_url().unwrap()).unwrap().tls(tls)
+}
+
+/// Trusts who signed the server's certificate.
+fn trusting(server: &RedisServer) -> Tls {
+    Tls::new().ca_file(server.tls().unwrap().ca_file())
+}
+
+async fn connected(config: Config) -> Client {
+    let client = Client::connect(config).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    client
+}
+
+/// What stands in the way of a connection that does not come about.
+async fn trouble(config: Config) -> String {
+    let client = Client::connect(config).await.unwrap();
+    let text = in_full(&client.wait_ready(A_WHILE).await.expect_err("this is to be refused"));
+    let _ = client.shutdown(A_WHILE).await;
+    text
+}
+
+/// What is wrong with a configuration, told when the client is built.
+async fn refused(config: Config) -> String {
+    in_full(&Client::connect(config).await.expect_err("this is to be refused"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_passes_between_clients_over_tls() {
+    let Some(server) = start(RedisServer::builder().tls().password("a/b@c")).await else { return };
+    let url = format!("{}?tls_ca_file={}", server.tls_url().unwrap(), server.tls().unwrap().ca_file().display());
+    let one = connected(Config::from_url(&url).unwrap()).await;
+    let two = connected(config(&server, trusting(&server))).await;
+    let guard = Lock::new(&one, "a").acquire().await.unwrap();
+    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(SOON).into_future());
+    while two.in_hand().channels == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    for client in [one, two] {
+        client.shutdown(SOON).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_of_strangers_is_refused_in_clear_words() {
+    let Some(server) = start(RedisServer::builder().tls()).await else { return };
+    let Some(stranger) = start(RedisServer::builder().tls()).await else { return };
+    let text = trouble(config(&server, trusting(&stranger))).await;
+    assert!(text.contains("signed by nobody who is trusted here") && text.contains("tls_ca_file"), "{text}");
+    // The system's authorities did not sign it either; where there are none, that is told at once.
+    match Client::connect(Config::from_url(&server.tls_url().unwrap()).unwrap()).await {
+        Ok(client) => assert!(in_full(&client.wait_ready(A_WHILE).await.unwrap_err()).contains("signed by nobody")),
+        Err(error) => assert!(in_full(&error).contains("authorities that this system trusts"), "{}", in_full(&error)),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_in_the_certificate_is_checked_and_may_be_another_than_the_host() {
+    let Some(server) = start(RedisServer::builder().tls().config("bind 127.0.0.1 127.0.0.2")).await else { return };
+    let there = |tls| {
+        let url = server.tls_url().unwrap().replace("127.0.0.1", "127.0.0.2");
+        Config::from_url(&url).unwrap().tls(tls)
+    };
+    let text = trouble(there(trusting(&server))).await;
+    assert!(text.contains("not for the expected name") && text.contains("`127.0.0.1`, `localhost`"), "{text}");
+    let text = trouble(config(&server, trusting(&server).server_name("elsewhere"))).await;
+    assert!(text.contains("not for the expected name") && text.contains("tls_server_name"), "{text}");
+    connected(there(trusting(&server).server_name("localhost"))).await.shutdown(SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_shows_its_certificate_where_one_is_asked_for() {
+    let Some(server) = start(RedisServer::builder().tls_client_certificates()).await else { return };
+    let tls = server.tls().unwrap();
+    let shown = trusting(&server).client_certificate(tls.client_certificate_file(), tls.client_key_file());
+    connected(config(&server, shown)).await.shutdown(SOON).await.unwrap();
+    let client = Client::connect(config(&server, trusting(&server))).await.unwrap();
+    // The server refuses behind the handshake, and may cut the connection before its words are read; not every time.
+    redgrid_testkit::wait_until(SOON, async || {
+        let error = client.wait_ready(Duration::from_millis(50)).await.expect_err("this is to be refused");
+        in_full(&error).contains("the server asks for a client certificate")
+    })
+    .await;
+    client.shutdown(SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_sides_must_agree_to_speak_tls() {
+    let Some(server) = start(RedisServer::builder().tls()).await else { return };
+    let plain = server.tls_url().unwrap().replace("rediss:", "redis:");
+    trouble(Config::from_url(&plain).unwrap()).await;
+    let encrypted = Config::from_url(&server.url()).unwrap().tls(trusting(&server));
+    let text = trouble(encrypted).await;
+    assert!(text.contains("TLS"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_can_not_be_used_are_named_when_the_client_is_built() {
+    let Some(server) = start(RedisServer::builder().tls()).await else { return };
+    let (folder, tls) = (server.folder(), server.tls().unwrap());
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.join(name), text).unwrap();
+        folder.join(name)
+    };
+    let (empty, garbage) = (write("empty.pem", ""), write("garbage.pem", "-----BEGIN CERTIFICATE-----\n!!secret!!\n"));
+    let no_certificate = write("damaged.pem", "-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n");
+    let missing = folder.join("missing.pem");
+    for path in [&empty, &garbage, &no_certificate, &missing] {
+        let text = refused(config(&server, Tls::new().ca_file(path))).await;
+        assert!(text.contains("tls_ca_file") && text.contains(path.to_str().unwrap()), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+        let text = refused(config(&server, trusting(&server).client_certificate(path, tls.client_key_file()))).await;
+        assert!(text.contains(path.to_str().unwrap()), "{text}");
+        let bad_key = trusting(&server).client_certificate(tls.client_certificate_file(), path);
+        let text = refused(config(&server, bad_key)).await;
+        assert!(text.contains("tls_key_file") && text.contains(path.to_str().unwrap()), "{text}");
+    }
+    let not_its_key = trusting(&server).client_certificate(tls.client_certificate_file(), folder.join("server.key"));
+    let text = refused(config(&server, not_its_key)).await;
+    assert!(text.contains("server.key") && text.contains("belong to the certificate"), "{text}");
+    let text = refused(config(&server, trusting(&server).server_name("no name"))).await;
+    assert!(text.contains("tls_server_name") && text.contains("no name"), "{text}");
+}
+
+/// Trusts all who signed certificates of these servers.
+fn bundle(servers: &[&RedisServer], path: &Path) -> Tls {
+    let mut all = String::new();
+    for server in servers {
+        let _ = writeln!(all, "{}", std::fs::read_to_string(server.tls().unwrap().ca_file()).unwrap());
+    }
+    std::fs::write(path, all).unwrap();
+    Tls::new().ca_file(path)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_the_primary_they_name_are_reached_over_tls() {
+    if start(RedisServer::builder().tls()).await.is_none() {
+        return;
+    }
+    let options = RedisServer::builder().tls();
+    let deployment = Sentinels::builder().sentinels(1).replicas(0).server_options(options.clone());
+    let deployment = deployment.sentinel_options(options).start().await.unwrap();
+    let (sentinel, primary) = (&deployment.sentinels()[0], &deployment.servers()[0]);
+    // Sentinels of the testkit speak in the clear among themselves. One that was told the port for TLS takes the primary for
+    // dead, and tells where it is all the same.
+    let port = primary.tls().unwrap().addr().port().to_string();
+    let observer = sentinel.observer().await.unwrap();
+    observer.cmd(&["SENTINEL", "MONITOR", "encrypted", "127.0.0.1", &port, "1"]).await.unwrap();
+    let tls = bundle(&[sentinel, primary], &primary.folder().join("both.pem"));
+    let config = |tls| Config::sentinel("encrypted", [sentinel.tls().unwrap().addr().to_string()]).unwrap().tls(tls);
+    let client = connected(config(tls)).await;
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+    client.shutdown(SOON).await.unwrap();
+    let text = trouble(config(trusting(primary))).await;
+    assert!(text.contains("sentinel") && text.contains("signed by nobody"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nodes_of_a_cluster_are_checked_by_the_host_they_announce_or_by_the_name_that_is_set() {
+    // The only node of its cluster: it tells clients the port for TLS, and the name that is set here.
+    let node = RedisServer::builder()
+        .tls()
+        .config("cluster-enabled yes")
+        .config("tls-cluster yes")
+        .config("cluster-announce-ip 127.0.0.2")
+        .config("bind 127.0.0.1 127.0.0.2");
+    let Some(node) = start(node).await else { return };
+    let observer = node.observer().await.unwrap();
+    observer.cmd(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await.unwrap();
+    redgrid_testkit::wait_until(SOON, async || {
+        observer.query::<String>(&["CLUSTER", "INFO"]).await.unwrap().contains("cluster_state:ok")
+    })
+    .await;
+    let config = |tls| Config::cluster([node.tls().unwrap().addr().to_string()]).unwrap().tls(tls);
+    // The seed is reached by a name in the certificate; the node that it names is not.
+    let text = trouble(config(trusting(&node))).await;
+    assert!(text.contains("not for the expected name") && text.contains("`127.0.0.1`, `localhost`"), "{text}");
+    let client = connected(config(trusting(&node).server_name("localhost"))).await;
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+    client.shutdown(SOON).await.unwrap();
+}
