@@ -1,5 +1,6 @@
 //! The project's own commands. They find or install a real server themselves, and say what they do.
 
+mod failovers;
 mod install;
 mod matrix;
 mod steps;
@@ -43,6 +44,12 @@ enum Task {
         #[arg(default_value_t = 500)]
         count: u32,
     },
+    /// Kills and stops so many primaries (50 unless said otherwise) of sentinels and of a cluster, each way, and checks what became
+    /// of every promise; bounded in time
+    Failovers {
+        #[arg(default_value_t = 50)]
+        rounds: u32,
+    },
     /// Runs the tests that depend on the server on all the servers we support; bounded in time
     Matrix {
         /// Only servers whose names contain this, for example `valkey` or `6.2`
@@ -64,6 +71,7 @@ fn main() -> ExitCode {
         Task::Demo { .. } => demo(),
         Task::Test { .. } => test(),
         Task::Histories { count } => histories(count),
+        Task::Failovers { rounds } => failovers::play(rounds),
         Task::Matrix { server, suite, test } => {
             workspace().and_then(|workspace| matrix::run(&workspace, &matrix::Only { server, suite, test }))
         }
