@@ -39,8 +39,13 @@ pub(crate) struct Account(Mutex<Books>);
 struct Books {
     /// From the promotion to the first grant.
     first_grants: Vec<Duration>,
+    /// The same from when a client could first know it.
+    after_told: Vec<Duration>,
     /// From the fault to the promotion.
     promotions: Vec<Duration>,
+    /// From the promotion until a sentinel names the promoted one, and until its failover is over.
+    named: Vec<Duration>,
+    switched: Vec<Duration>,
     sent_to_demoted: u64,
     default: Sums,
     all: Sums,
@@ -146,12 +151,20 @@ impl Account {
         books.pushed.entry(list.to_owned()).or_default().push(id);
     }
 
-    pub(crate) fn first_grant(&self, took: Duration) {
-        self.books().first_grants.push(took);
+    pub(crate) fn first_grant(&self, after_promotion: Duration, after_told: Duration) {
+        let mut books = self.books();
+        books.first_grants.push(after_promotion);
+        books.after_told.push(after_told);
     }
 
     pub(crate) fn promoted(&self, took: Duration) {
         self.books().promotions.push(took);
+    }
+
+    pub(crate) fn told(&self, named: Duration, switched: Duration) {
+        let mut books = self.books();
+        books.named.push(named);
+        books.switched.push(switched);
     }
 
     pub(crate) fn sent_to_demoted(&self, count: u64, round: u32) {
@@ -201,7 +214,13 @@ pub(crate) struct Report {
     rounds: u32,
     seconds: f64,
     promotion_ms: Spread,
+    /// From the promotion until a sentinel names it; nothing in a cluster.
+    named_ms: Spread,
+    /// The same by `SENTINEL MASTER`, at the end of the failover.
+    switched_ms: Spread,
     first_grant_ms: Spread,
+    /// From when a client could first know of the promotion.
+    after_told_ms: Spread,
     sent_to_demoted: u64,
     default: Sums,
     all: Sums,
@@ -229,7 +248,10 @@ impl Report {
             rounds,
             seconds: took.as_secs_f64(),
             promotion_ms: Spread::of(&books.promotions),
+            named_ms: Spread::of(&books.named),
+            switched_ms: Spread::of(&books.switched),
             first_grant_ms: Spread::of(&books.first_grants),
+            after_told_ms: Spread::of(&books.after_told),
             sent_to_demoted: books.sent_to_demoted,
             default: books.default.clone(),
             all: books.all.clone(),

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use redgrid_core::Config;
-use redgrid_testkit::redis::Value;
-use redgrid_testkit::{Cluster, Observer, RedisServer, Sentinels};
+use redgrid_testkit::redis::{RedisError, Value};
+use redgrid_testkit::{Cluster, RedisServer, Sentinels};
 use redgrid_tests::SOON;
 use tokio::time::{sleep, timeout};
 
@@ -89,6 +89,30 @@ impl Deployment {
         }
     }
 
+    /// When a sentinel first names another primary than `former`, by `GET-MASTER-ADDR-BY-NAME` and by `SENTINEL MASTER`. The
+    /// first follows the promotion, the second the end of the failover. In a cluster the promoted one tells by itself.
+    pub(crate) async fn told_of_another_than(&self, former: SocketAddr) -> Option<(Instant, Instant)> {
+        let Deployment::Sentinel(sentinels) = self else { return None };
+        let port = former.port().to_string();
+        let first = async |command: &[&str], place: usize| {
+            loop {
+                for sentinel in sentinels.sentinels() {
+                    let Ok(observer) = sentinel.observer().await else { continue };
+                    let told = observer.query::<Vec<String>>(command).await;
+                    if told.is_ok_and(|told| told.get(place).is_some_and(|told| *told != port)) {
+                        return Instant::now();
+                    }
+                }
+                sleep(LOOK).await;
+            }
+        };
+        let name = sentinels.master_name();
+        let by_name = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
+        let whole = ["SENTINEL", "MASTER", name];
+        // The second answers name, ip and port, each behind its label.
+        timeout(3 * SOON, async { tokio::join!(first(&by_name, 1), first(&whole, 5)) }).await.ok()
+    }
+
     pub(crate) async fn settled(&self) -> Result<(), String> {
         let settled = match self {
             Deployment::Sentinel(sentinels) => sentinels.wait_until_ok().await,
@@ -121,12 +145,12 @@ pub(crate) async fn promotion(replicas: &[&RedisServer]) -> Result<Instant, Stri
 }
 
 /// The scripts that clients have had a server run. What a primary tells its replicas does not count there.
-pub(crate) struct Scripts(Observer);
+pub(crate) struct Scripts<'a>(&'a RedisServer);
 
-impl Scripts {
+impl<'a> Scripts<'a> {
     /// From now on; a server that went on first does what it had been sent before.
-    pub(crate) async fn of(server: &RedisServer, fault: Fault) -> Result<(Self, u64), String> {
-        let scripts = Scripts(server.observer().await.map_err(|error| error.to_string())?);
+    pub(crate) async fn of(server: &'a RedisServer, fault: Fault) -> Result<(Self, u64), String> {
+        let scripts = Scripts(server);
         if fault == Fault::Stop {
             sleep(DRAINED).await;
         }
@@ -135,7 +159,19 @@ impl Scripts {
     }
 
     pub(crate) async fn count(&self) -> Result<u64, String> {
-        let stats: String = self.0.query(&["INFO", "commandstats"]).await.map_err(|error| error.to_string())?;
+        let until = Instant::now() + SOON;
+        loop {
+            // A sentinel cuts all connections of the one it demotes.
+            match self.look().await {
+                Err(error) if Instant::now() > until => return Err(error.to_string()),
+                Err(_) => sleep(LOOK).await,
+                Ok(count) => return Ok(count),
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<u64, RedisError> {
+        let stats: String = self.0.observer().await?.query(&["INFO", "commandstats"]).await?;
         let calls = |line: &str| {
             let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
             let calls = rest.split(',').next()?.parse::<u64>().ok()?;

@@ -52,11 +52,18 @@ impl Rounds<'_> {
             sleep(BEFORE).await;
             join_all(self.clients.iter().enumerate().map(|(n, client)| self.first_grant(client, tag, round, n))).await
         };
-        let (promoted, failed, granted) = tokio::join!(watched, fails, granted);
+        let told = self.deployment.told_of_another_than(primary.addr());
+        let (promoted, failed, granted, told) = tokio::join!(watched, fails, granted, told);
         let (promoted, failed) = (promoted?, failed?);
+        // From here on a client can know it.
+        let known = told.map_or(promoted, |(named, _)| named.max(promoted));
+        if let Some((named, switched)) = told {
+            self.account.told(named.saturating_duration_since(promoted), switched.saturating_duration_since(promoted));
+        }
         self.account.promoted(promoted.saturating_duration_since(failed));
         for at in granted {
-            self.account.first_grant(at?.saturating_duration_since(promoted));
+            let at = at?;
+            self.account.first_grant(at.saturating_duration_since(promoted), at.saturating_duration_since(known));
         }
         for burst in bursts {
             burst.contest(&self.clients[1], self.account).await;

@@ -24,11 +24,12 @@ const AROUND: Duration = Duration::from_secs(120);
 const RUNS: [(&str, &str); 4] = [("sentinel", "kill"), ("sentinel", "stop"), ("cluster", "kill"), ("cluster", "stop")];
 
 /// Columns of the table: a heading, and where its value is in the line of JSON.
-const COLUMNS: [(&str, &str); 15] = [
+const COLUMNS: [(&str, &str); 16] = [
     ("deployment", "/topology"),
     ("fault", "/fault"),
     ("rounds", "/rounds"),
     ("promoted", "/promotion_ms/p50"),
+    ("named", "/switched_ms/p50"),
     ("grant p50", "/first_grant_ms/p50"),
     ("p99", "/first_grant_ms/p99"),
     ("max ms", "/first_grant_ms/max"),

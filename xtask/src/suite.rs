@@ -75,11 +75,11 @@ pub(crate) fn build(target: &[&str]) -> Result<PathBuf, Failure> {
         return Err(failed());
     }
     let messages = String::from_utf8_lossy(&output.stdout);
-    let programs = messages.lines().filter_map(|line| {
+    let mut programs = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         message["executable"].as_str().map(PathBuf::from)
     });
-    programs.last().ok_or_else(failed)
+    programs.next_back().ok_or_else(failed)
 }
 
 /// Runs a test program for at most so long; its servers end with it. What it wrote is kept in `log`.
