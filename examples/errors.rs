@@ -15,7 +15,9 @@ fn advice(outcome: &Result<LockGuard, AcquireError>) -> &'static str {
         Err(AcquireError::Unavailable { .. }) => "no server was asked in time; nothing is held; try later",
         Err(AcquireError::Refused { .. }) => "the server said no; nothing is held; somebody has to change something",
         Err(AcquireError::OutcomeUnknown { .. }) => "asked, no answer; it is being given back; do not work; try later",
-        Err(AcquireError::NotDurable { .. }) => "granted, and too few replicas have it; given back; see to the replicas",
+        Err(AcquireError::NotDurable { .. }) => {
+            "granted, and too few replicas have it; given back; see to the replicas"
+        }
         Err(AcquireError::Lost { .. }) => "this holder lost it; end the outer work first",
         Err(AcquireError::WouldDeadlock { .. }) => "the caller holds it itself; pass its holder",
         Err(AcquireError::ShuttingDown { .. }) => "this client is closing; nothing is held; end",

@@ -139,8 +139,8 @@ async fn many_names_are_renewed_together(on: Ground) {
     }
     let began = Instant::now();
     wait_until(SOON, async || began.elapsed() > 4000 * MS).await;
-    let lost = guards.iter().filter(|guard| !guard.is_held()).count();
-    assert_eq!(lost, 0);
+    let lost: Vec<_> = guards.iter().filter_map(|guard| Some((guard.name(), guard.watch().lost_reason()?))).collect();
+    assert!(lost.is_empty(), "{} of {}: {lost:?}", lost.len(), guards.len());
     client.shutdown(SOON).await.unwrap();
 }
 

@@ -4,7 +4,8 @@ use std::fmt;
 use std::pin::Pin;
 
 use redgrid_core::{Client, Config};
-use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels};
+use redgrid_testkit::redis::Value;
+use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, ServerBinary};
 use redgrid_tests::SOON;
 use tokio::sync::OnceCell;
 
@@ -94,11 +95,19 @@ pub(crate) async fn connected(config: Config) -> Client {
 
 impl Deployment {
     pub(crate) async fn start(topology: Topology) -> Deployment {
+        let options = RedisServer::builder().user(APP, published(topology));
         match topology {
-            Topology::Single => Deployment::Single(redgrid_tests::server().await),
-            Topology::MasterSlave => Deployment::MasterSlave(Replicated::start(1).await.expect("it starts")),
-            Topology::Sentinel => Deployment::Sentinel(Sentinels::start().await.expect("it starts")),
-            Topology::Cluster => Deployment::Cluster(Cluster::start(3, 1).await.expect("it starts")),
+            Topology::Single => Deployment::Single(options.start().await.expect("it starts")),
+            Topology::MasterSlave => {
+                Deployment::MasterSlave(Replicated::start_with(1, options).await.expect("it starts"))
+            }
+            Topology::Sentinel => {
+                Deployment::Sentinel(Sentinels::builder().server_options(options).start().await.expect("it starts"))
+            }
+            Topology::Cluster => {
+                let cluster = Cluster::builder().replicas_per_primary(1).server_options(options);
+                Deployment::Cluster(cluster.start().await.expect("it starts"))
+            }
         }
     }
 
@@ -124,6 +133,43 @@ impl Deployment {
     }
 }
 
+/// The user of the page about permissions, and its password in tests.
+const APP: &str = "app";
+const SECRET: &str = "secret";
+
+/// The rules that the page gives for a topology.
+fn published(topology: Topology) -> String {
+    let page = include_str!("../../docs/acl.md");
+    let rules = |begins: &str| {
+        let line =
+            page.lines().find_map(|line| line.strip_prefix("ACL SETUSER app ")?.starts_with(begins).then_some(line));
+        let rules = line.unwrap_or_else(|| panic!("the page has a line that begins with {begins}")).split(' ').skip(3);
+        rules.map(|rule| rule.replace("SECRET", SECRET)).collect::<Vec<_>>()
+    };
+    let mut all = rules("on ");
+    all.extend(match topology {
+        Topology::Single => Vec::new(),
+        Topology::MasterSlave | Topology::Sentinel => rules("+role"),
+        Topology::Cluster => rules("+cluster|slots"),
+    });
+    // What a test does besides locking.
+    all.extend(["+get", "+client|list"].map(str::to_owned));
+    // Before 7.0 there are no sharded channels, and a server does not start with commands it does not know.
+    if ServerBinary::find().is_ok_and(|found| found.version().major < 7) {
+        all.retain(|rule| !["+ssubscribe", "+sunsubscribe", "+spublish"].contains(&rule.as_str()));
+    }
+    all.join(" ")
+}
+
+/// Who clients are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// The default one, who may do everything.
+    Anybody,
+    /// The one of the page about permissions.
+    Published,
+}
+
 /// The deployment that all clauses of one topology share. Started by the first.
 pub(crate) struct Shared {
     topology: Topology,
@@ -147,14 +193,25 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    pub(crate) async fn of(shared: &Shared, clause: &str) -> Ground {
+    pub(crate) async fn of(shared: &Shared, clause: &str, user: User) -> Ground {
         let deployment = shared.running.get_or_init(async || Deployment::start(shared.topology).await).await;
-        let observer = deployment.primary_of(clause).await.observer().await.expect("the server answers");
-        Ground { topology: shared.topology, config: deployment.config(), name: clause.to_owned(), observer }
+        let (name, config) = match user {
+            User::Anybody => (clause.to_owned(), deployment.config()),
+            User::Published => (format!("app:{clause}"), deployment.config().credentials(Some(APP), SECRET)),
+        };
+        let observer = deployment.primary_of(&name).await.observer().await.expect("the server answers");
+        Ground { topology: shared.topology, config, name, observer }
     }
 
     pub(crate) fn topology(&self) -> Topology {
         self.topology
+    }
+
+    /// What the server has refused to the user of the page.
+    pub(crate) async fn denied(observer: &Observer) -> Vec<String> {
+        let log: Vec<Value> = observer.query(&["ACL", "LOG"]).await.expect("the server answers");
+        let entries = log.iter().map(|entry| format!("{entry:?}"));
+        entries.filter(|entry| entry.contains(&format!("bulk-string('\"{APP}\"')"))).collect()
     }
 
     pub(crate) async fn client(&self) -> Client {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::{Handle, Runtime};
 
-use ground::{Ground, Shared, Topology};
+use ground::{Ground, Shared, Topology, User};
 
 /// Far above what a scenario takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -29,10 +29,21 @@ fn main() -> ExitCode {
     for topology in Topology::ALL {
         let shared = Arc::new(Shared::new(topology));
         for scenario in contract::scenarios() {
-            let (shared, on) = (Arc::clone(&shared), runtime.handle().clone());
-            trials.push(Trial::test(format!("{}::{topology}", scenario.name), move || {
-                run(&on, async { (scenario.run)(Ground::of(&shared, scenario.name).await).await })
-            }));
+            for user in [User::Anybody, User::Published] {
+                let (shared, on, run_it) = (Arc::clone(&shared), runtime.handle().clone(), scenario.run);
+                let (clause, under) = (scenario.name, if user == User::Published { "::published_acl" } else { "" });
+                trials.push(Trial::test(format!("{clause}::{topology}{under}"), move || {
+                    run(&on, async {
+                        let ground = Ground::of(&shared, clause, user).await;
+                        let observer = ground.observer.clone();
+                        run_it(ground).await;
+                        if user == User::Published {
+                            let denied = Ground::denied(&observer).await;
+                            assert!(denied.is_empty(), "{denied:#?}");
+                        }
+                    })
+                }));
+            }
         }
     }
     for scenario in [durable::scenarios(), failover::scenarios(), migration::scenarios()].concat() {

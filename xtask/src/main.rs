@@ -1,7 +1,10 @@
 //! The project's own commands. They find or install a real server themselves, and say what they do.
 
+mod failovers;
 mod install;
+mod matrix;
 mod steps;
+mod suite;
 mod wheel;
 
 use std::{
@@ -41,6 +44,24 @@ enum Task {
         #[arg(default_value_t = 500)]
         count: u32,
     },
+    /// Kills and stops so many primaries (50 unless said otherwise) of sentinels and of a cluster, each way, and checks what became
+    /// of every promise; bounded in time
+    Failovers {
+        #[arg(default_value_t = 50)]
+        rounds: u32,
+    },
+    /// Runs the tests that depend on the server on all the servers we support; bounded in time
+    Matrix {
+        /// Only servers whose names contain this, for example `valkey` or `6.2`
+        #[arg(long, value_name = "TEXT")]
+        server: Option<String>,
+        /// Only suites whose names contain this: `contract` or `behaviour`
+        #[arg(long, value_name = "TEXT")]
+        suite: Option<String>,
+        /// Only tests whose names contain this, instead of those of the suite
+        #[arg(long, value_name = "TEXT")]
+        test: Option<String>,
+    },
     /// Finds or installs a server, and prints its path
     Server,
 }
@@ -50,6 +71,10 @@ fn main() -> ExitCode {
         Task::Demo { .. } => demo(),
         Task::Test { .. } => test(),
         Task::Histories { count } => histories(count),
+        Task::Failovers { rounds } => failovers::play(rounds),
+        Task::Matrix { server, suite, test } => {
+            workspace().and_then(|workspace| matrix::run(&workspace, &matrix::Only { server, suite, test }))
+        }
         Task::Server => server(),
     };
     outcome.unwrap_or_else(|failure| {

@@ -59,11 +59,11 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn not_run(command: &Command, source: io::Error) -> Failure {
+pub(crate) fn not_run(command: &Command, source: io::Error) -> Failure {
     Failure::NotRun { program: command.get_program().to_string_lossy().into_owned(), source }
 }
 
-fn shown(command: &Command) -> String {
+pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

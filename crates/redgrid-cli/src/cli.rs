@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::doctor::DoctorOptions;
 use crate::lock::LockOptions;
 use crate::look::InspectOptions;
 use crate::ls::LsOptions;
@@ -54,6 +55,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: DemoCommand,
     },
+    /// Tell what the servers' settings mean for locks, and what to do about it
+    #[command(after_long_help = crate::doctor::HELP)]
+    Doctor(DoctorOptions),
     /// Run a program while a lock is held
     #[command(after_long_help = crate::lock::HELP)]
     Lock(LockOptions),

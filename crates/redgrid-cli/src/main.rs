@@ -6,6 +6,7 @@ mod bench;
 mod cli;
 mod config;
 mod demo;
+mod doctor;
 mod failure;
 mod lock;
 mod look;
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             DemoCommand::Requests(options) => demo::sample(&options),
             DemoCommand::SaleWorker => demo::worker(),
         },
+        Command::Doctor(options) => server::runtime()?.block_on(doctor::run(global, &options)),
         Command::Lock(options) => server::runtime()?.block_on(lock::run(global, &options)),
         Command::Inspect(options) => server::runtime()?.block_on(look::run(global, &options)),
         Command::Ls(options) => server::runtime()?.block_on(ls::run(global, &options)),

@@ -51,6 +51,17 @@ impl Named {
         }
     }
 
+    /// `user:password` of the URL, as it stands there.
+    fn login(&self) -> Option<String> {
+        let url = match self {
+            Named::Url(url) => url.clone(),
+            Named::File(_) => return None,
+            Named::Environment => std::env::var("REDGRID_URL").ok()?,
+        };
+        let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?.to_owned();
+        authority.rsplit_once('@').map(|(login, _)| login.to_owned())
+    }
+
     /// The failure that says where to look.
     pub(crate) fn unusable(&self, error: &ConfigError) -> Failure {
         let place = match self {
@@ -76,6 +87,10 @@ pub(crate) struct Server {
     pub(crate) grid: Grid,
     /// In front of every name.
     pub(crate) namespace: String,
+    /// How it was reached.
+    pub(crate) config: Config,
+    /// User and password as they stand in the URL, if it has any.
+    pub(crate) login: Option<String>,
     address: String,
 }
 
@@ -98,10 +113,11 @@ impl Server {
         }
         let namespace = config.explain().into_iter().find(|one| one.name == "namespace").and_then(|one| one.value);
         let (namespace, address) = (namespace.unwrap_or_default(), address(&config));
-        let grid = Grid::connect(config.client_name("redgrid-cli")).await;
+        let config = config.client_name("redgrid-cli");
+        let grid = Grid::connect(config.clone()).await;
         let grid = grid.map_err(|error| unstarted(&named, &address, &error))?;
         grid.wait_ready(READY_WITHIN).await.map_err(|error| unreachable(&address, &error))?;
-        Ok(Server { grid, namespace, address })
+        Ok(Server { grid, namespace, config, login: named.login(), address })
     }
 
     /// The server went away, or refused.

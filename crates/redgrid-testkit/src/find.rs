@@ -79,6 +79,15 @@ impl ServerBinary {
         }
     }
 
+    /// Takes the server program in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`FindError::Nowhere`] when there is none that can be used.
+    pub fn inside(folder: impl Into<PathBuf>) -> Result<Self, FindError> {
+        first_usable(std::iter::once(folder.into()))
+    }
+
     /// Takes the program at `path`, which is run with `--version`.
     ///
     /// # Errors

@@ -2,10 +2,12 @@
 
 mod bench;
 mod config;
+mod doctor;
 mod files;
 mod flash_sale;
 mod lock;
 mod look;
 mod shared_server;
 mod support;
+mod topologies;
 mod usage;

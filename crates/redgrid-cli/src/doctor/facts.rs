@@ -1,0 +1,310 @@
+//! What the servers say of themselves, asked once.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use futures_util::future::join_all;
+use redgrid::config::{Access, Address, CredentialProvider, Credentials, Durability, Provider, Servers};
+use redgrid::{Client, Config, Reply, ServerError};
+
+use super::rights::Rights;
+use super::sentinels::Sentinels;
+use crate::failure::Failure;
+use crate::server::Server;
+
+/// How long one node may take to answer at first: 3 s. The deployment as a whole has answered already.
+const READY_WITHIN: Duration = Duration::from_secs(3);
+
+/// Settings of a server that are looked at.
+const SETTINGS: [&str; 15] = [
+    "appendonly",
+    "appendfsync",
+    "save",
+    "maxmemory",
+    "maxmemory-policy",
+    "min-replicas-to-write",
+    "min-replicas-max-lag",
+    "notify-keyspace-events",
+    "timeout",
+    "tcp-keepalive",
+    "lua-time-limit",
+    "cluster-require-full-coverage",
+    "cluster-allow-replica-migration",
+    "replica-read-only",
+    "stop-writes-on-bgsave-error",
+];
+
+/// Everything that was asked.
+pub(crate) struct Facts {
+    pub(crate) topology: &'static str,
+    pub(crate) nodes: Vec<Node>,
+    /// `None` where there are none.
+    pub(crate) sentinels: Option<Sentinels>,
+    /// The user of the connections; `None` where the server does not tell.
+    pub(crate) user: Option<String>,
+}
+
+/// One server with data.
+#[derive(Default)]
+pub(crate) struct Node {
+    pub(crate) address: Place,
+    /// Why nothing is known of it, where that is so.
+    pub(crate) unreachable: Option<String>,
+    /// The fields of `INFO`; empty where the user may not ask.
+    pub(crate) info: HashMap<String, String>,
+    /// `None` where the user may not ask.
+    pub(crate) settings: Option<HashMap<String, String>>,
+    pub(crate) clock: Option<Clock>,
+    pub(crate) rights: Rights,
+    /// The fields of `CLUSTER INFO`; empty where it is no cluster.
+    pub(crate) cluster: HashMap<String, String>,
+}
+
+/// Where a node listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place(pub(crate) String);
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How far a server's clock is ahead of ours, in microseconds: the truth is in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Clock {
+    pub(crate) at_least: i64,
+    pub(crate) at_most: i64,
+}
+
+/// What the configuration asks of the servers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wishes {
+    pub(crate) lease: Duration,
+    pub(crate) ping_interval: Duration,
+    pub(crate) durability: Durability,
+}
+
+impl Wishes {
+    pub(crate) fn of(config: &Config) -> Self {
+        let settings = config.explain();
+        let value = |name: &str| settings.iter().find(|one| one.name == name).and_then(|one| one.value.clone());
+        let time = |name: &str| value(name).and_then(|value| humantime::parse_duration(&value).ok());
+        let lease = time("watchdog_lease").unwrap_or(Duration::from_secs(30));
+        let ping_interval = time("ping_interval").unwrap_or(Duration::from_secs(30));
+        let timeout = time("durability_timeout").unwrap_or(Duration::from_secs(1));
+        let at_least = value("durability_at_least").and_then(|value| value.parse().ok()).unwrap_or(1);
+        let durability = match value("durability").as_deref() {
+            Some("disk") => Durability::Disk { timeout },
+            Some("replicas") => Durability::Replicas { at_least, timeout },
+            _ => Durability::Primary,
+        };
+        Wishes { lease, ping_interval, durability }
+    }
+}
+
+impl Node {
+    pub(crate) fn is_primary(&self) -> bool {
+        self.info.get("role").is_none_or(|role| role == "master")
+    }
+
+    /// Replicas that it sees.
+    pub(crate) fn replicas(&self) -> u32 {
+        self.info.get("connected_slaves").and_then(|count| count.parse().ok()).unwrap_or(0)
+    }
+
+    /// Where its replicas are: `slave0:ip=127.0.0.1,port=6380,…`.
+    fn known_replicas(&self) -> Vec<Address> {
+        let address = |(name, value): (&String, &String)| {
+            name.strip_prefix("slave")?.parse::<u32>().ok()?;
+            let part = |name: &str| value.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+            Some(Address::new(part("ip")?, part("port")?.parse().ok()?))
+        };
+        self.info.iter().filter_map(address).collect()
+    }
+
+    /// A setting, as text; empty where it is not known.
+    pub(crate) fn setting(&self, name: &str) -> &str {
+        self.settings.as_ref().and_then(|settings| settings.get(name)).map_or("", String::as_str)
+    }
+
+    /// A setting that is a number.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.setting(name).parse().ok()
+    }
+
+    /// The release, major and minor; Valkey's own number where it is one.
+    pub(crate) fn release(&self) -> Option<(u32, u32)> {
+        let version = self.info.get("valkey_version").or_else(|| self.info.get("redis_version"))?;
+        let mut parts = version.split('.').map(str::parse);
+        Some((parts.next()?.ok()?, parts.next()?.ok()?))
+    }
+
+    async fn ask(address: &Address, server: &Server) -> Node {
+        let mut node = Node { address: Place(address.to_string()), ..Node::default() };
+        match connect(address, server.config.access(), server.login.as_deref()).await {
+            Ok(client) => {
+                node.look(&client).await;
+                // Nothing is held.
+                let _ = client.shutdown(READY_WITHIN).await;
+            }
+            Err(why) => node.unreachable = Some(why),
+        }
+        node
+    }
+
+    async fn look(&mut self, client: &Client) {
+        self.info = fields(&text(client, &["INFO"]).await.unwrap_or_default());
+        let asked = join_all(SETTINGS.map(async |name| {
+            let answer: HashMap<String, String> = command(client, &["CONFIG", "GET", name]).query().await?;
+            Ok::<_, ServerError>(answer)
+        }));
+        let answers: Result<Vec<_>, _> = asked.await.into_iter().collect();
+        self.settings = answers.ok().map(|answers| answers.into_iter().flatten().collect());
+        self.clock = clock(client).await;
+        self.rights = Rights::of(client).await;
+        if self.info.get("cluster_enabled").is_some_and(|on| on == "1") {
+            self.cluster = fields(&text(client, &["CLUSTER", "INFO"]).await.unwrap_or_default());
+        }
+    }
+}
+
+impl Facts {
+    /// Finds the nodes, and asks each of them.
+    pub(crate) async fn gather(server: &Server) -> Result<Self, Failure> {
+        let (client, config) = (server.grid.client(), &server.config);
+        let mut sentinels = None;
+        let addresses = match config.servers() {
+            Servers::Single(single) => vec![single.address.clone()],
+            Servers::MasterSlave(servers) => [vec![servers.primary.clone()], servers.replicas.clone()].concat(),
+            Servers::Sentinel(asked) => {
+                let told = Sentinels::ask(asked).await;
+                let known = told.nodes.clone();
+                sentinels = Some(told);
+                if known.is_empty() { own_address(client).await.into_iter().collect() } else { known }
+            }
+            Servers::Cluster(cluster) => match slots(client).await {
+                Ok(nodes) => nodes,
+                Err(_) => cluster.seeds.clone(),
+            },
+            _ => return Err(Failure::usage("doctor asks servers by their addresses; name one that listens on a port")),
+        };
+        let ask =
+            async |addresses: &[Address]| join_all(addresses.iter().map(|address| Node::ask(address, server))).await;
+        let mut nodes = ask(&addresses).await;
+        // Replicas that nobody has named: they may be promoted by hand.
+        let unnamed: Vec<Address> = nodes.iter().flat_map(Node::known_replicas).collect();
+        let unnamed: Vec<Address> = unnamed.into_iter().filter(|address| !addresses.contains(address)).collect();
+        nodes.extend(ask(&unnamed).await);
+        let user = command(client, &["ACL", "WHOAMI"]).query().await.ok();
+        Ok(Facts { topology: config.topology(), nodes, sentinels, user })
+    }
+
+    /// The nodes that grant.
+    pub(crate) fn primaries(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.unreachable.is_none() && node.is_primary())
+    }
+}
+
+/// A client of one node, with the access of the whole deployment.
+async fn connect(address: &Address, access: &Access, login: Option<&str>) -> Result<Client, String> {
+    let config = match (login, Login::of(access)) {
+        (Some(login), _) => Config::from_url(&format!("redis://{login}@{address}")),
+        (None, None) => Config::single(address.to_string()),
+        (None, Some(login)) => Config::single(address.to_string()).map(|config| config.password_from(login)),
+    };
+    let config = config.map_err(|error| crate::failure::chain(&error))?;
+    let mut config = config.client_name("redgrid-doctor").database(access.database);
+    if let Some(tls) = &access.tls {
+        config = config.tls(tls.clone());
+    }
+    let client = Client::connect(config).await.map_err(|error| crate::failure::chain(&error))?;
+    client.wait_ready(READY_WITHIN).await.map_err(|error| crate::failure::chain(&error))?;
+    Ok(client)
+}
+
+/// The user and password of one configuration, for another.
+enum Login {
+    Fixed(Credentials),
+    Provider(Provider),
+}
+
+impl Login {
+    fn of(access: &Access) -> Option<Self> {
+        let fixed = |password| Login::Fixed(Credentials { username: access.username.clone(), password });
+        access.provider.clone().map(Login::Provider).or_else(|| access.password.clone().map(fixed))
+    }
+}
+
+#[async_trait::async_trait]
+impl CredentialProvider for Login {
+    async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
+        match self {
+            Login::Fixed(credentials) => Ok(credentials.clone()),
+            Login::Provider(provider) => provider.fetch().await,
+        }
+    }
+}
+
+/// A command that changes nothing.
+pub(crate) fn command(client: &Client, words: &[&str]) -> redgrid::Command {
+    let (name, args) = words.split_first().map_or(("PING", &[][..]), |(name, args)| (*name, args));
+    let command = client.command(name.to_owned()).idempotent();
+    args.iter().fold(command, |command, arg| command.arg((*arg).to_owned()))
+}
+
+async fn text(client: &Client, words: &[&str]) -> Option<String> {
+    command(client, words).query().await.ok()
+}
+
+/// `name:value`, a line each.
+fn fields(text: &str) -> HashMap<String, String> {
+    let field = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    text.lines().filter_map(field).collect()
+}
+
+/// The server's clock against ours, by the shortest of three questions.
+async fn clock(client: &Client) -> Option<Clock> {
+    let mut best: Option<Clock> = None;
+    for _ in 0..3 {
+        let (wall, began) = (SystemTime::now(), Instant::now());
+        let (seconds, micros): (i64, i64) = command(client, &["TIME"]).query().await.ok()?;
+        let took = i64::try_from(began.elapsed().as_micros()).ok()?;
+        let ours = i64::try_from(wall.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_micros()).ok()?;
+        let theirs = seconds * 1_000_000 + micros;
+        let clock = Clock { at_least: theirs - ours - took, at_most: theirs - ours };
+        if best.is_none_or(|best| clock.at_most - clock.at_least < best.at_most - best.at_least) {
+            best = Some(clock);
+        }
+    }
+    best
+}
+
+/// The address of the server behind a connection, as it sees itself.
+async fn own_address(client: &Client) -> Option<Address> {
+    let info = text(client, &["CLIENT", "INFO"]).await?;
+    let local = info.split(' ').find_map(|field| field.strip_prefix("laddr="))?;
+    let (host, port) = local.rsplit_once(':')?;
+    Some(Address::new(host.trim_matches(['[', ']']), port.parse().ok()?))
+}
+
+/// All nodes that `CLUSTER SLOTS` names, primaries first.
+async fn slots(client: &Client) -> Result<Vec<Address>, ServerError> {
+    let ranges: Vec<Reply> = command(client, &["CLUSTER", "SLOTS"]).query().await?;
+    let (mut primaries, mut replicas) = (Vec::new(), Vec::new());
+    for range in &ranges {
+        let Reply::Array(parts) = range else { continue };
+        for (place, node) in parts.iter().skip(2).enumerate() {
+            let Reply::Array(node) = node else { continue };
+            let (Some(Reply::Bytes(host)), Some(Reply::Int(port))) = (node.first(), node.get(1)) else { continue };
+            let Ok(port) = u16::try_from(*port) else { continue };
+            let address = Address::new(String::from_utf8_lossy(host), port);
+            let group = if place == 0 { &mut primaries } else { &mut replicas };
+            if !group.contains(&address) {
+                group.push(address);
+            }
+        }
+    }
+    primaries.append(&mut replicas);
+    Ok(primaries)
+}

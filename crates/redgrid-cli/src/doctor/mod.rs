@@ -1,0 +1,84 @@
+//! `redgrid doctor`: what the servers' settings mean for locks, and what to do about it.
+
+mod clocks;
+mod facts;
+mod finding;
+mod rights;
+mod sentinels;
+mod settings;
+mod shape;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::cli::Global;
+use crate::failure::{Failure, WRONG};
+use crate::server::{Reach, Server, say};
+use facts::{Facts, Wishes};
+use finding::{Finding, Level};
+
+/// Options of `redgrid doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorOptions {
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// What is told. The fields are those of the JSON line, in its order.
+#[derive(Debug, Serialize)]
+struct Told {
+    topology: &'static str,
+    nodes: Vec<String>,
+    worst: Level,
+    findings: Vec<Finding>,
+}
+
+/// Runs `redgrid doctor`.
+pub(crate) async fn run(global: &Global, options: &DoctorOptions) -> Result<ExitCode, Failure> {
+    let server = Server::reach(global, &options.reach).await?;
+    let facts = Facts::gather(&server).await;
+    let wishes = Wishes::of(&server.config);
+    server.leave().await;
+    let facts = facts?;
+    let mut findings = shape::check(&facts, &wishes);
+    findings.extend(sentinels::check(&facts));
+    findings.extend(clocks::check(&facts, &wishes));
+    findings.extend(facts.nodes.iter().flat_map(|node| settings::check(node, &wishes)));
+    findings.extend(facts.nodes.iter().flat_map(|node| rights::check(node, &facts, &wishes)));
+    let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
+    let nodes = facts.nodes.iter().map(|node| node.address.to_string()).collect();
+    let told = Told { topology: facts.topology, nodes, worst, findings };
+    say(&if global.json {
+        serde_json::to_string(&told).map_err(|error| Failure::broken(error.to_string()))?
+    } else {
+        told.text()
+    })?;
+    Ok(if worst == Level::Fail { ExitCode::from(WRONG) } else { ExitCode::SUCCESS })
+}
+
+impl Told {
+    fn text(&self) -> String {
+        let mut text = format!("{}: {}", self.topology, self.nodes.join(", "));
+        for finding in &self.findings {
+            text.push('\n');
+            text.push_str(&finding.text());
+        }
+        let count = |level| self.findings.iter().filter(|finding| finding.level == level).count();
+        let (fine, warned, failed) = (count(Level::Ok), count(Level::Warn), count(Level::Fail));
+        text.push_str(&format!("\n{fine} fine, {warned} to think about, {failed} to put right"));
+        text
+    }
+}
+
+/// What the long help says below the options.
+pub(crate) const HELP: &str = "\
+Every node of the deployment is asked by itself, as the user of --url or --config. Nothing is changed: a hash and a string of a name
+that nobody else has are written and deleted at once, to see whether that is allowed. What this user may not ask (CONFIG, ACL, CLUSTER)
+is told as not looked at; an administrator sees more.
+
+Exit codes:
+  0   nothing has to be put right; there may be warnings
+  1   a setting breaks what locks promise, or keeps them from working
+  2   bad usage
+  69  no server could be reached";

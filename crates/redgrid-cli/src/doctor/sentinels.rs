@@ -1,0 +1,122 @@
+//! The sentinels: who they are, and whether enough of them are there to name another primary.
+
+use std::collections::HashMap;
+
+use redgrid::config::{Address, Sentinel};
+use redgrid_testkit::Observer;
+
+use super::facts::Facts;
+use super::finding::Finding;
+
+const CHECK: &str = "sentinels";
+
+/// What the first sentinel that answered tells.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sentinels {
+    /// Servers with data, the primary first.
+    pub(crate) nodes: Vec<Address>,
+    /// Why nothing is known, where that is so.
+    pub(crate) silent: Option<String>,
+    /// How many sentinels there are.
+    pub(crate) count: u64,
+    /// How many must agree that a primary is down.
+    pub(crate) quorum: u64,
+    /// What `SENTINEL CKQUORUM` says when there are not enough.
+    pub(crate) short: Option<String>,
+    /// Of those that were named, the ones that did not answer.
+    pub(crate) absent: Vec<String>,
+}
+
+impl Sentinels {
+    pub(crate) async fn ask(named: &Sentinel) -> Self {
+        let mut told = Sentinels::default();
+        if named.password.is_some() {
+            told.silent = Some("they ask for a password, which is not handed on here".into());
+            return told;
+        }
+        for address in &named.sentinels {
+            match told.ask_one(address, &named.master_name).await {
+                Ok(()) => {}
+                Err(error) => {
+                    told.absent.push(address.to_string());
+                    told.silent.get_or_insert(error.to_string());
+                }
+            }
+        }
+        if !told.nodes.is_empty() {
+            told.silent = None;
+        }
+        told
+    }
+
+    async fn ask_one(&mut self, address: &Address, name: &str) -> Result<(), redgrid_testkit::redis::RedisError> {
+        let sentinel = Observer::connect(&format!("redis://{address}")).await?;
+        let primary: HashMap<String, String> = sentinel.query(&["SENTINEL", "MASTER", name]).await?;
+        if !self.nodes.is_empty() {
+            return Ok(());
+        }
+        let replicas: Vec<HashMap<String, String>> = sentinel.query(&["SENTINEL", "REPLICAS", name]).await?;
+        let number = |name: &str| primary.get(name).and_then(|value| value.parse().ok()).unwrap_or(0);
+        self.count = number("num-other-sentinels") + 1;
+        self.quorum = number("quorum");
+        self.nodes = std::iter::once(&primary).chain(&replicas).filter_map(place).collect();
+        self.short = sentinel.cmd(&["SENTINEL", "CKQUORUM", name]).await.err().map(|error| error.to_string());
+        Ok(())
+    }
+}
+
+fn place(facts: &HashMap<String, String>) -> Option<Address> {
+    Some(Address::new(facts.get("ip")?.as_str(), facts.get("port")?.parse().ok()?))
+}
+
+pub(crate) fn check(facts: &Facts) -> Vec<Finding> {
+    let Some(told) = &facts.sentinels else { return Vec::new() };
+    if let Some(why) = &told.silent {
+        return vec![Finding::warn(CHECK, format!("were not looked at: {why}"))];
+    }
+    let mut findings = vec![quorum(told)];
+    if !told.absent.is_empty() {
+        let says = format!("{} did not answer; a client that knows no other finds no primary", told.absent.join(", "));
+        findings.push(Finding::warn(CHECK, says));
+    }
+    findings
+}
+
+fn quorum(told: &Sentinels) -> Finding {
+    let (count, quorum) = (told.count, told.quorum);
+    if let Some(why) = &told.short {
+        Finding::fail(CHECK, format!("no failover can come about now: {why}"))
+    } else if count < 3 {
+        Finding::warn(
+            CHECK,
+            format!("{count} of them: when one is gone nobody has a majority for a failover; have three"),
+        )
+    } else if quorum <= count / 2 {
+        let says = format!(
+            "{quorum} of {count} may call the primary dead: a small part of a split network begins failovers; set a quorum of {}",
+            count / 2 + 1
+        );
+        Finding::warn(CHECK, says)
+    } else {
+        Finding::ok(CHECK, format!("{count} of them, and {quorum} must agree that a primary is dead"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::*;
+
+    #[test]
+    fn too_few_sentinels_or_too_small_a_quorum_are_told() {
+        let level = |count, quorum, short: Option<&str>| {
+            quorum_of(Sentinels { count, quorum, short: short.map(str::to_owned), ..Sentinels::default() })
+        };
+        fn quorum_of(told: Sentinels) -> Level {
+            quorum(&told).level
+        }
+        assert_eq!(level(3, 2, None), Level::Ok);
+        assert_eq!((level(2, 2, None), level(5, 2, None)), (Level::Warn, Level::Warn));
+        assert_eq!(level(3, 2, Some("NOQUORUM 1 usable Sentinels")), Level::Fail);
+    }
+}

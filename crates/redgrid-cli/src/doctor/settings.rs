@@ -1,0 +1,203 @@
+//! What one server's settings mean for the locks on it.
+
+use redgrid::config::Durability;
+
+use super::facts::{Node, Wishes};
+use super::finding::Finding;
+
+/// From where on a foreign script is let run for too long: 10 s, twice what servers come with.
+const LONG_SCRIPT_MS: u64 = 10_000;
+
+pub(crate) fn check(node: &Node, wishes: &Wishes) -> Vec<Finding> {
+    if let Some(why) = &node.unreachable {
+        let says = format!("can not be asked ({why}): if it is promoted, clients can not use it either; see to it");
+        return vec![Finding::fail("reach", says).at(&node.address)];
+    }
+    let mut findings = vec![version(node)];
+    if node.settings.is_none() {
+        let says = "this user may not run CONFIG GET: persistence, memory, replicas and timeouts were not looked at; ask as \
+                    an administrator";
+        findings.push(Finding::warn("settings", says));
+    } else {
+        findings.extend([memory(node), persistence(node, wishes), notifications(node), scripts(node)]);
+        findings.extend(connections(node, wishes));
+    }
+    findings.into_iter().map(|finding| finding.at(&node.address)).collect()
+}
+
+fn version(node: &Node) -> Finding {
+    let name = if node.info.contains_key("valkey_version") { "Valkey" } else { "Redis" };
+    match node.release() {
+        None => Finding::warn("version", "is not told (INFO is denied); 6.2 is the oldest that works"),
+        Some((major, minor)) if (major, minor) < (6, 2) => {
+            Finding::fail("version", format!("{name} {major}.{minor} is too old; 6.2 is the oldest that works"))
+        }
+        Some((major, minor)) => Finding::ok("version", format!("{name} {major}.{minor}")),
+    }
+}
+
+fn memory(node: &Node) -> Finding {
+    let (policy, limit) = (node.setting("maxmemory-policy"), node.number("maxmemory").unwrap_or(0));
+    match (policy, limit) {
+        ("noeviction", 0) => {
+            Finding::ok("memory", "nothing is evicted; without maxmemory the machine's memory is the limit")
+        }
+        ("noeviction", _) => {
+            Finding::ok("memory", "nothing is evicted; a full server refuses new locks and keeps those held")
+        }
+        (policy, 0) => Finding::warn(
+            "memory",
+            format!(
+                "maxmemory-policy {policy} would evict locks that are held as soon as there is a maxmemory; set noeviction"
+            ),
+        ),
+        (policy, _) => Finding::fail(
+            "memory",
+            format!("maxmemory-policy {policy} evicts locks that are held when memory is short; set noeviction"),
+        ),
+    }
+}
+
+fn persistence(node: &Node, wishes: &Wishes) -> Finding {
+    const CHECK: &str = "persistence";
+    let (append, fsync, save) =
+        (node.setting("appendonly") == "yes", node.setting("appendfsync"), node.setting("save"));
+    match (append, fsync, wishes.durability) {
+        (false, _, Durability::Disk { .. }) => Finding::fail(
+            CHECK,
+            "durability is `disk` and there is no append-only file: no lock is ever granted; set appendonly yes",
+        ),
+        (true, "no", Durability::Disk { .. }) => Finding::warn(
+            CHECK,
+            "durability is `disk` and appendfsync is no: grants wait for a sync that nobody orders; set everysec or always",
+        ),
+        (true, "always", _) => {
+            Finding::ok(CHECK, "every grant is on disk before it is answered: locks survive a restart")
+        }
+        (true, "everysec", _) => Finding::ok(
+            CHECK,
+            "locks survive a restart but for the last second or two; `durability: disk` waits for these too",
+        ),
+        (true, other, _) => Finding::warn(
+            CHECK,
+            format!("appendfsync {other}: a crash of the machine frees locks of the last half minute; set everysec"),
+        ),
+        (false, _, _) if save.is_empty() => Finding::warn(
+            CHECK,
+            "nothing is written to disk: a server that restarts has forgotten every lock that is held, and a primary that \
+             does so empties its replicas; set appendonly yes",
+        ),
+        (false, _, _) => Finding::warn(
+            CHECK,
+            "only snapshots are written: a restart frees every lock that is younger than the last one; set appendonly yes",
+        ),
+    }
+}
+
+fn notifications(node: &Node) -> Finding {
+    match node.setting("notify-keyspace-events") {
+        "" => Finding::ok("events", "notify-keyspace-events is off; locks do not need it"),
+        set => Finding::ok(
+            "events",
+            format!(
+                "notify-keyspace-events is {set}; locks do not need it, and each change of one costs a message more"
+            ),
+        ),
+    }
+}
+
+fn scripts(node: &Node) -> Finding {
+    match node.number("lua-time-limit") {
+        // A server without the old name has another way.
+        None => Finding::ok("scripts", "the time limit of scripts is not told"),
+        Some(0) => Finding::warn(
+            "scripts",
+            "a script of somebody else may run without an end and nothing can be asked meanwhile, not even SCRIPT KILL; set \
+             lua-time-limit 5000",
+        ),
+        Some(limit) if limit > LONG_SCRIPT_MS => Finding::warn(
+            "scripts",
+            format!(
+                "a script of somebody else stops all locks for {limit} ms before SCRIPT KILL is listened to; set 5000"
+            ),
+        ),
+        Some(limit) => Finding::ok("scripts", format!("a script that runs for more than {limit} ms can be killed")),
+    }
+}
+
+fn connections(node: &Node, wishes: &Wishes) -> Vec<Finding> {
+    let timeout = match node.number("timeout") {
+        Some(seconds) if seconds > 0 && seconds <= 2 * wishes.ping_interval.as_secs() => Finding::warn(
+            "timeout",
+            format!(
+                "connections that say nothing for {seconds} s are closed, and ours say something every {:?}: waiters lose their \
+                 subscription again and again; set timeout 0, or well above",
+                wishes.ping_interval
+            ),
+        ),
+        _ => Finding::ok("timeout", "connections that wait for a message are left alone"),
+    };
+    let keepalive = match node.number("tcp-keepalive") {
+        Some(0) => Finding::warn(
+            "keepalive",
+            "connections of clients that died without a word stay for ever; set tcp-keepalive 300 (or less)",
+        ),
+        _ => Finding::ok("keepalive", "connections of clients that died without a word are found"),
+    };
+    vec![timeout, keepalive]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::Duration;
+
+    use super::super::finding::Level;
+    use super::*;
+
+    const WISHES: Wishes = Wishes {
+        lease: Duration::from_secs(30),
+        ping_interval: Duration::from_secs(10),
+        durability: Durability::Primary,
+    };
+
+    fn with(settings: &[(&str, &str)]) -> Node {
+        let settings: HashMap<String, String> = settings.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect();
+        Node { settings: Some(settings), ..Node::default() }
+    }
+
+    #[test]
+    fn whatever_evicts_with_a_limit_fails() {
+        let level = |policy, limit| memory(&with(&[("maxmemory-policy", policy), ("maxmemory", limit)])).level;
+        assert_eq!(level("noeviction", "0"), Level::Ok);
+        assert_eq!(level("noeviction", "1000"), Level::Ok);
+        assert_eq!(level("volatile-lru", "0"), Level::Warn);
+        assert_eq!((level("volatile-ttl", "1000"), level("allkeys-lru", "1000")), (Level::Fail, Level::Fail));
+    }
+
+    #[test]
+    fn a_disk_that_is_asked_for_must_be_there() {
+        let disk = Wishes { durability: Durability::Disk { timeout: Duration::from_secs(1) }, ..WISHES };
+        let node = with(&[("appendonly", "no"), ("save", "")]);
+        assert_eq!((persistence(&node, &WISHES).level, persistence(&node, &disk).level), (Level::Warn, Level::Fail));
+        let node = with(&[("appendonly", "yes"), ("appendfsync", "everysec")]);
+        assert_eq!(persistence(&node, &disk).level, Level::Ok);
+        let node = with(&[("appendonly", "yes"), ("appendfsync", "no")]);
+        assert_eq!(persistence(&node, &disk).level, Level::Warn);
+    }
+
+    #[test]
+    fn a_timeout_shorter_than_our_silence_is_told() {
+        let level = |seconds| connections(&with(&[("timeout", seconds), ("tcp-keepalive", "300")]), &WISHES)[0].level;
+        assert_eq!((level("0"), level("15"), level("600")), (Level::Ok, Level::Warn, Level::Ok));
+    }
+
+    #[test]
+    fn an_old_server_and_one_that_is_gone_fail() {
+        let mut node = with(&[]);
+        node.info.insert("redis_version".into(), "6.0.16".into());
+        assert_eq!(version(&node).level, Level::Fail);
+        node.unreachable = Some("refused".into());
+        assert_eq!(check(&node, &WISHES).iter().map(|found| found.level).collect::<Vec<_>>(), [Level::Fail]);
+    }
+}

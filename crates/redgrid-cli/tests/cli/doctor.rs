@@ -1,0 +1,143 @@
+//! `redgrid doctor` against servers that are set up well, and badly.
+
+use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels};
+use serde_json::{Value, json};
+
+use crate::support::{Ended, run};
+
+fn examine(url: &str) -> Ended {
+    tokio::task::block_in_place(|| run(&["doctor", "--json", "--url", url]))
+}
+
+/// The levels of one check, on any node.
+fn levels(told: &Value, check: &str) -> Vec<String> {
+    let findings = told["findings"].as_array().expect("a list");
+    let of = findings.iter().filter(|finding| finding["check"] == check);
+    of.map(|finding| finding["level"].as_str().expect("a level").to_owned()).collect()
+}
+
+fn assert_level(told: &Value, check: &str, level: &str) {
+    let levels = levels(told, check);
+    assert!(!levels.is_empty() && levels.iter().all(|one| one == level), "{check}: {levels:?} in {told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_set_up_well_has_nothing_to_put_right() {
+    let server =
+        RedisServer::builder().append_only(true).config("appendfsync everysec").start().await.expect("a server");
+    let ended = examine(&server.url());
+    let told = ended.json();
+    assert_eq!((ended.code(), &told["worst"], &told["topology"]), (0, &json!("ok"), &json!("single")), "{told}");
+    assert_eq!(told["nodes"], json!([server.addr().to_string()]));
+    for check in ["replicas", "min-replicas", "clocks", "version", "memory", "persistence", "events", "timeout", "acl"]
+    {
+        assert_level(&told, check, "ok");
+    }
+    let observer = server.observer().await.expect("an observer");
+    assert!(observer.keys("*").await.expect("an answer").is_empty());
+    let text = tokio::task::block_in_place(|| run(&["doctor", "--url", &server.url()])).stdout();
+    assert!(text.starts_with("single: ") && text.ends_with(" fine, 0 to think about, 0 to put right\n"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_breaks_locks_is_told_with_exit_code_1() {
+    let server = RedisServer::builder()
+        .config("maxmemory 100mb")
+        .config("maxmemory-policy allkeys-lru")
+        .config("min-replicas-to-write 0")
+        .config("timeout 5")
+        .config("tcp-keepalive 0")
+        .start()
+        .await
+        .expect("a server");
+    server.set_config("min-replicas-to-write", "1").await.expect("an answer");
+    let ended = examine(&server.url());
+    let told = ended.json();
+    assert_eq!((ended.code(), &told["worst"]), (1, &json!("fail")), "{told}");
+    for (check, level) in [
+        ("memory", "fail"),
+        ("min-replicas", "fail"),
+        ("persistence", "warn"),
+        ("timeout", "warn"),
+        ("keepalive", "warn"),
+    ] {
+        assert_level(&told, check, level);
+    }
+    for finding in told["findings"].as_array().expect("a list") {
+        assert!(finding["says"].as_str().is_some_and(|says| !says.is_empty() && !says.contains('\n')), "{finding}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_do_what_locks_need_is_told() {
+    let server = RedisServer::start().await.expect("a server");
+    let url = |name: &str| server.url_for(name, "secret");
+    let rules = ["on", ">secret", "~*", "&*", "-@all", "+time", "+ping", "+evalsha", "+eval", "+info", "+exists"];
+    server.set_user("poor", &rules).await.expect("an answer");
+    let ended = examine(&url("poor"));
+    let told = ended.json();
+    assert_eq!(ended.code(), 1, "{told} {}", ended.stderr());
+    assert_level(&told, "acl", "fail");
+    let says = told["findings"].to_string();
+    assert!(says.contains("+hexists") && says.contains("+pexpire") && !says.contains("+exists +"), "{says}");
+    // Who may do everything but look at settings works, and is told what was not looked at.
+    server.set_user("app", &["on", ">secret", "~*", "&*", "+@all", "-config"]).await.expect("an answer");
+    let ended = examine(&url("app"));
+    let told = ended.json();
+    assert_eq!(ended.code(), 0, "{told} {}", ended.stderr());
+    assert_level(&told, "settings", "warn");
+    assert_level(&told, "acl", "ok");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_node_of_a_sentinel_deployment_is_looked_at() {
+    let sentinels = Sentinels::start().await.expect("it starts");
+    let told = examine(&sentinels.url()).json();
+    assert_eq!((&told["topology"], told["nodes"].as_array().map(Vec::len)), (&json!("sentinel"), Some(3)), "{told}");
+    assert_level(&told, "sentinels", "ok");
+    assert_level(&told, "clocks", "ok");
+    // One that is cut off would go on granting.
+    assert_level(&told, "min-replicas", "warn");
+    for sentinel in &sentinels.sentinels()[1..] {
+        sentinel.kill().await.expect("it was running");
+    }
+    redgrid_testkit::wait_until(std::time::Duration::from_secs(20), async || {
+        levels(&examine(&sentinels.url()).json(), "sentinels").contains(&"fail".to_owned())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_node_of_a_primary_with_replicas_is_looked_at() {
+    let replicated = Replicated::start(1).await.expect("it starts");
+    let [primary, replica] = [replicated.primary().addr(), replicated.replicas()[0].addr()];
+    let url = |more: &str| format!("redis-master-slave://{primary},{replica}{more}");
+    let told = examine(&url("")).json();
+    assert_eq!(told["nodes"], json!([primary.to_string(), replica.to_string()]));
+    assert_level(&told, "replicas", "ok");
+    let asked = "?durability=replicas&durability_at_least=";
+    assert_level(&examine(&url(&format!("{asked}1"))).json(), "durability", "ok");
+    let ended = examine(&url(&format!("{asked}2")));
+    assert_level(&ended.json(), "durability", "fail");
+    assert_eq!(ended.code(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_node_of_a_cluster_is_looked_at() {
+    let cluster = Cluster::builder().replicas_per_primary(1).start().await.expect("it starts");
+    let told = examine(&cluster.url()).json();
+    assert_eq!((&told["topology"], told["nodes"].as_array().map(Vec::len)), (&json!("cluster"), Some(6)), "{told}");
+    for check in ["cluster", "replicas", "clocks", "acl", "version"] {
+        assert_level(&told, check, "ok");
+    }
+    let bare = Cluster::builder().replicas_per_primary(0).full_coverage(true).start().await.expect("it starts");
+    let told = examine(&bare.url()).json();
+    assert_level(&told, "replicas", "fail");
+    assert!(levels(&told, "cluster").contains(&"warn".to_owned()), "{told}");
+}
+
+#[test]
+fn without_a_server_the_exit_code_is_69() {
+    let ended = run(&["doctor", "--url", "redis://127.0.0.1:1"]);
+    assert_eq!((ended.code(), ended.stdout().as_str()), (69, ""), "{}", ended.stderr());
+}

@@ -1,0 +1,38 @@
+//! A primary that sentinels watch over: the lock goes on when another server takes its place.
+//!
+//! `REDGRID_SENTINELS=127.0.0.1:26379,127.0.0.1:26380 cargo run -p redgrid-examples --example sentinel`
+
+use std::error::Error;
+use std::time::Duration;
+
+use redgrid::config::Durability;
+use redgrid::{AcquireError, Config, Grid};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let sentinels = std::env::var("REDGRID_SENTINELS").unwrap_or_else(|_| "127.0.0.1:26379".into());
+    let name = std::env::var("REDGRID_MASTER").unwrap_or_else(|_| "mymaster".into());
+    // As a URL: redis-sentinel://127.0.0.1:26379,127.0.0.1:26380/mymaster
+    let grid = Grid::connect(Config::sentinel(name, sentinels.split(','))?).await?;
+    grid.wait_ready(Duration::from_secs(5)).await?;
+
+    // By default the primary's word is enough. What it grants in its last moments, the next one may not know.
+    let lock = grid.lock("redgrid-example:nightly");
+    let guard = lock.acquire().wait(Duration::from_secs(10)).await?;
+    println!("acquired by the primary's word, token {}", guard.token());
+    guard.release().await?;
+
+    // This one counts only when replicas have it: set `at_least` to all that may be promoted.
+    let durable = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(1) };
+    match lock.acquire().wait(Duration::from_secs(10)).durability(durable).await {
+        Ok(guard) => {
+            println!("acquired, and known to a replica, token {}", guard.token());
+            guard.release().await?;
+        }
+        Err(AcquireError::NotDurable { .. }) => println!("no replica has it in time: given back, nothing is held"),
+        Err(error) => return Err(error.into()),
+    }
+
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
