@@ -7,6 +7,7 @@ mod cancellation;
 mod commands;
 mod deadlines;
 mod durability;
+mod events;
 mod guards;
 mod handover;
 mod lock_basics;

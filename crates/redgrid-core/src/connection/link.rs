@@ -158,8 +158,12 @@ impl Link {
 
     /// The error of a request that is not sent because there is no connection.
     pub(super) fn down(&self) -> ServerError {
-        let trouble = self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone();
-        ServerError::not_sent(format!("no connection: {trouble}"))
+        ServerError::not_sent(format!("no connection: {}", self.trouble()))
+    }
+
+    /// Why there is no connection, or was none before this one.
+    pub(super) fn trouble(&self) -> String {
+        self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone()
     }
 
     /// Sends one command, once. The order of first polls is the order on the wire.
@@ -402,11 +406,12 @@ impl Link {
     }
 
     fn fail(&self, why: &str) {
+        // The reason first: whoever sees that the connection is lost may ask for it.
+        readable(why).clone_into(&mut self.trouble.lock().unwrap_or_else(|p| p.into_inner()));
         let lost = self.epoch.send_replace(None).is_some();
         if lost {
             tracing::debug!(client = %self.client_name, why, "connection lost");
         }
-        readable(why).clone_into(&mut self.trouble.lock().unwrap_or_else(|p| p.into_inner()));
     }
 
     async fn until_closed<F: Future>(&self, work: F, closing: &mut watch::Receiver<bool>) -> Option<F::Output> {
