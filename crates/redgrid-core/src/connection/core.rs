@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::events::{Events, Watching};
+use super::events::{Events, Views, Watching};
 use super::exchange::{Exchange, Persistence, Progress, exchange};
 use super::route::commit;
 use super::{CommitError, Deployment, Request, Server, Topology, is_same};
@@ -164,10 +164,10 @@ pub(super) async fn ready(topology: &dyn Topology) {
 pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>) {
     let mut changes = core.topology.changes();
     let mut watched: Vec<(Arc<dyn Server>, AbortOnDrop)> = Vec::new();
-    let mut seen = Deployment { kind: core.topology.kind(), shards: Vec::new() };
+    let mut views = Views::new(core.topology.kind());
     let mut reported: Vec<Watching> = Vec::new();
     loop {
-        report(&core, &mut seen, &mut reported);
+        report(&core, &mut views, &mut reported);
         let primaries = core.topology.primaries();
         watched.retain(|(server, _)| primaries.iter().any(|primary| is_same(primary, server)));
         for server in primaries {
@@ -185,14 +185,12 @@ pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>) {
 }
 
 /// Tells what has changed, and watches the connections of the nodes there are by now.
-fn report(core: &Core, seen: &mut Deployment, reported: &mut Vec<Watching>) {
+fn report(core: &Core, views: &mut Views, reported: &mut Vec<Watching>) {
     let shards = core.topology.shards();
     let nodes: Vec<_> =
         shards.into_iter().flat_map(|shard| shard.replicas.into_iter().chain([shard.primary])).collect();
     reported.retain(|known| nodes.iter().any(|node| is_same(node, &known.server)));
-    let present = Deployment::of(&*core.topology);
-    core.events.changed(seen, &present);
-    *seen = present;
+    core.events.changed(views, Deployment::of(&*core.topology));
     for node in nodes {
         if !reported.iter().any(|known| is_same(&known.server, &node)) {
             reported.push(core.events.watch(node));

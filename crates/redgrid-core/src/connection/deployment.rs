@@ -61,9 +61,23 @@ impl Shard {
         let both_serve_all = self.slots.is_empty() && other.slots.is_empty();
         both_serve_all || self.slots.iter().any(|one| other.slots.iter().any(|other| overlap(one, other)))
     }
+
+    /// Whether it serves every slot that the other does.
+    pub(super) fn serves_all_of(&self, other: &Shard) -> bool {
+        // Ranges of one shard do not touch, so each of the other's lies within one of these.
+        let within = |inner: &RangeInclusive<u16>| {
+            self.slots.iter().any(|outer| outer.start() <= inner.start() && inner.end() <= outer.end())
+        };
+        other.slots.iter().all(within)
+    }
 }
 
 impl Deployment {
+    /// What belongs to a primary, if it is one.
+    pub fn shard(&self, primary: &NodeId) -> Option<&Shard> {
+        self.shards.iter().find(|shard| shard.primary == *primary)
+    }
+
     pub(super) fn of(topology: &dyn Topology) -> Deployment {
         let shards = topology.shards().into_iter().map(|shard| Shard {
             primary: shard.primary.id().clone(),

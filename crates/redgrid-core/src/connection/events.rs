@@ -3,14 +3,14 @@
 //! Each node has a task that watches its connection for requests; a change of the topology and an end of an interruption are
 //! told by those who bring them about. All pass one lock here, which gives them their order.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
-use super::{Deployment, NodeId, Server, Shard};
+use super::{Deployment, DeploymentKind, NodeId, Server, Shard};
 use crate::observe::count;
 
 /// Events that wait for a slow reader: 256. A failover of a cluster of fifty nodes stays below it; what is kept for each
@@ -162,11 +162,11 @@ impl Events {
         }
     }
 
-    /// Tells what differs between two views of the topology.
-    pub(super) fn changed(&self, before: &Deployment, after: &Deployment) {
-        let differences = differences(before, after);
+    /// Tells what is new in a view of the topology.
+    pub(super) fn changed(&self, views: &mut Views, now: Deployment) {
+        let news = views.next(now);
         let state = self.state();
-        for event in differences {
+        for event in news {
             count::topology_changed(&event);
             state.tell(|| event);
         }
@@ -235,37 +235,61 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
     }
 }
 
-/// What happened between two views.
-fn differences(before: &Deployment, after: &Deployment) -> Vec<Event> {
-    fn primaries(view: &Deployment) -> HashSet<&NodeId> {
-        view.shards.iter().map(|shard| &shard.primary).collect()
+/// Views of the topology, one after the other, and what happened between them.
+pub(super) struct Views {
+    last: Deployment,
+    /// New primaries that have slots of one that is still there, with what that one had before. A redirection tells of one
+    /// slot: it may be the first that moves, or the first that is heard of when a primary is replaced.
+    heirs: Vec<(NodeId, Shard)>,
+}
+
+impl Views {
+    /// Before anybody is known.
+    pub(super) fn new(kind: DeploymentKind) -> Views {
+        Views { last: Deployment { kind, shards: Vec::new() }, heirs: Vec::new() }
     }
-    let (then, now) = (primaries(before), primaries(after));
-    let mut events = Vec::new();
-    let mut expected = before.shards.clone();
-    for shard in expected.iter_mut().filter(|shard| !now.contains(&shard.primary)) {
-        let follows = |new: &&Shard| !then.contains(&new.primary) && new.shares_slots(shard);
-        if let Some(new) = after.shards.iter().find(follows) {
-            let from = std::mem::replace(&mut shard.primary, new.primary.clone());
-            events.push(Event::PrimaryChanged { from, to: new.primary.clone() });
+
+    /// What is new.
+    fn next(&mut self, now: Deployment) -> Vec<Event> {
+        let before = std::mem::replace(&mut self.last, now);
+        let now = &self.last;
+        let mut events = Vec::new();
+        let mut expected = before.shards.clone();
+        for shard in expected.iter_mut().filter(|shard| now.shard(&shard.primary).is_none()) {
+            let follows = |new: &&Shard| before.shard(&new.primary).is_none() && new.shares_slots(shard);
+            let inherits = |new: &&Shard| {
+                let is_its_heir = |(heir, of): &(NodeId, Shard)| {
+                    *heir == new.primary && of.primary == shard.primary && new.serves_all_of(of)
+                };
+                self.heirs.iter().any(is_its_heir)
+            };
+            let new = now.shards.iter().find(follows).or_else(|| now.shards.iter().find(inherits));
+            if let Some(new) = new {
+                let from = std::mem::replace(&mut shard.primary, new.primary.clone());
+                events.push(Event::PrimaryChanged { from, to: new.primary.clone() });
+            }
         }
+        if sorted(expected) != sorted(now.shards.clone()) {
+            events.push(Event::TopologyChanged);
+        }
+        self.heirs.retain(|(heir, of)| now.shard(heir).is_some() && now.shard(&of.primary).is_some());
+        for new in now.shards.iter().filter(|new| before.shard(&new.primary).is_none()) {
+            let former = before.shards.iter().filter(|of| now.shard(&of.primary).is_some() && new.shares_slots(of));
+            self.heirs.extend(former.map(|of| (new.primary.clone(), of.clone())));
+        }
+        events
     }
-    let by_primary = |one: &Shard, other: &Shard| one.primary.cmp(&other.primary);
-    let mut found = after.shards.clone();
-    for shards in [&mut expected, &mut found] {
-        shards.iter_mut().for_each(|shard| shard.replicas.sort());
-        shards.sort_by(by_primary);
-    }
-    if expected != found {
-        events.push(Event::TopologyChanged);
-    }
-    events
+}
+
+fn sorted(mut shards: Vec<Shard>) -> Vec<Shard> {
+    shards.iter_mut().for_each(|shard| shard.replicas.sort());
+    shards.sort_by(|one, other| one.primary.cmp(&other.primary));
+    shards
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::DeploymentKind;
 
     fn shard(primary: &str, slots: &[(u16, u16)], replicas: &[&str]) -> Shard {
         let id = |name: &&str| NodeId((*name).into());
@@ -279,6 +303,10 @@ mod tests {
 
     fn changed(from: &str, to: &str) -> Event {
         Event::PrimaryChanged { from: NodeId(from.into()), to: NodeId(to.into()) }
+    }
+
+    fn differences(before: &Deployment, after: &Deployment) -> Vec<Event> {
+        Views { last: before.clone(), heirs: Vec::new() }.next(after.clone())
     }
 
     #[test]
@@ -311,6 +339,24 @@ mod tests {
         // A promoted replica is both: the place of its primary, and one replica less.
         let promoted = cluster(&[shard("x", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
         assert_eq!(differences(&before, &promoted), [changed("a", "x"), Event::TopologyChanged]);
+    }
+
+    #[test]
+    fn a_primary_that_is_replaced_slot_by_slot_is_replaced_once() {
+        let mut views = Views::new(DeploymentKind::Cluster);
+        let before = cluster(&[shard("a", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
+        let first =
+            cluster(&[shard("a", &[(0, 49), (51, 99)], &[]), shard("c", &[(50, 50)], &[]), before.shards[1].clone()]);
+        let after = cluster(&[before.shards[1].clone(), shard("c", &[(0, 99)], &[])]);
+        assert_eq!(views.next(before.clone()), [Event::TopologyChanged]);
+        assert_eq!(views.next(first), [Event::TopologyChanged]);
+        assert_eq!(views.next(after), [changed("a", "c"), Event::TopologyChanged]);
+        assert!(views.heirs.is_empty());
+        // Whose slots went to several was given up, not replaced.
+        let first = cluster(&[shard("c", &[(0, 49)], &[]), shard("d", &[(50, 99)], &[]), before.shards[1].clone()]);
+        let parted = cluster(&[shard("d", &[(50, 99)], &[]), shard("b", &[(0, 49), (100, 199)], &[])]);
+        assert_eq!(views.next(first), [Event::TopologyChanged]);
+        assert_eq!(views.next(parted), [Event::TopologyChanged]);
     }
 
     #[tokio::test]
