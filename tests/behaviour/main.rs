@@ -9,6 +9,7 @@ mod connections;
 mod credentials;
 mod deadlines;
 mod durability;
+mod events;
 mod guards;
 mod handover;
 mod lock_basics;

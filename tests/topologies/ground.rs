@@ -152,8 +152,8 @@ fn published(topology: Topology) -> String {
         Topology::MasterSlave | Topology::Sentinel => rules("+role"),
         Topology::Cluster => rules("+cluster|slots"),
     });
-    // What a test does besides locking.
-    all.extend(["+get", "+client|list"].map(str::to_owned));
+    // What tests do besides locking: they read, from replicas too, and list connections.
+    all.extend(["+get", "+client|list", "+readonly"].map(str::to_owned));
     // Before 7.0 there are no sharded channels, and a server does not start with commands it does not know.
     if ServerBinary::find().is_ok_and(|found| found.version().major < 7) {
         all.retain(|rule| !["+ssubscribe", "+sunsubscribe", "+spublish"].contains(&rule.as_str()));

@@ -2,6 +2,7 @@
 
 mod contract;
 mod durable;
+mod events;
 mod failover;
 mod ground;
 mod migration;
@@ -46,7 +47,8 @@ fn main() -> ExitCode {
             }
         }
     }
-    for scenario in [durable::scenarios(), failover::scenarios(), migration::scenarios()].concat() {
+    for scenario in [durable::scenarios(), events::scenarios(), failover::scenarios(), migration::scenarios()].concat()
+    {
         let on = runtime.handle().clone();
         trials.push(Trial::test(scenario.name, move || run(&on, (scenario.run)())));
     }

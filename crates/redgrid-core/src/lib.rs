@@ -21,6 +21,7 @@ mod connection;
 mod error;
 pub mod hold;
 pub mod name;
+pub mod observe;
 mod script;
 mod token;
 mod wait;
@@ -29,8 +30,9 @@ pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use connection::server;
 pub use connection::{
-    Arg, ChannelKind, Client, Command, CommitError, ConnectError, Doubt, Epoch, FromReply, InHand, NodeId, NotClosed,
-    NotReady, Push, Reply, Request, Server, ServerClock, Topology,
+    Arg, ChannelKind, Client, Command, CommitError, ConnectError, Deployment, DeploymentKind, Doubt, Epoch, Event,
+    EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId, NodePart, NotClosed, NotReady, Push,
+    Reply, Request, Server, ServerClock, Shard, ShardServers, Topology,
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;

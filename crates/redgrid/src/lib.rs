@@ -23,8 +23,9 @@ mod grid;
 pub use grid::Grid;
 pub use redgrid_core::config;
 pub use redgrid_core::{
-    Client, Code, Command, Config, ConfigError, ConnectError, FromReply, Holder, InvalidName, Name, NotClosed,
-    NotReady, Reply, Request, Script, ServerError, Token,
+    Client, Code, Command, Config, ConfigError, ConnectError, Deployment, DeploymentKind, Event, EventReceiver,
+    FromReply, Health, HealthCheck, Holder, InvalidName, Name, NodeHealth, NodeId, NodePart, NotClosed, NotReady,
+    Reply, Request, Script, ServerError, Shard, Token, observe,
 };
 #[cfg(feature = "locks")]
 pub use redgrid_locks as locks;

@@ -9,13 +9,16 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::core::{Closing, Core, FAREWELL, follow, hear, ready, run};
+use super::events::{EventReceiver, Events};
 use super::exchange::{Persistence, Progress};
-use super::{Command, FromReply, Request, Topology, topology};
+use super::health::HealthCheck;
+use super::{Command, Deployment, FromReply, Request, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;
 use crate::hold::{AcquireError, HoldKind, Table, Target, Ticket, Wish};
 use crate::name::Name;
+use crate::observe::{About, Done, Observed, count};
 use crate::wait::Hub;
 
 /// A connection to Redis or Valkey, and all that is held and awaited through it. Cheap to clone; clones are the same
@@ -70,9 +73,10 @@ impl Client {
     }
 
     fn start(topology: Arc<dyn Topology>, settings: Settings, clock: Clock) -> Client {
-        let hub = Hub::new(Arc::clone(&topology), clock.clone(), settings.clone());
-        let core =
-            Arc::new(Core { id: Uuid::new_v4().to_string(), clock, settings, topology, hub, tasks: Mutex::default() });
+        let events = Events::new();
+        let hub = Hub::new(Arc::clone(&topology), clock.clone(), settings.clone(), Arc::clone(&events));
+        let id = Uuid::new_v4().to_string();
+        let core = Arc::new(Core { id, clock, settings, topology, hub, events, tasks: Mutex::default() });
         let (table, work) = Table::new(Arc::clone(&core));
         core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
         core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table))));
@@ -188,7 +192,8 @@ impl Client {
     ///
     /// [`AcquireError`] where it is clear at once that it can not be had.
     pub fn enter(&self, kind: &'static dyn HoldKind, target: &Arc<Target>, wish: Wish) -> Result<Ticket, AcquireError> {
-        self.0.table.enter(self, kind, target, wish)
+        let entered = self.0.table.enter(self, kind, target, wish);
+        entered.inspect_err(|error| count::refused(kind.name(), error.outcome(), Duration::ZERO))
     }
 
     /// Takes a name by force: its holders are told that they have lost it. `None` where it was free and `only_if_held`.
@@ -207,7 +212,57 @@ impl Client {
         wish: Wish,
         only_if_held: bool,
     ) -> Result<Option<crate::hold::Grant>, AcquireError> {
-        self.0.table.seize(self, kind, target, wish, only_if_held).await
+        let observed = Observed::force(About { kind: kind.name(), name: &target.name }, only_if_held);
+        observed.around(self.0.table.seize(self, kind, target, wish, only_if_held)).await
+    }
+
+    /// What happens to the connections from now on: connected, lost, a primary replaced, the topology changed, subscriptions
+    /// interrupted. Each receiver gets every event; it keeps up to 256 that were not taken yet.
+    ///
+    /// ```no_run
+    /// # async fn demo(client: &redgrid_core::Client) {
+    /// use redgrid_core::Event;
+    ///
+    /// let mut events = client.events();
+    /// while let Some(event) = events.recv().await {
+    ///     match event {
+    ///         Event::Lost { node, why } => eprintln!("{node} is lost: {why}"),
+    ///         Event::PrimaryChanged { from, to } => eprintln!("{to} instead of {from}"),
+    ///         other => eprintln!("{other:?}"),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn events(&self) -> EventReceiver {
+        self.0.core.events.receiver()
+    }
+
+    /// How the client and its servers are: asks each node for a sign of life when awaited. It answers within `timeout` of
+    /// the settings, or [`HealthCheck::within`], whatever the servers do.
+    ///
+    /// ```no_run
+    /// # async fn demo(client: &redgrid_core::Client) {
+    /// let health = client.health().within(std::time::Duration::from_millis(500)).await;
+    /// if !health.is_ready() {
+    ///     health.nodes.iter().for_each(|node| eprintln!("{}: {:?}", node.node, node.trouble));
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub fn health(&self) -> HealthCheck {
+        HealthCheck::new(self.clone(), self.0.core.settings.timeout)
+    }
+
+    /// Who serves what, as the client knows it at the moment. Asks nobody.
+    pub fn topology(&self) -> Deployment {
+        Deployment::of(&*self.0.core.topology)
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.0.core
     }
 
     pub(crate) fn table(&self) -> &Arc<Table> {

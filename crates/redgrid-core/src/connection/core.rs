@@ -7,9 +7,10 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::events::{Events, Views, Watching};
 use super::exchange::{Exchange, Persistence, Progress, exchange};
 use super::route::commit;
-use super::{CommitError, Request, Server, Topology, is_same};
+use super::{CommitError, Deployment, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
 use crate::hold::{Table, Work};
@@ -25,6 +26,7 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) topology: Arc<dyn Topology>,
     pub(crate) hub: Arc<Hub>,
+    pub(super) events: Arc<Events>,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -114,6 +116,7 @@ pub(super) async fn run(
         () = core.clock.sleep_until(by) => false,
     };
     tasks.abort_all();
+    core.events.close();
     for task in core.tasks().drain(..) {
         task.abort();
     }
@@ -161,7 +164,10 @@ pub(super) async fn ready(topology: &dyn Topology) {
 pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>) {
     let mut changes = core.topology.changes();
     let mut watched: Vec<(Arc<dyn Server>, AbortOnDrop)> = Vec::new();
+    let mut views = Views::new(core.topology.kind());
+    let mut reported: Vec<Watching> = Vec::new();
     loop {
+        report(&core, &mut views, &mut reported);
         let primaries = core.topology.primaries();
         watched.retain(|(server, _)| primaries.iter().any(|primary| is_same(primary, server)));
         for server in primaries {
@@ -174,6 +180,20 @@ pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>) {
         table.verify_moved();
         if changes.changed().await.is_err() {
             std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Tells what has changed, and watches the connections of the nodes there are by now.
+fn report(core: &Core, views: &mut Views, reported: &mut Vec<Watching>) {
+    let shards = core.topology.shards();
+    let nodes: Vec<_> =
+        shards.into_iter().flat_map(|shard| shard.replicas.into_iter().chain([shard.primary])).collect();
+    reported.retain(|known| nodes.iter().any(|node| is_same(node, &known.server)));
+    core.events.changed(views, Deployment::of(&*core.topology));
+    for node in nodes {
+        if !reported.iter().any(|known| is_same(&known.server, &node)) {
+            reported.push(core.events.watch(node));
         }
     }
 }

@@ -56,8 +56,16 @@ impl Lines {
 
     /// The error of a request that is not sent because not all are up.
     pub(super) fn down(&self) -> ServerError {
-        let missing = self.links.iter().find(|link| !link.is_up());
-        missing.unwrap_or(&self.links[0]).down()
+        self.missing().down()
+    }
+
+    /// Why not all are up, or were not before.
+    pub(super) fn trouble(&self) -> String {
+        self.missing().trouble()
+    }
+
+    fn missing(&self) -> &Arc<Link> {
+        self.links.iter().find(|link| !link.is_up()).unwrap_or(&self.links[0])
     }
 
     /// Has them probed soon.

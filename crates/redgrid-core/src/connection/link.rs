@@ -180,9 +180,13 @@ impl Link {
 
     /// The error of a request that is not sent because there is no connection.
     pub(super) fn down(&self) -> ServerError {
+        ServerError::not_sent(format!("no connection: {}", self.trouble()))
+    }
+
+    /// Why there is no connection, or was none before this one.
+    pub(super) fn trouble(&self) -> String {
         let of_login = self.login.as_ref().and_then(|login| login.trouble());
-        let trouble = of_login.unwrap_or_else(|| self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone());
-        ServerError::not_sent(format!("no connection: {trouble}"))
+        of_login.unwrap_or_else(|| self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone())
     }
 
     /// Sends one command, once. The order of first polls is the order on the wire.
@@ -501,6 +505,8 @@ impl Link {
 
     fn fail(&self, why: &str) {
         let why = if self.is_encrypted && why == TOO_LATE { NO_TLS.into() } else { readable(why) };
+        // The reason first: whoever sees that the connection is lost may ask for it.
+        self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone_from(&why);
         if let Some(seat) = &self.seat {
             seat.tell(None);
         }
@@ -508,7 +514,6 @@ impl Link {
         if lost {
             tracing::debug!(client = %self.client_name, why, "connection lost");
         }
-        *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = why;
     }
 
     async fn until_closed<F: Future>(&self, work: F, closing: &mut watch::Receiver<bool>) -> Option<F::Output> {

@@ -9,8 +9,11 @@ mod client;
 mod command;
 mod commit;
 mod core;
+mod deployment;
 mod encryption;
+mod events;
 mod exchange;
+mod health;
 mod lines;
 mod link;
 mod login;
@@ -30,13 +33,17 @@ pub(crate) use self::core::Core;
 pub use client::{Client, ConnectError, InHand, NotClosed, NotReady};
 pub use command::Command;
 pub use commit::CommitError;
+pub use deployment::{Deployment, DeploymentKind, Shard};
+pub(crate) use events::Events;
+pub use events::{Event, EventReceiver};
 pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over};
+pub use health::{Health, HealthCheck, NodeHealth, NodePart};
 pub use offset::ServerClock;
 pub use reply::{FromReply, Reply};
 pub use request::{Arg, Request};
 pub(crate) use route::once;
 pub(crate) use seam::is_same;
-pub use seam::{ChannelKind, Doubt, Epoch, NodeId, Push, Server, Topology};
+pub use seam::{ChannelKind, Doubt, Epoch, NodeId, Push, Server, ShardServers, Topology};
 
 /// The first server of a configuration on real connections, for tests of the seam itself.
 #[cfg(feature = "testing")]

@@ -190,6 +190,10 @@ impl Server for Node {
         self.commands.epoch()
     }
 
+    fn trouble(&self) -> Option<String> {
+        Some(self.commands.trouble())
+    }
+
     fn time(&self) -> &ServerClock {
         &self.time
     }

@@ -4,13 +4,14 @@
 //! client than fred can stand below one day.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
-use super::{CommitError, Reply, Request, ServerClock};
+use super::{CommitError, DeploymentKind, Reply, Request, ServerClock};
 use crate::config::Durability;
 use crate::error::ServerError;
 
@@ -100,6 +101,11 @@ pub trait Server: Send + Sync + 'static {
     /// The present connection for requests; `None` while there is none.
     fn epoch(&self) -> watch::Receiver<Option<Epoch>>;
 
+    /// Why there is no connection, or why the last one was lost, as far as it is known.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// What is known of the server's clock.
     fn time(&self) -> &ServerClock;
 
@@ -134,6 +140,16 @@ pub enum Doubt {
     Node(NodeId),
 }
 
+/// The servers that serve the same slots.
+pub struct ShardServers {
+    /// The one that decides.
+    pub primary: Arc<dyn Server>,
+    /// The slots, in order; none outside a cluster.
+    pub slots: Vec<RangeInclusive<u16>>,
+    /// Those that are read from.
+    pub replicas: Vec<Arc<dyn Server>>,
+}
+
 /// Which server a name belongs to. That changes: a primary is replaced, a slot moves.
 #[async_trait]
 pub trait Topology: Send + Sync + 'static {
@@ -142,6 +158,17 @@ pub trait Topology: Send + Sync + 'static {
 
     /// Every node that may decide for some key.
     fn primaries(&self) -> Vec<Arc<dyn Server>>;
+
+    /// What kind of deployment it is.
+    fn kind(&self) -> DeploymentKind {
+        DeploymentKind::Single
+    }
+
+    /// Who serves what, as far as it is known.
+    fn shards(&self) -> Vec<ShardServers> {
+        let all = |primary| ShardServers { primary, slots: Vec::new(), replicas: Vec::new() };
+        self.primaries().into_iter().map(all).collect()
+    }
 
     /// A node to read `key` from, by the read mode.
     fn reader(&self, key: &[u8]) -> Arc<dyn Server> {

@@ -19,6 +19,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Reply, Server, is_same, once};
 use crate::error::Code;
+use crate::observe::count;
 
 /// Names renewed by one script. The server is busy for about 0.15 ms with it.
 const BATCH: usize = 100;
@@ -233,6 +234,7 @@ impl Table {
 
     /// A renewal that failed is due again soon: after a thirtieth of the lease, at most a second.
     fn try_again(&self, tenure: &Arc<Tenure>) {
+        count::renewal_failed(tenure.kind.name());
         let wait = (tenure.lease() / 30).min(Duration::from_secs(1));
         let mut state = self.state();
         state.schedule.reschedule(tenure.id, Some(self.now() + wait));

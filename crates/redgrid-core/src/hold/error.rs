@@ -188,6 +188,18 @@ pub enum LostReason {
     ShutDown,
 }
 
+impl LostReason {
+    /// In a word, for the label of a metric.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            LostReason::Expired => "expired",
+            LostReason::Gone => "gone",
+            LostReason::Forced => "forced",
+            LostReason::ShutDown => "shut_down",
+        }
+    }
+}
+
 impl std::fmt::Display for LostReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

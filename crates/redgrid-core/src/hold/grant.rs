@@ -18,6 +18,7 @@ use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::name::Name;
+use crate::observe::{About, Observed};
 use crate::token::Token;
 
 /// A hold, and the means to end it. Dropping it gives the hold back in the background.
@@ -42,6 +43,10 @@ impl Grant {
 
     fn table(&self) -> &Arc<Table> {
         self.client.table()
+    }
+
+    fn about(&self) -> About<'_> {
+        About { kind: self.hold.tenure.kind.name(), name: self.name() }
     }
 
     /// What is held.
@@ -101,7 +106,11 @@ impl Grant {
     /// # Cancel safety
     ///
     /// Dropped early, the new lease may or may not be in force; the earlier end of the two is believed.
-    pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
+    pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send {
+        Observed::extend(self.about(), self.hold.token).around(self.set_lease(lease))
+    }
+
+    async fn set_lease(&self, lease: Duration) -> Result<(), ExtendError> {
         let (hold, table) = (&self.hold, self.table());
         let tenure = &hold.tenure;
         let name = || tenure.target.name.clone();
@@ -170,7 +179,12 @@ impl Grant {
     /// # Cancel safety
     ///
     /// Dropped early, the release goes on in the background.
-    pub async fn release(mut self) -> Result<(), ReleaseError> {
+    pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
+        let observed = Observed::release(self.about(), self.hold.token);
+        observed.around(self.give_back())
+    }
+
+    async fn give_back(mut self) -> Result<(), ReleaseError> {
         self.armed = false;
         let name = self.hold.tenure.target.name.clone();
         match self.table().let_go(&self.hold) {

@@ -11,6 +11,7 @@ use super::holder::HolderId;
 use super::tenure::Tenure;
 use super::terms::{self, Lease, Wish};
 use crate::clock::Instant;
+use crate::observe::count;
 
 /// Where a hold is in its life. It only goes forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,7 @@ impl Hold {
             ended: Notify::new(),
             wish,
         };
+        count::held(hold.tenure.kind.name());
         if let Lease::Fixed(lease) = hold.wish.lease {
             hold.set_end(from, lease);
         }
@@ -172,9 +174,28 @@ impl Hold {
         let ended =
             self.phase.compare_exchange(Phase::Held as u8, to as u8, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if ended {
+            self.count_end(to);
             self.ended.notify_waiters();
         }
         ended
+    }
+
+    fn count_end(&self, to: Phase) {
+        if !cfg!(feature = "metrics") {
+            return;
+        }
+        let (kind, now) = (self.tenure.kind.name(), self.tenure.clock.now());
+        let held = now.since(self.granted);
+        let is_forgotten = to != Phase::Released && self.guards.load(Ordering::Acquire) == 0;
+        if self.offer.load(Ordering::Acquire) != CLAIMED {
+            count::never_held(kind);
+        } else if is_forgotten {
+            count::ended(kind, held, None);
+        } else {
+            // Released after its deadline, it had been lost before.
+            let expired = (now >= self.deadline()).then_some(LostReason::Expired);
+            count::ended(kind, held, Some(to.lost().or(expired).map_or(Ok(()), Err)));
+        }
     }
 
     /// Until when the name stays taken for its `at_least`.
@@ -194,6 +215,16 @@ impl Hold {
                 // The engine marks the passing of the deadline; this is the same clock, in case it is late.
                 () = self.tenure.clock.sleep_until(self.deadline()) => {}
             }
+        }
+    }
+}
+
+/// The client ended without giving it back.
+#[cfg(feature = "metrics")]
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.phase() == Phase::Held {
+            count::never_held(self.tenure.kind.name());
         }
     }
 }

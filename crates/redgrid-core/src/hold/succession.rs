@@ -14,6 +14,7 @@ use super::tenure::Tenure;
 use super::terms::{self, Lease, Wish};
 use crate::clock::Instant;
 use crate::config::Durability;
+use crate::observe::count;
 
 /// How often the clock is read while a token becomes due: some microseconds. It is due at once unless a thousand tasks in a
 /// row hold the name for less than a microsecond each.
@@ -120,6 +121,9 @@ impl Table {
         if holder.is_some() && slot.queue.iter().any(|entry| entry.wish.holder == holder) {
             let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.wish.holder == holder);
             (same, slot.queue) = (mine, others.into());
+        }
+        if confirmed.is_none() && !tenure.is_unused() {
+            count::handed_over(tenure.kind.name());
         }
         let hold = self.own(state, key, &tenure, (confirmed.unwrap_or(now), now), first.wish);
         let mut answers = vec![(first.answer, Ok(Some(Grant::new(first.client, Arc::clone(&hold)))))];

@@ -19,6 +19,7 @@ use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::name::Name;
+use crate::observe::{About, Observed};
 
 /// How much later than an attempt its caller gives up: 20 ms.
 const GRACE: Duration = Duration::from_millis(20);
@@ -63,7 +64,13 @@ impl Ticket {
     /// # Cancel safety
     ///
     /// Dropping it gives up the place in the queue; what the server had granted goes back in the background.
-    pub async fn outcome(mut self) -> Result<Option<Grant>, AcquireError> {
+    pub fn outcome(self) -> impl Future<Output = Result<Option<Grant>, AcquireError>> + Send + use<> {
+        let about = About { kind: self.kind.name(), name: &self.target.name };
+        let observed = Observed::acquire(about, &self.table.core.clock, self.entered);
+        observed.around(self.come())
+    }
+
+    async fn come(mut self) -> Result<Option<Grant>, AcquireError> {
         // A little more than an attempt has, so that its own words come first.
         let patience = self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE;
         let mut contact = self.entered;
@@ -104,7 +111,7 @@ impl Ticket {
         }
         let wait = self.wish.wait.map(|_| self.until.since(now));
         let wish = Wish { wait, ..self.wish.clone() };
-        Box::pin(self.table.enter(&self.client, self.kind, &self.target, wish)?.outcome()).await
+        Box::pin(self.table.enter(&self.client, self.kind, &self.target, wish)?.come()).await
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {

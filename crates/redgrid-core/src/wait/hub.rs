@@ -16,13 +16,14 @@ use super::lane::{Desired, Lane, Post};
 use super::poll::{self, UNSUBSCRIBED_POLL};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
-use crate::connection::{ChannelKind, NodeId, Server, Topology, is_same};
+use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
 
 /// The wake-up hub of a client.
 pub(crate) struct Hub {
     pub(super) topology: Arc<dyn Topology>,
     pub(super) clock: Clock,
     pub(super) settings: Settings,
+    pub(super) events: Arc<Events>,
     state: Mutex<State>,
 }
 
@@ -55,8 +56,8 @@ impl State {
 }
 
 impl Hub {
-    pub(crate) fn new(topology: Arc<dyn Topology>, clock: Clock, settings: Settings) -> Arc<Hub> {
-        Arc::new(Hub { topology, clock, settings, state: Mutex::default() })
+    pub(crate) fn new(topology: Arc<dyn Topology>, clock: Clock, settings: Settings, events: Arc<Events>) -> Arc<Hub> {
+        Arc::new(Hub { topology, clock, settings, events, state: Mutex::default() })
     }
 
     /// Watches `channel` for as long as the result lives, and polls `key` beneath it.
@@ -98,6 +99,15 @@ impl Hub {
     /// How many channels are wanted at the moment.
     pub(crate) fn channels(&self) -> usize {
         self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
+    }
+
+    /// How many channels are wanted at a node, and how many of them are in force.
+    pub(crate) fn subscriptions(&self, node: &NodeId) -> (usize, usize) {
+        let state = self.state();
+        let here = state.channels.values().filter(|channel| channel.home == *node && !channel.watchers.is_empty());
+        here.fold((0, 0), |(wanted, in_force), channel| {
+            (wanted + 1, in_force + usize::from(channel.force == Force::Confirmed))
+        })
     }
 
     fn add(self: &Arc<Self>, name: &Bytes, key: &Bytes, by_slot: bool, sink: Sink, poll: Option<Poll>) -> u64 {
@@ -185,7 +195,9 @@ impl Hub {
             let State { channels, posts, denied, .. } = &mut *state;
             let Some(channel) = channels.get_mut(&name) else { continue };
             let former = posts.get_mut(&channel.home);
+            let mut interrupted = channel.force == Force::Confirmed;
             if let Some(Post { lane, desired, .. }) = former {
+                interrupted |= desired.interrupted;
                 desired.forget(&name, channel.poll.as_ref().map(|poll| poll.due));
                 // A slot's channels end with its leaving a node; the others have to be ended.
                 if channel.force == Force::Confirmed && channel.kind == ChannelKind::Plain {
@@ -205,6 +217,7 @@ impl Hub {
                 poll.due
             });
             let Post { lane, desired, .. } = state.post(self, &home);
+            desired.interrupted |= interrupted;
             desired.polls.extend(due.map(|due| (due, name.clone())));
             desired.to_end.remove(&name);
             desired.to_join.insert(name);

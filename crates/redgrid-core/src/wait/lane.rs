@@ -67,6 +67,8 @@ pub(super) struct Desired {
     pub(super) polls: BTreeSet<(Instant, Bytes)>,
     /// Counts the gaps: what was subscribed before one is not in force after it.
     gaps: u64,
+    /// Something was in force and is so no more; told when all is again.
+    pub(super) interrupted: bool,
 }
 
 impl Desired {
@@ -183,6 +185,7 @@ impl Hub {
                 continue;
             }
             channel.set(Force::Wanted);
+            desired.interrupted = true;
             desired.to_join.insert(name.clone());
             // Nobody will tell meanwhile: look soon, and often.
             if let Some(poll) = &mut channel.poll {
@@ -287,6 +290,10 @@ impl Hub {
                 poll.due = Instant::PAST;
                 desired.polls.insert((Instant::PAST, name.clone()));
             }
+        }
+        if desired.to_join.is_empty() && std::mem::take(&mut desired.interrupted) {
+            drop(state);
+            self.events.gap(node);
         }
     }
 

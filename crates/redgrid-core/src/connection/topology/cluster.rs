@@ -3,7 +3,8 @@
 //! A MOVED counts at once, for its slot; the look that it leads to tells of all others. Nodes are opened when a map first
 //! names them and closed when none does any more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::config::{Address, Cluster as Seeds, ReadMode, ShardedSubscriptions};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::slot::{SLOTS, slot};
-use crate::connection::{Doubt, Request, Server, Topology};
+use crate::connection::{DeploymentKind, Doubt, Request, Server, ShardServers, Topology};
 use crate::error::{Code, ServerError};
 
 /// How long a node that only a redirection has named stays open without being named again: a migration of one slot is over
@@ -102,6 +103,26 @@ impl Map {
             last = Some(owner);
         }
         owners
+    }
+
+    /// The slots of a node, in ranges.
+    fn slots_of(&self, node: &Arc<Node>) -> Vec<RangeInclusive<u16>> {
+        let is_its = |owner: &Option<Arc<Node>>| owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, node));
+        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
+        for (slot, _) in (0..SLOTS).zip(&self.owners).filter(|(_, owner)| is_its(owner)) {
+            match ranges.last_mut() {
+                Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
+                _ => ranges.push(slot..=slot),
+            }
+        }
+        ranges
+    }
+
+    /// The replicas of a primary that are read from.
+    fn replicas_of(&self, primary: &Arc<Node>) -> &[Arc<Node>] {
+        let mut known = self.known.iter();
+        let address = known.find_map(|(address, known)| Arc::ptr_eq(&known.node, primary).then_some(address));
+        address.and_then(|address| self.replicas.get(address)).map_or(&[], |replicas| replicas)
     }
 }
 
@@ -234,7 +255,12 @@ impl Cluster {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };
-        let changed = map.owners.len() != owners.len() || !map.owners.iter().zip(&owners).all(same);
+        let all_read = |copies: &HashMap<Address, Vec<Arc<Node>>>| {
+            copies.values().flatten().map(Arc::as_ptr).collect::<HashSet<_>>()
+        };
+        let changed = map.owners.len() != owners.len()
+            || !map.owners.iter().zip(&owners).all(same)
+            || all_read(&map.replicas) != all_read(&replicas);
         map.owners = owners;
         map.replicas = replicas;
         let mut gone = Vec::new();
@@ -285,13 +311,24 @@ impl Topology for Cluster {
         owners.into_iter().map(|node| node as Arc<dyn Server>).collect()
     }
 
+    fn kind(&self) -> DeploymentKind {
+        DeploymentKind::Cluster
+    }
+
+    fn shards(&self) -> Vec<ShardServers> {
+        let map = self.map();
+        let shard = |primary: Arc<Node>| {
+            let replicas = map.replicas_of(&primary).iter().map(|node| Arc::clone(node) as Arc<dyn Server>).collect();
+            ShardServers { slots: map.slots_of(&primary), replicas, primary: primary as Arc<dyn Server> }
+        };
+        map.owners().into_iter().map(shard).collect()
+    }
+
     fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
         let map = self.map();
         let Some(primary) = map.owner(slot(key)) else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
-        let address =
-            map.known.iter().find_map(|(address, known)| Arc::ptr_eq(&known.node, primary).then_some(address));
-        let replicas = address.and_then(|address| map.replicas.get(address)).map_or(&[][..], |replicas| replicas);
-        let fit: Vec<_> = replicas.iter().filter(|replica| replica.epoch().borrow().is_some()).collect();
+        let fit: Vec<_> =
+            map.replicas_of(primary).iter().filter(|replica| replica.epoch().borrow().is_some()).collect();
         let with_primary = usize::from(self.nodes.settings.read_mode != ReadMode::Replica || fit.is_empty());
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
         Arc::clone(fit.get(turn).copied().unwrap_or(primary)) as Arc<dyn Server>

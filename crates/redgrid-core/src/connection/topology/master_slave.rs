@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::replicated::{Replicated, Role, role};
 use crate::config::{Address, MasterSlave};
-use crate::connection::Server;
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
+use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
 /// Begins with the primary as it is set.
 pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
-    let replicated = Replicated::new(nodes.clone(), "no primary is set");
+    let replicated = Replicated::new(DeploymentKind::MasterSlave, nodes.clone(), "no primary is set");
     replicated.set_primary(servers.primary.clone())?;
     replicated.set_replicas(&servers.replicas)?;
     let watching = watch(Arc::clone(&replicated), servers.clone(), nodes);

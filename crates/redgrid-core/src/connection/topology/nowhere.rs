@@ -32,8 +32,12 @@ impl Nowhere {
         *self.why.lock().unwrap_or_else(|p| p.into_inner()) = why;
     }
 
+    fn why(&self) -> String {
+        self.why.lock().unwrap_or_else(|p| p.into_inner()).clone()
+    }
+
     fn error(&self) -> ServerError {
-        ServerError::not_sent(self.why.lock().unwrap_or_else(|p| p.into_inner()).clone())
+        ServerError::not_sent(self.why())
     }
 }
 
@@ -49,6 +53,10 @@ impl Server for Nowhere {
 
     fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
         self.epoch.subscribe()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        Some(self.why())
     }
 
     fn time(&self) -> &ServerClock {

@@ -13,11 +13,12 @@ use super::nowhere::Nowhere;
 use crate::config::{Address, ReadMode};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::{Doubt, Request, Server, Topology};
+use crate::connection::{DeploymentKind, Doubt, Request, Server, ShardServers, Topology};
 use crate::error::ServerError;
 
 /// A primary and its replicas.
 pub(super) struct Replicated {
+    kind: DeploymentKind,
     nodes: Nodes,
     nowhere: Arc<Nowhere>,
     members: RwLock<Members>,
@@ -42,8 +43,9 @@ struct Replica {
 
 impl Replicated {
     /// Nobody is known yet, for that reason.
-    pub(super) fn new(nodes: Nodes, why: &'static str) -> Arc<Self> {
+    pub(super) fn new(kind: DeploymentKind, nodes: Nodes, why: &'static str) -> Arc<Self> {
         Arc::new(Replicated {
+            kind,
             nodes,
             nowhere: Arc::new(Nowhere::new(why)),
             members: RwLock::default(),
@@ -93,13 +95,18 @@ impl Replicated {
         let (stay, leave): (Vec<_>, Vec<_>) =
             std::mem::take(&mut members.replicas).into_iter().partition(|known| addresses.contains(&known.address));
         members.replicas = stay;
+        let mut changed = !leave.is_empty();
         for address in addresses {
             if !members.replicas.iter().any(|known| known.address == *address) {
                 let node = self.nodes.open(address, Part::Replica)?;
                 members.replicas.push(Replica { address: address.clone(), node });
+                changed = true;
             }
         }
         drop(members);
+        if changed {
+            self.changes.send_modify(|count| *count += 1);
+        }
         tokio::spawn(async move {
             join_all(leave.iter().map(|replica| replica.node.close())).await;
         });
@@ -127,6 +134,17 @@ impl Topology for Replicated {
 
     fn primaries(&self) -> Vec<Arc<dyn Server>> {
         vec![self.primary(b"")]
+    }
+
+    fn kind(&self) -> DeploymentKind {
+        self.kind
+    }
+
+    fn shards(&self) -> Vec<ShardServers> {
+        let members = self.members();
+        let Some((_, primary)) = &members.primary else { return Vec::new() };
+        let replicas = members.replicas.iter().map(|replica| Arc::clone(&replica.node) as Arc<dyn Server>).collect();
+        vec![ShardServers { primary: Arc::clone(primary) as Arc<dyn Server>, slots: Vec::new(), replicas }]
     }
 
     fn reader(&self, key: &[u8]) -> Arc<dyn Server> {

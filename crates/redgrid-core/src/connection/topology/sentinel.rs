@@ -14,7 +14,7 @@ use super::replicated::Replicated;
 use crate::config::{Address, ReadMode, Sentinel};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::{ChannelKind, Push, Reply, Request, Server};
+use crate::connection::{ChannelKind, DeploymentKind, Push, Reply, Request, Server};
 use crate::error::ServerError;
 
 /// Where sentinels tell of a new primary.
@@ -22,7 +22,7 @@ const SWITCHED: &str = "+switch-master";
 
 /// Begins to ask the sentinels.
 pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
-    let replicated = Replicated::new(nodes.clone(), "no sentinel has answered yet");
+    let replicated = Replicated::new(DeploymentKind::Sentinel, nodes.clone(), "no sentinel has answered yet");
     let asking = Nodes { entry: nodes.entry.at_sentinels(sentinel), ..nodes };
     let mut watch = Watch {
         replicated: Arc::clone(&replicated),

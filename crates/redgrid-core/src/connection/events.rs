@@ -1,0 +1,393 @@
+//! What happens to the connections of a client, told to whoever wants to hear of it.
+//!
+//! Each node has a task that watches its connection for requests; a change of the topology and an end of an interruption are
+//! told by those who bring them about. All pass one lock here, which gives them their order.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::AbortHandle;
+
+use super::{Deployment, DeploymentKind, NodeId, Server, Shard};
+use crate::observe::count;
+
+/// Events that wait for a slow reader: 256. A failover of a cluster of fifty nodes stays below it; what is kept for each
+/// client is some ten kilobytes.
+const KEPT: usize = 256;
+
+/// What happened to a client's connections; from [`Client::events`](crate::Client::events).
+///
+/// Events come in the order in which the client learned of them. What may be relied on:
+///
+/// - of each node, [`Connected`](Event::Connected) and [`Lost`](Event::Lost) alternate, beginning with `Connected`; who
+///   begins to listen later may hear a `Lost` first;
+/// - a [`Gap`](Event::Gap) is never told of a node that is lost: it comes after the node's next `Connected`;
+/// - a new primary's `Connected` comes after the [`PrimaryChanged`](Event::PrimaryChanged) that names it.
+///
+/// Nothing is said of the order between different nodes. Two changes in quick succession may be told as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A node has answered its handshake and takes requests.
+    Connected {
+        /// Which.
+        node: NodeId,
+    },
+    /// The connection to a node was lost, or it is asked no more.
+    Lost {
+        /// Which.
+        node: NodeId,
+        /// In the words of the server or the system.
+        why: String,
+    },
+    /// A primary was replaced.
+    PrimaryChanged {
+        /// The former one.
+        from: NodeId,
+        /// The one that takes its place.
+        to: NodeId,
+    },
+    /// It has become known, or has changed in another way, who serves what: slots have moved, nodes have come or gone.
+    TopologyChanged,
+    /// Subscriptions were interrupted and are in force again, at this node. Messages of the time between may have been
+    /// missed; every waiter has been told to look.
+    Gap {
+        /// Where they are in force now.
+        node: NodeId,
+    },
+    /// This receiver was too slow: so many events were dropped before the next one.
+    Missed {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// Receives the events of a client; made by [`Client::events`](crate::Client::events).
+///
+/// It keeps up to 256 events. When more come, the oldest are dropped and [`Event::Missed`] says how many; nobody
+/// waits for a slow reader.
+#[derive(Debug)]
+pub struct EventReceiver(broadcast::Receiver<Event>);
+
+impl EventReceiver {
+    /// Waits for the next event; `None` when the client has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, no event is lost.
+    pub async fn recv(&mut self) -> Option<Event> {
+        match self.0.recv().await {
+            Ok(event) => Some(event),
+            Err(RecvError::Lagged(count)) => Some(Event::Missed { count }),
+            Err(RecvError::Closed) => None,
+        }
+    }
+}
+
+/// Tells events, and keeps them in order.
+pub(crate) struct Events(Mutex<State>);
+
+struct State {
+    /// `None` when the client has ended.
+    sender: Option<broadcast::Sender<Event>>,
+    nodes: HashMap<NodeId, Seen>,
+    next: u64,
+}
+
+/// What is known of a node that is watched.
+struct Seen {
+    /// Which of its watchers counts.
+    watcher: u64,
+    is_up: bool,
+    /// An interruption is over and was not told yet.
+    gap: bool,
+}
+
+impl Events {
+    pub(super) fn new() -> Arc<Events> {
+        let (sender, _) = broadcast::channel(KEPT);
+        Arc::new(Events(Mutex::new(State { sender: Some(sender), nodes: HashMap::new(), next: 0 })))
+    }
+
+    pub(super) fn receiver(&self) -> EventReceiver {
+        let state = self.state();
+        EventReceiver(match &state.sender {
+            Some(sender) => sender.subscribe(),
+            None => broadcast::channel(1).1,
+        })
+    }
+
+    /// Watches the connection of a node for as long as the result lives.
+    pub(super) fn watch(self: &Arc<Self>, server: Arc<dyn Server>) -> Watching {
+        let node = server.id().clone();
+        let mut state = self.state();
+        state.next += 1;
+        let watcher = state.next;
+        state.nodes.insert(node.clone(), Seen { watcher, is_up: false, gap: false });
+        drop(state);
+        let task = tokio::spawn(watch(Arc::clone(self), watcher, Arc::clone(&server))).abort_handle();
+        Watching { events: Arc::clone(self), server, watcher, task }
+    }
+
+    fn connected(&self, node: &NodeId, watcher: u64, connection: u64) {
+        let mut state = self.state();
+        let Some(seen) = state.watched(node, watcher) else { return };
+        seen.is_up = true;
+        let gap = std::mem::take(&mut seen.gap);
+        count::connected(connection);
+        state.tell(|| Event::Connected { node: node.clone() });
+        if gap {
+            state.tell(|| Event::Gap { node: node.clone() });
+        }
+    }
+
+    fn lost(&self, node: &NodeId, watcher: u64, why: impl FnOnce() -> String) {
+        let mut state = self.state();
+        let Some(seen) = state.watched(node, watcher) else { return };
+        if std::mem::take(&mut seen.is_up) {
+            count::disconnected();
+            state.tell(|| Event::Lost { node: node.clone(), why: why() });
+        }
+    }
+
+    /// What was subscribed at a node, or has moved there, is in force again.
+    pub(crate) fn gap(&self, node: &NodeId) {
+        count::gap();
+        let mut state = self.state();
+        match state.nodes.get_mut(node) {
+            Some(seen) if !seen.is_up => seen.gap = true,
+            _ => state.tell(|| Event::Gap { node: node.clone() }),
+        }
+    }
+
+    /// Tells what is new in a view of the topology.
+    pub(super) fn changed(&self, views: &mut Views, now: Deployment) {
+        let news = views.next(now);
+        let state = self.state();
+        for event in news {
+            count::topology_changed(&event);
+            state.tell(|| event);
+        }
+    }
+
+    /// Nothing is told any more, and receivers end.
+    pub(super) fn close(&self) {
+        self.state().sender = None;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl State {
+    fn watched(&mut self, node: &NodeId, watcher: u64) -> Option<&mut Seen> {
+        self.nodes.get_mut(node).filter(|seen| seen.watcher == watcher)
+    }
+
+    /// Nothing is made where nobody listens.
+    fn tell(&self, event: impl FnOnce() -> Event) {
+        if let Some(sender) = self.sender.as_ref().filter(|sender| sender.receiver_count() > 0) {
+            let _ = sender.send(event());
+        }
+    }
+}
+
+/// A node that is watched. Dropped, it counts as lost.
+pub(super) struct Watching {
+    events: Arc<Events>,
+    pub(super) server: Arc<dyn Server>,
+    watcher: u64,
+    task: AbortHandle,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.task.abort();
+        let node = self.server.id();
+        self.events.lost(node, self.watcher, || "it is asked no more".into());
+        let mut state = self.events.state();
+        if state.watched(node, self.watcher).is_some() {
+            state.nodes.remove(node);
+        }
+    }
+}
+
+async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
+    let mut epoch = server.epoch();
+    let mut last = None;
+    loop {
+        let present = epoch.borrow_and_update().clone();
+        if present != last {
+            // Lost and there again before this was run: that is two events.
+            events.lost(server.id(), watcher, || server.trouble().unwrap_or_default());
+            if let Some(epoch) = &present {
+                events.connected(server.id(), watcher, epoch.connection);
+            }
+            last = present;
+        }
+        if epoch.changed().await.is_err() {
+            // Closed for good; whoever watches it is told so by the topology.
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Views of the topology, one after the other, and what happened between them.
+pub(super) struct Views {
+    last: Deployment,
+    /// New primaries that have slots of one that is still there, with what that one had before. A redirection tells of one
+    /// slot: it may be the first that moves, or the first that is heard of when a primary is replaced.
+    heirs: Vec<(NodeId, Shard)>,
+}
+
+impl Views {
+    /// Before anybody is known.
+    pub(super) fn new(kind: DeploymentKind) -> Views {
+        Views { last: Deployment { kind, shards: Vec::new() }, heirs: Vec::new() }
+    }
+
+    /// What is new.
+    fn next(&mut self, now: Deployment) -> Vec<Event> {
+        let before = std::mem::replace(&mut self.last, now);
+        let now = &self.last;
+        let mut events = Vec::new();
+        let mut expected = before.shards.clone();
+        for shard in expected.iter_mut().filter(|shard| now.shard(&shard.primary).is_none()) {
+            let follows = |new: &&Shard| before.shard(&new.primary).is_none() && new.shares_slots(shard);
+            let inherits = |new: &&Shard| {
+                let is_its_heir = |(heir, of): &(NodeId, Shard)| {
+                    *heir == new.primary && of.primary == shard.primary && new.serves_all_of(of)
+                };
+                self.heirs.iter().any(is_its_heir)
+            };
+            let new = now.shards.iter().find(follows).or_else(|| now.shards.iter().find(inherits));
+            if let Some(new) = new {
+                let from = std::mem::replace(&mut shard.primary, new.primary.clone());
+                events.push(Event::PrimaryChanged { from, to: new.primary.clone() });
+            }
+        }
+        if sorted(expected) != sorted(now.shards.clone()) {
+            events.push(Event::TopologyChanged);
+        }
+        self.heirs.retain(|(heir, of)| now.shard(heir).is_some() && now.shard(&of.primary).is_some());
+        for new in now.shards.iter().filter(|new| before.shard(&new.primary).is_none()) {
+            let former = before.shards.iter().filter(|of| now.shard(&of.primary).is_some() && new.shares_slots(of));
+            self.heirs.extend(former.map(|of| (new.primary.clone(), of.clone())));
+        }
+        events
+    }
+}
+
+fn sorted(mut shards: Vec<Shard>) -> Vec<Shard> {
+    shards.iter_mut().for_each(|shard| shard.replicas.sort());
+    shards.sort_by(|one, other| one.primary.cmp(&other.primary));
+    shards
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(primary: &str, slots: &[(u16, u16)], replicas: &[&str]) -> Shard {
+        let id = |name: &&str| NodeId((*name).into());
+        let slots = slots.iter().map(|(first, last)| *first..=*last).collect();
+        Shard { primary: id(&primary), slots, replicas: replicas.iter().map(id).collect() }
+    }
+
+    fn cluster(shards: &[Shard]) -> Deployment {
+        Deployment { kind: DeploymentKind::Cluster, shards: shards.to_vec() }
+    }
+
+    fn changed(from: &str, to: &str) -> Event {
+        Event::PrimaryChanged { from: NodeId(from.into()), to: NodeId(to.into()) }
+    }
+
+    fn differences(before: &Deployment, after: &Deployment) -> Vec<Event> {
+        Views { last: before.clone(), heirs: Vec::new() }.next(after.clone())
+    }
+
+    #[test]
+    fn a_replaced_primary_is_no_other_change() {
+        let before = cluster(&[shard("a", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
+        let after = cluster(&[shard("b", &[(100, 199)], &[]), shard("c", &[(0, 99)], &[])]);
+        assert_eq!(differences(&before, &after), [changed("a", "c")]);
+        assert_eq!(differences(&after, &after), []);
+        let single = |name| Deployment { kind: DeploymentKind::Sentinel, shards: vec![shard(name, &[], &[])] };
+        assert_eq!(differences(&single("a"), &single("b")), [changed("a", "b")]);
+    }
+
+    #[test]
+    fn each_successor_has_the_slots_of_its_predecessor() {
+        let before = cluster(&[shard("a", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
+        let after = cluster(&[shard("c", &[(100, 199)], &[]), shard("d", &[(0, 99)], &[])]);
+        assert_eq!(differences(&before, &after), [changed("a", "d"), changed("b", "c")]);
+    }
+
+    #[test]
+    fn slots_nodes_and_replicas_are_the_topology() {
+        let before = cluster(&[shard("a", &[(0, 99)], &["x"]), shard("b", &[(100, 199)], &[])]);
+        let moved = cluster(&[shard("a", &[(0, 98)], &["x"]), shard("b", &[(99, 199)], &[])]);
+        let grown = cluster(&[shard("a", &[(0, 99)], &["x"]), shard("b", &[(100, 149)], &[]), shard("c", &[], &[])]);
+        let bare = cluster(&[shard("a", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
+        for after in [&moved, &grown, &bare, &cluster(&[])] {
+            assert_eq!(differences(&before, after), [Event::TopologyChanged]);
+            assert_eq!(differences(after, &before), [Event::TopologyChanged]);
+        }
+        // A promoted replica is both: the place of its primary, and one replica less.
+        let promoted = cluster(&[shard("x", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
+        assert_eq!(differences(&before, &promoted), [changed("a", "x"), Event::TopologyChanged]);
+    }
+
+    #[test]
+    fn a_primary_that_is_replaced_slot_by_slot_is_replaced_once() {
+        let mut views = Views::new(DeploymentKind::Cluster);
+        let before = cluster(&[shard("a", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
+        let first =
+            cluster(&[shard("a", &[(0, 49), (51, 99)], &[]), shard("c", &[(50, 50)], &[]), before.shards[1].clone()]);
+        let after = cluster(&[before.shards[1].clone(), shard("c", &[(0, 99)], &[])]);
+        assert_eq!(views.next(before.clone()), [Event::TopologyChanged]);
+        assert_eq!(views.next(first), [Event::TopologyChanged]);
+        assert_eq!(views.next(after), [changed("a", "c"), Event::TopologyChanged]);
+        assert!(views.heirs.is_empty());
+        // Whose slots went to several was given up, not replaced.
+        let first = cluster(&[shard("c", &[(0, 49)], &[]), shard("d", &[(50, 99)], &[]), before.shards[1].clone()]);
+        let parted = cluster(&[shard("d", &[(50, 99)], &[]), shard("b", &[(0, 49), (100, 199)], &[])]);
+        assert_eq!(views.next(first), [Event::TopologyChanged]);
+        assert_eq!(views.next(parted), [Event::TopologyChanged]);
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_is_told_how_much_it_missed() {
+        let events = Events::new();
+        let mut receiver = events.receiver();
+        let node = NodeId("a".into());
+        for _ in 0..KEPT + 10 {
+            events.gap(&node);
+        }
+        assert_eq!(receiver.recv().await, Some(Event::Missed { count: 10 }));
+        for _ in 0..KEPT {
+            assert_eq!(receiver.recv().await, Some(Event::Gap { node: node.clone() }));
+        }
+        events.close();
+        assert_eq!(receiver.recv().await, None);
+        assert_eq!(events.receiver().recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_gap_waits_for_the_connection() {
+        let events = Events::new();
+        let mut receiver = events.receiver();
+        let node = NodeId("a".into());
+        events.state().nodes.insert(node.clone(), Seen { watcher: 1, is_up: true, gap: false });
+        events.lost(&node, 1, || "cut".into());
+        events.gap(&node);
+        events.connected(&node, 2, 2);
+        events.connected(&node, 1, 2);
+        assert_eq!(receiver.recv().await, Some(Event::Lost { node: node.clone(), why: "cut".into() }));
+        assert_eq!(receiver.recv().await, Some(Event::Connected { node: node.clone() }));
+        assert_eq!(receiver.recv().await, Some(Event::Gap { node }));
+    }
+}

@@ -1,0 +1,114 @@
+//! What an operator can see: metrics and spans, by fixed names.
+//!
+//! Metrics go through the facade of the crate `metrics` (feature `metrics`), spans through `tracing` (feature `tracing`). Both
+//! features are off unless asked for, and nothing of them is compiled then. No label carries the name of a lock: names
+//! are unbounded, and each would be a time series of its own. What to look at is told in docs/observability.md.
+
+pub(crate) mod count;
+mod operation;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod span;
+
+pub(crate) use operation::{About, Done, Observed};
+
+/// A metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metric {
+    /// The name, as the recorder gets it.
+    pub name: &'static str,
+    /// How its values are to be read.
+    pub form: Form,
+    /// The labels that each value has.
+    pub labels: &'static [&'static str],
+    /// What it tells.
+    pub about: &'static str,
+}
+
+/// How the values of a metric are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Form {
+    /// Only rises.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// A distribution, in seconds.
+    Histogram,
+}
+
+/// All metrics, the one to look at first in front.
+pub const METRICS: &[Metric] = &[
+    ACQUIRE_WAIT,
+    HOLD,
+    ACQUIRED,
+    TIMED_OUT,
+    LOST,
+    RELEASED,
+    FORCED,
+    RENEWALS_FAILED,
+    LOCAL_HANDOVERS,
+    HELD,
+    WAITING,
+    CONNECTIONS_UP,
+    RECONNECTS,
+    GAPS,
+    PRIMARY_CHANGES,
+    TOPOLOGY_CHANGES,
+];
+
+macro_rules! metrics {
+    ($($constant:ident $form:ident $name:literal [$($label:literal),*] $about:literal;)*) => {
+        $(pub(crate) const $constant: Metric =
+            Metric { name: $name, form: Form::$form, labels: &[$($label),*], about: $about };)*
+    };
+}
+
+metrics! {
+    ACQUIRE_WAIT Histogram "redgrid_acquire_wait_seconds" ["kind", "outcome"]
+        "from the call of an acquire to its end, however it ended";
+    HOLD Histogram "redgrid_hold_seconds" ["kind"]
+        "from a grant to the release or the loss";
+    ACQUIRED Counter "redgrid_acquired_total" ["kind"]
+        "acquires that were granted, re-entries included";
+    TIMED_OUT Counter "redgrid_timed_out_total" ["kind"]
+        "acquires whose wait ran out while others held";
+    LOST Counter "redgrid_lost_total" ["kind", "reason"]
+        "holds that ended without being released";
+    RELEASED Counter "redgrid_released_total" ["kind"]
+        "holds that their owners released";
+    FORCED Counter "redgrid_forced_total" ["kind"]
+        "names that this process took or freed by force";
+    RENEWALS_FAILED Counter "redgrid_renewals_failed_total" ["kind"]
+        "renewals of a hold that were not confirmed and are tried again";
+    LOCAL_HANDOVERS Counter "redgrid_local_handovers_total" ["kind"]
+        "holds that passed from task to task without asking the server";
+    HELD Gauge "redgrid_held" ["kind"]
+        "holds that are believed";
+    WAITING Gauge "redgrid_waiting" ["kind"]
+        "acquires under way: asking, or waiting for others";
+    CONNECTIONS_UP Gauge "redgrid_connections_up" []
+        "nodes whose connection has answered its handshake";
+    RECONNECTS Counter "redgrid_reconnects_total" []
+        "connections to a node that had been connected before";
+    GAPS Counter "redgrid_gaps_total" []
+        "interruptions of subscriptions that are over";
+    PRIMARY_CHANGES Counter "redgrid_primary_changes_total" []
+        "primaries that were replaced";
+    TOPOLOGY_CHANGES Counter "redgrid_topology_changes_total" []
+        "other changes of who serves what, the first view included";
+}
+
+/// Tells the recorder what each metric is about. Where it is never called, metrics appear without a description.
+#[cfg(feature = "metrics")]
+pub fn describe() {
+    for metric in METRICS {
+        match metric.form {
+            Form::Counter => ::metrics::describe_counter!(metric.name, metric.about),
+            Form::Gauge => ::metrics::describe_gauge!(metric.name, metric.about),
+            Form::Histogram => {
+                ::metrics::describe_histogram!(metric.name, ::metrics::Unit::Seconds, metric.about);
+            }
+        }
+    }
+}

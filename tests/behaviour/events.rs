@@ -1,0 +1,129 @@
+//! What a client tells of its connections, and how it says that it is.
+
+use std::time::{Duration, Instant};
+
+use redgrid_core::{Client, Config, DeploymentKind, Event, EventReceiver, NodeId, NodePart};
+use redgrid_locks::Lock;
+use redgrid_testkit::{RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_unready, client_with, listening, server};
+
+const MS: Duration = Duration::from_millis(1);
+
+async fn next(events: &mut EventReceiver) -> Event {
+    tokio::time::timeout(SOON, events.recv()).await.expect("something is told").expect("the client lives")
+}
+
+fn id(server: &RedisServer) -> NodeId {
+    NodeId(server.addr().to_string().into())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_server_is_lost_connected_and_then_a_gap() {
+    let server = server().await;
+    let client = client(&server).await;
+    listening(&server, &client).await;
+    // In force here too, not only there.
+    wait_until(SOON, async || client.health().await.nodes[0].subscribed == 1).await;
+    let mut events = client.events();
+    for _ in 0..3 {
+        server.restart_empty().await.unwrap();
+        let lost = next(&mut events).await;
+        assert!(matches!(&lost, Event::Lost { node, why } if *node == id(&server) && !why.is_empty()), "{lost:?}");
+        assert_eq!(next(&mut events).await, Event::Connected { node: id(&server) });
+        assert_eq!(next(&mut events).await, Event::Gap { node: id(&server) });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_subscriber_is_a_gap_and_nothing_else() {
+    let server = server().await;
+    let client = client(&server).await;
+    listening(&server, &client).await;
+    wait_until(SOON, async || client.health().await.nodes[0].subscribed == 1).await;
+    let mut events = client.events();
+    for _ in 0..3 {
+        let killed = server.kill_connections_where(|client| client.name.ends_with(":subscriber")).await.unwrap();
+        assert_eq!(killed, 1);
+        assert_eq!(next(&mut events).await, Event::Gap { node: id(&server) });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_is_told_how_much_it_missed() {
+    let server = server().await;
+    let client = client(&server).await;
+    let (mut slow, mut quick) = (client.events(), client.events());
+    // Two events each time.
+    for _ in 0..130 {
+        server.kill_connections_where(|client| client.name == "redgrid").await.unwrap();
+        while next(&mut quick).await != (Event::Connected { node: id(&server) }) {}
+    }
+    let Event::Missed { count } = next(&mut slow).await else { panic!("it is told first") };
+    let mut kept = 0;
+    while let Ok(event) = tokio::time::timeout(100 * MS, slow.recv()).await {
+        assert!(!matches!(event, Some(Event::Missed { .. })));
+        kept += 1;
+    }
+    assert!(kept == 256 && count >= 4, "{kept} kept, {count} missed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receivers_end_with_their_client() {
+    let server = server().await;
+    let client = client(&server).await;
+    let mut events = client.events();
+    client.shutdown(SOON).await.unwrap();
+    while tokio::time::timeout(SOON, events.recv()).await.expect("it ends").is_some() {}
+    assert!(client.events().recv().await.is_none());
+    let health = client.health().await;
+    assert!(health.is_shut_down && !health.is_ready());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_tells_what_is_held_and_who_answers() {
+    let server = server().await;
+    let client = client(&server).await;
+    listening(&server, &client).await;
+    let guard = Lock::new(&client, "a").acquire().await.unwrap();
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
+    wait_until(SOON, async || client.health().await.waiting == 1).await;
+    let health = client.health().await;
+    assert!(health.is_ready() && health.held == 1, "{health:?}");
+    let [node] = &health.nodes[..] else { panic!("{health:?}") };
+    assert_eq!((&node.node, node.part, node.connected, &node.trouble), (&id(&server), NodePart::Primary, true, &None));
+    let info: String = server.observer().await.unwrap().query(&["INFO", "server"]).await.unwrap();
+    assert!(info.contains(&format!("run_id:{}", node.run_id.as_deref().unwrap())));
+    assert!(node.round_trip.unwrap() < SOON);
+    // The same machine: the bound is late by the handshake's way at most.
+    assert!(node.clock_offset_micros.unwrap().unsigned_abs() < 1_000_000, "{health:?}");
+    assert!(node.subscribed >= 1 && node.channels >= node.subscribed);
+    let topology = client.topology();
+    assert_eq!(topology.kind, DeploymentKind::Single);
+    assert!(matches!(&topology.shards[..], [shard] if shard.primary == id(&server) && shard.slots.is_empty()));
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_answers_in_time_whatever_the_server_does() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config: Config| config.timeout(SOON)).await;
+    server.pause().await.unwrap();
+    let began = Instant::now();
+    let health = client.health().within(200 * MS).await;
+    assert!(began.elapsed() < SOON / 2 && !health.is_ready(), "{health:?}");
+    assert!(health.nodes[0].trouble.as_ref().unwrap().contains("200ms"), "{health:?}");
+    server.resume().await.unwrap();
+    assert!(client.health().await.is_ready());
+    server.kill().await.unwrap();
+    let is_lost = async |client: &Client| {
+        let node = &client.health().await.nodes[0];
+        !node.connected && node.trouble.is_some()
+    };
+    wait_until(SOON, async || is_lost(&client).await).await;
+    // Nobody was there from the beginning.
+    let late = client_unready(&server.url(), |config| config).await;
+    wait_until(SOON, async || is_lost(&late).await).await;
+    let trouble = late.health().await.nodes[0].trouble.clone().unwrap();
+    assert!(trouble.contains("refused"), "{trouble}");
+}

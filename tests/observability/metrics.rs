@@ -1,0 +1,195 @@
+//! Metrics, read from a recorder of the test's own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use redgrid_core::observe::METRICS;
+use redgrid_core::{Client, Event};
+use redgrid_locks::{AcquireError, Lock};
+use redgrid_testkit::wait_until;
+use redgrid_tests::{SOON, client, listening, server};
+
+/// What was recorded so far: each series by `name{label="value"}`, with its value or the number of its samples.
+struct Recorded {
+    snapshotter: Snapshotter,
+    totals: BTreeMap<String, f64>,
+}
+
+impl Recorded {
+    /// Taking a snapshot sets all to nothing, so it is added up here.
+    fn look(&mut self) -> &BTreeMap<String, f64> {
+        for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
+            let labels: Vec<_> =
+                key.key().labels().map(|label| format!("{}={:?}", label.key(), label.value())).collect();
+            let series = match labels.is_empty() {
+                true => key.key().name().to_owned(),
+                false => format!("{}{{{}}}", key.key().name(), labels.join(",")),
+            };
+            match value {
+                DebugValue::Counter(n) => *self.totals.entry(series).or_default() += n as f64,
+                DebugValue::Gauge(level) => *self.totals.entry(series).or_default() += level.into_inner(),
+                DebugValue::Histogram(samples) => *self.totals.entry(series).or_default() += samples.len() as f64,
+            }
+        }
+        &self.totals
+    }
+
+    fn of(&mut self, series: &str) -> f64 {
+        self.look().get(series).copied().unwrap_or_default()
+    }
+
+    async fn until(&mut self, series: &str, value: f64) {
+        let in_time = tokio::time::timeout(SOON, async {
+            while self.of(series) != value {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        let in_time = in_time.await.is_ok();
+        assert!(in_time, "{series} did not become {value}: {:#?}", self.totals);
+    }
+}
+
+/// Runs a scene on one thread, where all that it records goes to one recorder.
+fn recorded<F: Future<Output = ()>>(scene: impl FnOnce(Recorded) -> F) {
+    let recorder = DebuggingRecorder::new();
+    let recorded = Recorded { snapshotter: recorder.snapshotter(), totals: BTreeMap::new() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    metrics::with_local_recorder(&recorder, || runtime.block_on(scene(recorded)));
+}
+
+async fn in_force(client: &Client) {
+    wait_until(SOON, async || client.health().await.nodes[0].subscribed >= 1).await;
+}
+
+#[test]
+fn a_contended_acquire_moves_what_it_should() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let (one, two) = (client(&server).await, client(&server).await);
+        let guard = Lock::new(&one, "secret-name").acquire().await.unwrap();
+        recorded.until("redgrid_held{kind=\"lock\"}", 1.0).await;
+        let timed_out = Lock::new(&two, "secret-name").acquire().wait(Duration::from_millis(50)).await;
+        assert!(matches!(timed_out, Err(AcquireError::TimedOut { .. })));
+        assert!(Lock::new(&two, "secret-name").try_acquire().await.unwrap().is_none());
+        let waiting = tokio::spawn(Lock::new(&two, "secret-name").acquire().into_future());
+        recorded.until("redgrid_waiting{kind=\"lock\"}", 1.0).await;
+        // Who leaves is counted too.
+        let left = tokio::spawn(Lock::new(&two, "secret-name").acquire().into_future());
+        recorded.until("redgrid_waiting{kind=\"lock\"}", 2.0).await;
+        left.abort();
+        recorded.until("redgrid_waiting{kind=\"lock\"}", 1.0).await;
+        guard.release().await.unwrap();
+        let guard = waiting.await.unwrap().unwrap();
+        guard.release().await.unwrap();
+        recorded.until("redgrid_held{kind=\"lock\"}", 0.0).await;
+        let wait = |outcome| format!("redgrid_acquire_wait_seconds{{kind=\"lock\",outcome=\"{outcome}\"}}");
+        for (outcome, times) in [("acquired", 2.0), ("timed_out", 1.0), ("busy", 1.0), ("cancelled", 1.0)] {
+            assert_eq!(recorded.of(&wait(outcome)), times, "{outcome}: {:#?}", recorded.totals);
+        }
+        for (series, value) in [
+            ("redgrid_acquired_total{kind=\"lock\"}", 2.0),
+            ("redgrid_released_total{kind=\"lock\"}", 2.0),
+            ("redgrid_timed_out_total{kind=\"lock\"}", 1.0),
+            ("redgrid_hold_seconds{kind=\"lock\"}", 2.0),
+            ("redgrid_waiting{kind=\"lock\"}", 0.0),
+            ("redgrid_local_handovers_total{kind=\"lock\"}", 0.0),
+            ("redgrid_connections_up", 2.0),
+        ] {
+            assert_eq!(recorded.of(series), value, "{series}: {:#?}", recorded.totals);
+        }
+        // No name is a label.
+        assert!(!recorded.look().keys().any(|series| series.contains("secret-name")));
+    });
+}
+
+#[test]
+fn tasks_of_one_process_hand_over_and_losses_have_reasons() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let (one, two) = (client(&server).await, client(&server).await);
+        let lock = Lock::new(&one, "a");
+        let until = tokio::time::Instant::now() + SOON;
+        // On a slow machine the stretch may be over before it can be handed on.
+        while recorded.of("redgrid_local_handovers_total{kind=\"lock\"}") == 0.0 {
+            assert!(tokio::time::Instant::now() < until, "{:#?}", recorded.totals);
+            let guard = lock.acquire().await.unwrap();
+            // Polled first, so it waits when the other lets go.
+            let (next, released) = tokio::join!(lock.acquire().into_future(), guard.release());
+            released.unwrap();
+            next.unwrap().release().await.unwrap();
+        }
+        listening(&server, &one).await;
+        let robbed = lock.acquire().await.unwrap();
+        assert!(Lock::new(&two, "a").force_release().await.unwrap());
+        recorded.until("redgrid_lost_total{kind=\"lock\",reason=\"forced\"}", 1.0).await;
+        assert_eq!(recorded.of("redgrid_forced_total{kind=\"lock\"}"), 1.0);
+        assert!(robbed.release().await.is_err());
+        let short = lock.acquire().lease(Duration::from_millis(200)).await.unwrap();
+        recorded.until("redgrid_lost_total{kind=\"lock\",reason=\"expired\"}", 1.0).await;
+        drop(short);
+        lock.acquire().lease(Duration::from_millis(200)).await.unwrap().forget();
+        recorded.until("redgrid_held{kind=\"lock\"}", 0.0).await;
+        // What was left to its lease is not lost.
+        assert_eq!(recorded.of("redgrid_lost_total{kind=\"lock\",reason=\"expired\"}"), 1.0);
+        let kept = Lock::new(&one, "kept").acquire().await.unwrap();
+        one.shutdown(SOON).await.unwrap();
+        assert_eq!(recorded.of("redgrid_lost_total{kind=\"lock\",reason=\"shut_down\"}"), 1.0);
+        drop(kept);
+        assert_eq!(recorded.of("redgrid_held{kind=\"lock\"}"), 0.0);
+        recorded.until("redgrid_connections_up", 1.0).await;
+    });
+}
+
+#[test]
+fn connections_and_renewals_are_counted() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let client = client(&server).await;
+        listening(&server, &client).await;
+        in_force(&client).await;
+        let mut events = client.events();
+        recorded.until("redgrid_connections_up", 1.0).await;
+        server.restart_empty().await.unwrap();
+        while !matches!(events.recv().await, Some(Event::Gap { .. })) {}
+        for (series, value) in [
+            ("redgrid_connections_up", 1.0),
+            ("redgrid_reconnects_total", 1.0),
+            ("redgrid_gaps_total", 1.0),
+            // The first view.
+            ("redgrid_topology_changes_total", 1.0),
+            ("redgrid_primary_changes_total", 0.0),
+        ] {
+            assert_eq!(recorded.of(series), value, "{series}: {:#?}", recorded.totals);
+        }
+        let watchdog = Duration::from_millis(900);
+        let guard = Lock::new(&client, "a").acquire().watchdog(watchdog).await.unwrap();
+        server.deny(&["evalsha", "eval"]).await.unwrap();
+        let failed = "redgrid_renewals_failed_total{kind=\"lock\"}";
+        tokio::time::timeout(SOON, async {
+            while recorded.of(failed) < 2.0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+        .expect("a renewal fails, and is tried again");
+        server.allow(&["evalsha", "eval"]).await.unwrap();
+        drop(guard);
+    });
+}
+
+#[test]
+fn the_names_in_the_docs_are_the_names_in_the_code() {
+    let docs = include_str!("../../docs/observability.md");
+    let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    let words = docs.split(|letter| !is_name(letter)).filter(|word| word.starts_with("redgrid_"));
+    let documented: BTreeSet<&str> = words.filter(|word| *word != "redgrid_core" && *word != "redgrid_locks").collect();
+    let in_code: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    assert_eq!(documented, in_code);
+    for metric in METRICS {
+        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        let form = format!("{:?}", metric.form).to_lowercase();
+        let row = format!("| `{}` | {form} | {} | {} |", metric.name, labels.join(", "), metric.about);
+        assert!(docs.contains(&row), "missing in docs/observability.md:\n{row}");
+    }
+}

@@ -1,0 +1,180 @@
+//! What a client tells of nodes that die, take over and give away, and what it says of those there are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redgrid_core::config::ReadMode;
+use redgrid_core::{Client, DeploymentKind, Event, EventReceiver, NodeHealth, NodeId, NodePart};
+use redgrid_locks::Lock;
+use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, wait_until};
+use redgrid_tests::SOON;
+
+use crate::ground::{by_list, by_seeds, by_sentinels, connected, scenarios};
+
+scenarios![
+    sentinel_a_failover_is_one_changed_primary,
+    cluster_a_failover_is_one_changed_primary,
+    cluster_a_migration_is_a_changed_topology,
+    cluster_health_tells_of_a_dead_primary,
+    sentinel_health_says_that_no_sentinel_answers,
+    master_slave_health_tells_of_a_dead_replica_and_stays_ready,
+];
+
+fn id(server: &RedisServer) -> NodeId {
+    NodeId(server.addr().to_string().into())
+}
+
+/// All events up to `last`.
+async fn up_to(events: &mut EventReceiver, last: &Event) -> Vec<Event> {
+    let mut told = Vec::new();
+    let all = async {
+        while told.last() != Some(last) {
+            told.push(events.recv().await.expect("the client lives"));
+        }
+    };
+    let in_time = tokio::time::timeout(SOON, all).await.is_ok();
+    assert!(in_time, "{last:?} did not come after {told:?}");
+    told
+}
+
+fn place(events: &[Event], wanted: &Event) -> usize {
+    events.iter().position(|event| event == wanted).unwrap_or_else(|| panic!("no {wanted:?} in {events:?}"))
+}
+
+fn changed(events: &[Event]) -> Vec<&Event> {
+    events.iter().filter(|event| matches!(event, Event::PrimaryChanged { .. } | Event::TopologyChanged)).collect()
+}
+
+async fn node(client: &Client, server: &RedisServer) -> Option<NodeHealth> {
+    client.health().await.nodes.into_iter().find(|node| node.node == id(server))
+}
+
+async fn sentinel_a_failover_is_one_changed_primary() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels)).await;
+    let former = sentinels.current_primary().await.unwrap();
+    let topology = client.topology();
+    assert_eq!((topology.kind, &topology.shards[0].primary), (DeploymentKind::Sentinel, &id(former)));
+    wait_until(SOON, async || node(&client, former).await.is_some_and(|node| node.subscribed == 1)).await;
+    let mut events = client.events();
+    let address = former.addr();
+    former.kill().await.unwrap();
+    let promoted = id(sentinels.wait_for_primary_other_than(address).await.unwrap());
+    let told = up_to(&mut events, &Event::Gap { node: promoted.clone() }).await;
+    let change = Event::PrimaryChanged { from: id(former), to: promoted.clone() };
+    assert_eq!(changed(&told), [&change], "{told:?}");
+    let lost = told.iter().position(|event| matches!(event, Event::Lost { node, .. } if *node == id(former)));
+    assert!(lost.unwrap() < place(&told, &change), "{told:?}");
+    assert!(place(&told, &change) < place(&told, &Event::Connected { node: promoted.clone() }), "{told:?}");
+    assert_eq!(client.topology().shards[0].primary, promoted);
+    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    // Nothing comes after it.
+    let more = tokio::time::timeout(Duration::from_secs(2), events.recv()).await;
+    assert!(more.is_err(), "{more:?}");
+}
+
+async fn cluster_a_failover_is_one_changed_primary() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    let mut events = client.events();
+    let slot = cluster.slot_of("a").await.unwrap();
+    let former = cluster.primary_of(slot).await.unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    // Redirections tell of the new primary, slot by slot, before anybody is asked for all of them.
+    let load = tokio::spawn({
+        let (lock, over) = (Lock::new(&client, "a"), Arc::clone(&over));
+        async move {
+            while !over.load(Ordering::Relaxed) {
+                lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+            }
+        }
+    });
+    let promoted = id(cluster.fail_over(former).await.unwrap());
+    let change = Event::PrimaryChanged { from: id(former), to: promoted.clone() };
+    let told = up_to(&mut events, &change).await;
+    over.store(true, Ordering::Relaxed);
+    load.await.unwrap();
+    let is_primary = |event: &&Event| matches!(event, Event::PrimaryChanged { .. });
+    assert_eq!(told.iter().filter(is_primary).count(), 1, "{told:?}");
+    assert_eq!(client.topology().shard(&promoted).unwrap().primary, promoted);
+}
+
+async fn cluster_a_migration_is_a_changed_topology() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    let topology = client.topology();
+    assert_eq!(topology.kind, DeploymentKind::Cluster);
+    let mut slots: Vec<_> = topology.shards.iter().flat_map(|shard| shard.slots.clone()).collect();
+    slots.sort_by_key(|range| *range.start());
+    assert!(slots.len() == 3 && slots[0].start() == &0 && slots[2].end() == &16_383, "{slots:?}");
+    assert!(slots.windows(2).all(|pair| pair[0].end() + 1 == *pair[1].start()), "{slots:?}");
+    let slot = cluster.slot_of("a").await.unwrap();
+    let (from, mut events) = (cluster.primary_of(slot).await.unwrap(), client.events());
+    let to = cluster.nodes().iter().find(|node| node.addr() != from.addr()).unwrap();
+    cluster.migrate_slot(slot, to).await.unwrap();
+    // The old home says MOVED.
+    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    let told = up_to(&mut events, &Event::TopologyChanged).await;
+    assert!(!told.iter().any(|event| matches!(event, Event::PrimaryChanged { .. })), "{told:?}");
+    let serves = |node: &RedisServer| {
+        let topology = client.topology();
+        let shard = topology.shards.iter().find(|shard| shard.primary == id(node)).unwrap();
+        shard.slots.iter().any(|range| range.contains(&slot))
+    };
+    assert!(serves(to) && !serves(from));
+}
+
+async fn cluster_health_tells_of_a_dead_primary() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    assert!(client.health().await.is_ready());
+    let dead = cluster.primary_of(0).await.unwrap();
+    dead.kill().await.unwrap();
+    wait_until(SOON, async || !client.health().await.is_ready()).await;
+    wait_until(SOON, async || node(&client, dead).await.is_some_and(|node| !node.connected)).await;
+    let health = client.health().await;
+    let (ill, well): (Vec<_>, Vec<_>) = health.nodes.iter().partition(|node| node.trouble.is_some());
+    assert!(well.len() == 2 && well.iter().all(|node| node.is_well()), "{health:?}");
+    assert!(matches!(&ill[..], [node] if node.node == id(dead) && node.round_trip.is_none()), "{health:?}");
+}
+
+async fn sentinel_health_says_that_no_sentinel_answers() {
+    let sentinels = Sentinels::start().await.unwrap();
+    for sentinel in sentinels.sentinels() {
+        sentinel.kill().await.unwrap();
+    }
+    let client = Client::connect(by_sentinels(&sentinels)).await.unwrap();
+    assert!(client.topology().shards.is_empty());
+    let says = async || {
+        let health = client.health().await;
+        let [node] = &health.nodes[..] else { panic!("{health:?}") };
+        !health.is_ready() && node.trouble.as_ref().is_some_and(|trouble| trouble.contains("mymaster"))
+    };
+    wait_until(SOON, says).await;
+}
+
+async fn master_slave_health_tells_of_a_dead_replica_and_stays_ready() {
+    let replicated = Replicated::start(2).await.unwrap();
+    let client = connected(by_list(&replicated).read_mode(ReadMode::Any)).await;
+    let topology = client.topology();
+    let mut replicas: Vec<_> = replicated.replicas().iter().map(id).collect();
+    replicas.sort();
+    let mut known = topology.shards[0].replicas.clone();
+    known.sort();
+    assert_eq!((topology.kind, &known), (DeploymentKind::MasterSlave, &replicas));
+    let all_well = async || {
+        let health = client.health().await;
+        health.nodes.len() == 3 && health.nodes.iter().all(NodeHealth::is_well)
+    };
+    wait_until(SOON, all_well).await;
+    let mut events = client.events();
+    let dead = &replicated.replicas()[1];
+    dead.kill().await.unwrap();
+    let lost = tokio::time::timeout(SOON, events.recv()).await.unwrap();
+    assert!(matches!(&lost, Some(Event::Lost { node, .. }) if *node == id(dead)), "{lost:?}");
+    let health = client.health().await;
+    let ill: Vec<_> = health.nodes.iter().filter(|node| !node.is_well()).collect();
+    assert!(matches!(&ill[..], [node] if node.node == id(dead) && node.part == NodePart::Replica), "{health:?}");
+    assert!(health.is_ready(), "{health:?}");
+}
