@@ -1,13 +1,21 @@
 //! What waits until replicas or the disk have it is told the truth, and nobody else notices.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::future::join_all;
+use redgrid_core::clock::Clock;
 use redgrid_core::config::Durability;
-use redgrid_core::{CommitError, Config, Epoch, Request, Server, ServerError};
+use redgrid_core::{
+    ChannelKind, Client, CommitError, Config, Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError,
+};
+use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, server};
+use tokio::sync::{Notify, mpsc, watch};
 
 /// On a busy machine, how much later than its time an answer may come.
 const SLACK: Duration = Duration::from_secs(2);
@@ -414,4 +422,95 @@ async fn a_disk_has_it_or_it_is_told_on_the_newest_server() {
     let told = node.commit(since, disk(SOON), b"key").await.unwrap_err();
     assert!(matches!(&told, CommitError::Unsupported { missing } if missing.contains("appendonly")), "{told:?}");
     assert!(began.elapsed() < SLACK);
+}
+
+/// A node that keeps the answer to one renewal back, once it is told so, and that proves nothing once it is told so.
+struct Gated {
+    node: Arc<dyn Server>,
+    /// A renewal of two names was answered.
+    renewed: Notify,
+    pass: Notify,
+    gated: AtomicBool,
+    proves: AtomicBool,
+}
+
+#[async_trait]
+impl Server for Gated {
+    fn id(&self) -> &NodeId {
+        self.node.id()
+    }
+
+    async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
+        let renews = requests.iter().any(|request| request.label() == "lock/renew" && request.touched().len() == 2);
+        let answers = self.node.call(requests).await;
+        if renews && self.gated.swap(false, Ordering::Relaxed) {
+            self.renewed.notify_one();
+            self.pass.notified().await;
+        }
+        answers
+    }
+
+    async fn commit(&self, _: Epoch, asked: Durability, _: &[u8]) -> Result<(), CommitError> {
+        match self.proves.load(Ordering::Relaxed) || asked == Durability::Primary {
+            true => Ok(()),
+            false => Err(CommitError::Unsupported { missing: "a proof".into() }),
+        }
+    }
+
+    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+        self.node.epoch()
+    }
+
+    fn time(&self) -> &ServerClock {
+        self.node.time()
+    }
+
+    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError> {
+        self.node.subscribe(kind, channels).await
+    }
+
+    async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
+        self.node.unsubscribe(kind, channels).await;
+    }
+
+    fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
+        self.node.pushes()
+    }
+
+    async fn close(&self) {
+        self.node.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_is_as_durable_as_each_of_its_names_asked_whoever_has_the_first_by_then() {
+    let server = server().await;
+    let gated = Arc::new(Gated {
+        node: node(&server).await,
+        renewed: Notify::new(),
+        pass: Notify::new(),
+        gated: AtomicBool::new(false),
+        proves: AtomicBool::new(true),
+    });
+    let config = Config::from_url(&server.url()).unwrap();
+    let config = config.watchdog_lease(Duration::from_millis(900)).stretch(Duration::from_millis(500));
+    let client = Client::over_one(Arc::clone(&gated) as Arc<dyn Server>, config, Clock::boot()).unwrap();
+    let strong = replicas(1, SOON);
+    let (first, second) = (Lock::new(&client, "a"), Lock::new(&client, "b"));
+    let one = first.acquire().durability(strong).await.unwrap();
+    let other = second.acquire().durability(strong).await.unwrap();
+    let next = tokio::spawn(first.acquire().into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    // A renewal that moves the deadline by far more than the test takes.
+    wait_until(SOON, async || other.remaining() < Duration::from_millis(700)).await;
+    gated.gated.store(true, Ordering::Relaxed);
+    gated.renewed.notified().await;
+    gated.proves.store(false, Ordering::Relaxed);
+    let left = other.remaining();
+    one.release().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    gated.pass.notify_one();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(other.remaining() <= left, "{:?} {left:?}", other.remaining());
+    drop((next, other));
 }

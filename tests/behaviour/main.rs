@@ -15,6 +15,7 @@ mod handover;
 mod lock_basics;
 mod lost_replies;
 mod processes;
+mod redirections;
 mod regressions;
 mod renewals;
 mod sockets;

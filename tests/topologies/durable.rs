@@ -15,6 +15,7 @@ scenarios![
     a_renewal_that_no_replica_has_moves_no_deadline,
     who_asks_for_less_does_not_wait_for_replicas,
     a_weaker_hold_is_not_handed_to_who_asks_for_more,
+    a_weaker_hold_that_is_shortened_is_not_handed_to_who_asks_for_more,
     a_theft_and_an_extension_that_no_replica_has_are_told,
 ];
 
@@ -97,6 +98,19 @@ async fn a_weaker_hold_is_not_handed_to_who_asks_for_more() {
             false => is_short(strong),
         }
     }
+}
+
+async fn a_weaker_hold_that_is_shortened_is_not_handed_to_who_asks_for_more() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let client = connected(by_list(&replicated).stretch(500 * MS)).await;
+    let lock = Lock::new(&client, "a");
+    let weak = lock.acquire().await.unwrap();
+    let strong = lock.acquire().lease(Duration::from_secs(5)).durability(BY_ONE).wait(SOON);
+    let strong = tokio::spawn(strong.into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    replicated.replicas()[0].pause().await.unwrap();
+    weak.release().await.unwrap();
+    is_short(strong.await.unwrap());
 }
 
 async fn a_theft_and_an_extension_that_no_replica_has_are_told() {

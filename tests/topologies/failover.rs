@@ -24,6 +24,8 @@ scenarios![
     cluster_a_waiter_is_woken_by_a_release_on_the_new_primary,
     cluster_one_seed_that_lives_is_enough,
     master_slave_a_primary_that_copies_another_by_now_is_left,
+    master_slave_a_client_that_ends_while_its_primary_is_dead_leaves_nothing_behind,
+    single_a_client_that_ends_too_late_leaves_nothing_behind,
 ];
 
 /// A lease that outlives a failover.
@@ -307,4 +309,43 @@ async fn master_slave_a_primary_that_copies_another_by_now_is_left() {
     let guard = Lock::new(&client, "there").acquire().await.unwrap();
     assert!(promoted.observer().await.unwrap().exists("there").await.unwrap());
     guard.release().await.unwrap();
+}
+
+/// Nobody of ours connects to a server that has just been started: not for longer than the waits between two attempts.
+async fn stays_alone(server: &RedisServer) {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        let ours = server.clients().await.unwrap().into_iter().filter(|client| client.name.starts_with("redgrid"));
+        let ours: Vec<_> = ours.map(|client| client.name).collect();
+        assert!(ours.is_empty(), "{ours:?}");
+        tokio::time::sleep(200 * MS).await;
+    }
+}
+
+async fn master_slave_a_client_that_ends_while_its_primary_is_dead_leaves_nothing_behind() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let client = connected(by_list(&replicated)).await;
+    replicated.primary().kill().await.unwrap();
+    let lock = Lock::new(&client, "a");
+    assert!(lock.acquire().wait(Duration::from_secs(1)).await.is_err());
+    client.shutdown(SOON).await.unwrap();
+    drop((lock, client));
+    replicated.primary().restart_empty().await.unwrap();
+    stays_alone(replicated.primary()).await;
+}
+
+async fn single_a_client_that_ends_too_late_leaves_nothing_behind() {
+    let server = RedisServer::start().await.unwrap();
+    let mut ended = Vec::new();
+    for n in 0..8 {
+        let client = connected(redgrid_core::Config::from_url(&server.url()).unwrap()).await;
+        let guard = Lock::new(&client, format!("a{n}")).acquire().await.unwrap();
+        ended.push((client, guard));
+    }
+    server.kill().await.unwrap();
+    for (client, _) in &ended {
+        assert!(client.shutdown(200 * MS).await.is_err());
+    }
+    server.restart_empty().await.unwrap();
+    stays_alone(&server).await;
 }

@@ -156,6 +156,12 @@ impl Commits {
         Ok(members)
     }
 
+    /// Has the connections end.
+    pub(super) fn stop(&self) {
+        let lanes = self.lanes.lock().unwrap_or_else(|p| p.into_inner());
+        lanes.iter().flat_map(HashMap::values).for_each(|open| open.link.close());
+    }
+
     /// Ends the connections; who waits is told that the client is shut down.
     pub(super) async fn close(&self) {
         let lanes = self.lanes.lock().unwrap_or_else(|p| p.into_inner()).take().unwrap_or_default();

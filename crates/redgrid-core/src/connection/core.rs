@@ -124,6 +124,8 @@ pub(super) async fn run(
     let closed = core.topology.close();
     // Connections that do not end in time end by themselves soon after; nothing is held on them any more.
     tokio::select! {
+        // First, also when the time is over: it has all of them begin to end.
+        biased;
         _ = closed => {}
         () = core.clock.sleep_until(by) => {}
     }

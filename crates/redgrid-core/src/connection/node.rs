@@ -102,6 +102,13 @@ impl Node {
         self.commands.doubt();
     }
 
+    /// Has its connections end, and with them the tasks that watch them.
+    fn stop(&self) {
+        self.commands.close();
+        self.subscriber.close();
+        self.commits.stop();
+    }
+
     async fn one(&self, request: Request) -> Result<Reply, ServerError> {
         let (command, head) = match &request.what {
             What::Command(name) => (Named::Any(name.clone()), Vec::new()),
@@ -211,12 +218,18 @@ impl Server for Node {
     }
 
     async fn close(&self) {
-        self.commands.close();
-        self.subscriber.close();
+        self.stop();
         let watchers = std::mem::take(&mut *self.watchers.lock().unwrap_or_else(|p| p.into_inner()));
         for watcher in watchers {
             let _ = watcher.await;
         }
         self.commits.close().await;
+    }
+}
+
+impl Drop for Node {
+    /// Whoever forgets it, or is aborted with it in hand, leaves no connection behind.
+    fn drop(&mut self) {
+        self.stop();
     }
 }

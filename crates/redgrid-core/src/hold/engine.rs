@@ -164,6 +164,8 @@ impl Table {
             let kind = first.kind;
             let lease = |tenure: &Tenure| if tenure.is_renewed() { tenure.lease() } else { Duration::ZERO };
             let leases: Vec<Duration> = tenures.iter().map(|tenure| lease(tenure)).collect();
+            // What they want now: by the time of the answer one of them may have an owner who wants something else.
+            let asked: Vec<Durability> = tenures.iter().map(|tenure| tenure.wanted_durability()).collect();
             let claims: Vec<_> = tenures.iter().zip(&leases).map(|(tenure, lease)| tenure.claim(*lease)).collect();
             let sent = self.now();
             let (request, limit) = (kind.renew(&claims), sent + self.core.settings.timeout);
@@ -177,10 +179,9 @@ impl Table {
             match statuses {
                 Some(Ok(statuses)) if statuses.len() == tenures.len() => {
                     // Nothing is written where it was only looked at.
-                    let renewed = tenures.iter().zip(&statuses).zip(&leases);
-                    let wanted = renewed.filter(|((_, status), lease)| **status == 1 && !lease.is_zero());
-                    let wanted = wanted.map(|((tenure, _), _)| tenure.wanted_durability()).next();
-                    let durability = wanted.unwrap_or_default();
+                    let renewed = asked.iter().zip(&statuses).zip(&leases);
+                    let mut wanted = renewed.filter(|((_, status), lease)| **status == 1 && !lease.is_zero());
+                    let durability = wanted.next().map(|((asked, _), _)| *asked).unwrap_or_default();
                     if let Some(answer) = &answer
                         && let Err(error) = answer.commit(durability, &tenures[0].target.key).await
                     {
@@ -213,6 +214,8 @@ impl Table {
         (sent, lease, durability): (Instant, Duration, Durability),
     ) {
         match status {
+            // Its owner is another by now, and wants more than this renewal waited for.
+            1 if !lease.is_zero() && !durability.covers(tenure.wanted_durability()) => self.try_again(tenure),
             1 => {
                 if !lease.is_zero() {
                     tenure.confirmed(sent, lease, durability);

@@ -139,7 +139,7 @@ impl Grant {
                 hold.set_end(now, lease);
                 table.owner_moved(hold);
             }
-            table.shorten(tenure, on_server).await
+            table.shorten(tenure, on_server, hold.wish.durability).await
         } else {
             table.lengthen(tenure, on_server, hold.wish.durability).await
         };

@@ -54,7 +54,12 @@ impl Table {
 
     /// Shortens: the deadline is lowered first, and the request is never sent again, as a late copy could undo what came
     /// after it.
-    pub(super) async fn shorten(self: &Arc<Self>, tenure: &Arc<Tenure>, lease: Duration) -> Set {
+    pub(super) async fn shorten(
+        self: &Arc<Self>,
+        tenure: &Arc<Tenure>,
+        lease: Duration,
+        durability: Durability,
+    ) -> Set {
         let sent = self.now();
         let underway = Shortening::begin(tenure, sent, lease, self.core.settings.timeout);
         self.reschedule(tenure);
@@ -62,10 +67,15 @@ impl Table {
         let until = tenure.deadline().min(self.now() + self.core.settings.patience());
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
         underway.end(asked.unanswered_until);
-        let set = match asked.result.and_then(|reply| reply.into_typed::<(i64, u64)>()) {
+        let answer = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
+        let set = match answer {
             // From when it was begun, which is not later than when it left.
             // What is shorter on the primary is not shorter elsewhere: that does no harm.
-            Ok((1, _)) => confirmed(tenure, sent, lease, tenure.durability()),
+            Ok((1, _)) if tenure.durability().covers(durability) => confirmed(tenure, sent, lease, tenure.durability()),
+            Ok((1, _)) => match self.core.commit(&asked, durability, &tenure.target.key).await {
+                Ok(()) => confirmed(tenure, sent, lease, durability),
+                Err(error) => Set::NotDurable(error),
+            },
             Ok((0, _)) => Set::Gone,
             Ok(_) => Set::TooLate,
             Err(error) => Set::Failed(error),

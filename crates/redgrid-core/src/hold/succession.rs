@@ -199,7 +199,7 @@ impl Table {
         let set = match fit {
             Fit::Yes => Set::Done { sent: self.now() },
             Fit::Lengthen(lease) => self.lengthen(&tenure, lease, durability).await,
-            Fit::Shorten(lease) => self.shorten(&tenure, lease).await,
+            Fit::Shorten(lease) => self.shorten(&tenure, lease, durability).await,
         };
         match set {
             Set::Done { sent } => self.fitted(&key, &tenure, Some(Basis::For { entry, sent })),

@@ -144,6 +144,10 @@ impl Cluster {
                 return Ok(Arc::clone(&known.node));
             }
         }
+        // Looked at under the lock, which `close` takes after it has set it: what is opened here is closed there.
+        if self.is_closed() {
+            return Err(ServerError::not_sent("the client is shut down"));
+        }
         let node = self.nodes.open(address, part)?;
         let known = Known { node: Arc::clone(&node), part, until };
         if let Some(former) = map.known.insert(address.clone(), known) {
@@ -227,9 +231,6 @@ impl Cluster {
 
     /// The map as a node has told it.
     fn take_in(&self, ranges: &[Range]) -> Result<(), ServerError> {
-        if self.is_closed() {
-            return Ok(());
-        }
         let now = self.nodes.clock.now();
         let mut map = self.map();
         let mut owners: Vec<Option<Arc<Node>>> = vec![None; usize::from(SLOTS)];
@@ -346,8 +347,8 @@ impl Topology for Cluster {
         let (host, port) = address.rsplit_once(':')?;
         let address = Address::new(host, port.parse().ok()?);
         let until = self.nodes.clock.now() + NAMED_FOR;
-        let node = if self.is_closed() { None } else { self.node(&mut self.map(), &address, Part::Any, until).ok() };
-        node.map(|node| node as Arc<dyn Server>)
+        let node = self.node(&mut self.map(), &address, Part::Any, until).ok()?;
+        Some(node)
     }
 
     fn doubt(&self, doubt: Doubt) {

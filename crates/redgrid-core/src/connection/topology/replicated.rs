@@ -73,12 +73,15 @@ impl Replicated {
 
     /// From now on this is the primary. The connections to the former one are closed: nothing more is written there.
     pub(super) fn set_primary(&self, address: Address) -> Result<(), ServerError> {
-        if self.primary_address().as_ref() == Some(&address) || self.closed.load(Ordering::Acquire) {
+        let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
+        // Looked at under the lock, which `close` takes after it has set it: what is opened here is closed there.
+        if members.primary.as_ref().is_some_and(|(known, _)| *known == address) || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
         let node = self.nodes.open(&address, Part::Primary)?;
         tracing::info!(%address, "primary");
-        let former = self.members.write().unwrap_or_else(|p| p.into_inner()).primary.replace((address, node));
+        let former = members.primary.replace((address, node));
+        drop(members);
         if let Some((_, former)) = former {
             tokio::spawn(async move { former.close().await });
         }
@@ -88,10 +91,10 @@ impl Replicated {
 
     /// From now on these are the replicas. Where nobody reads from them they are left alone.
     pub(super) fn set_replicas(&self, addresses: &[Address]) -> Result<(), ServerError> {
+        let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
         if self.nodes.settings.read_mode == ReadMode::Primary || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
         let (stay, leave): (Vec<_>, Vec<_>) =
             std::mem::take(&mut members.replicas).into_iter().partition(|known| addresses.contains(&known.address));
         members.replicas = stay;

@@ -31,6 +31,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>,
         seeds: sentinel.sentinels.clone(),
         sentinels: HashMap::new(),
         switched: Arc::default(),
+        latest: 0,
     };
     for address in &sentinel.sentinels {
         watch.ask(address)?;
@@ -48,6 +49,8 @@ struct Watch {
     sentinels: HashMap<Address, Asked>,
     /// One of them has told of a new primary.
     switched: Arc<Notify>,
+    /// The election that is followed.
+    latest: u64,
 }
 
 /// A sentinel that is asked.
@@ -59,8 +62,6 @@ struct Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         self.listening.abort();
-        let node = Arc::clone(&self.node);
-        tokio::spawn(async move { node.close().await });
     }
 }
 
@@ -112,8 +113,14 @@ impl Watch {
             self.replicated.unknown_because(format!("no sentinel tells who `{name}` is: {why}"));
             return Ok(());
         };
+        let said = answers.iter().filter(|(_, told)| told.is_ok()).count();
+        if !is_followed(told.epoch, self.latest, said, answers.len()) {
+            tracing::debug!(by = %by.id(), "it knows of an older election only");
+            return Ok(());
+        }
         let by = Arc::clone(by);
         self.replicated.set_primary(told.primary.clone())?;
+        self.latest = told.epoch;
         if self.nodes.settings.read_mode != ReadMode::Primary
             && let Ok(replicas) = replicas_by(&*by, name).await
         {
@@ -137,6 +144,13 @@ impl Watch {
     fn known(&self, node: &Arc<Node>) -> Option<&Address> {
         self.sentinels.iter().find_map(|(address, asked)| Arc::ptr_eq(&asked.node, node).then_some(address))
     }
+}
+
+/// Whether the election `told`, the latest that `said` of `all` sentinels know of, is followed after `latest`. An older one is
+/// what a sentinel says that is cut off, perhaps together with the former primary. Only where most of them say so have they
+/// been set up anew.
+fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
+    told >= latest || said * 2 > all
 }
 
 /// Listens for news of a new primary for as long as it is not aborted.
@@ -189,4 +203,16 @@ async fn replicas_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, 
 async fn others_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, ServerError> {
     let all: Vec<Facts> = call(sentinel, about("SENTINELS", name)).await?.into_typed()?;
     Ok(all.iter().filter_map(address_in).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_followed;
+
+    #[test]
+    fn one_sentinel_that_is_cut_off_leads_nobody_back() {
+        assert!(is_followed(4, 3, 1, 3) && is_followed(3, 3, 1, 3));
+        assert!(!is_followed(2, 3, 1, 3) && !is_followed(2, 3, 2, 4));
+        assert!(is_followed(0, 3, 2, 3) && is_followed(0, 3, 1, 1));
+    }
 }
