@@ -17,6 +17,7 @@ scenarios![
     a_weaker_hold_is_not_handed_to_who_asks_for_more,
     a_weaker_hold_that_is_shortened_is_not_handed_to_who_asks_for_more,
     a_theft_and_an_extension_that_no_replica_has_are_told,
+    all_who_wait_for_the_same_are_told_together,
 ];
 
 const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
@@ -127,4 +128,23 @@ async fn a_theft_and_an_extension_that_no_replica_has_are_told() {
     is_short(lock.steal().await);
     wait_until(SOON, async || client.in_hand() == NOTHING).await;
     assert!(!replicated.primary().observer().await.unwrap().exists("a").await.unwrap());
+}
+
+/// One after the other, twenty would wait for twenty times as long.
+async fn all_who_wait_for_the_same_are_told_together() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let client = connected(by_list(&replicated).durability(BY_ONE)).await;
+    let lock = Lock::new(&client, "a");
+    let held = lock.acquire().await.unwrap();
+    replicated.replicas()[0].pause().await.unwrap();
+    let waiters: Vec<_> = (0..20).map(|_| tokio::spawn(lock.acquire().wait(2 * SOON).into_future())).collect();
+    let weak = tokio::spawn(lock.acquire().durability(Durability::Primary).wait(2 * SOON).into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 21).await;
+    held.release().await.unwrap();
+    let began = Instant::now();
+    for waiter in waiters {
+        is_short(waiter.await.unwrap());
+    }
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    weak.await.unwrap().unwrap().release().await.unwrap();
 }

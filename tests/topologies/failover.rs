@@ -15,6 +15,7 @@ use crate::ground::{by_list, by_seeds, by_sentinels, connected, scenarios};
 scenarios![
     sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held,
     sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_wakes,
+    sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon,
     sentinel_a_planned_failover_is_no_error_for_anybody,
     sentinel_any_one_sentinel_is_enough,
     sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary,
@@ -135,6 +136,25 @@ async fn sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_wakes() {
     load.until_more(50).await;
     load.end().await;
     assert_eq!(ours().await, Some(0));
+}
+
+async fn sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon() {
+    let sentinels = Sentinels::start().await.unwrap();
+    // Whoever waited for the sentinel that is stopped would wait as long.
+    let patience = Duration::from_secs(10);
+    let client = connected(by_sentinels(&sentinels).timeout(patience).connect_timeout(patience)).await;
+    let former = sentinels.current_primary().await.unwrap();
+    sentinels.sentinels()[0].pause().await.unwrap();
+    former.pause().await.unwrap();
+    let left = async || {
+        let told = sentinels.sentinels()[1].observer().await.unwrap();
+        let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.master_name()];
+        told.query::<(String, u16)>(&ask).await.unwrap().1 != former.addr().port()
+    };
+    wait_until(SOON, left).await;
+    let promoted = Instant::now();
+    Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    assert!(promoted.elapsed() < patience / 2, "{:?}", promoted.elapsed());
 }
 
 async fn sentinel_a_planned_failover_is_no_error_for_anybody() {

@@ -145,7 +145,7 @@ pub(super) static TABLE: &[Setting] = &[
     row(
         "retry_delay",
         Connections,
-        Time(|d| &mut d.settings.retry_delay, Duration::ZERO, DAY),
+        Time(|d| &mut d.settings.retry_delay, ms(1), DAY),
         "The mean wait before that, spread by half. Longer spares a server in trouble; shorter recovers sooner.",
     ),
     row(

@@ -78,6 +78,15 @@ pub enum CommitError {
 }
 
 impl CommitError {
+    /// Whether the same request may well be proven a little later, without anybody's changing it.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            CommitError::Unproven { .. } => true,
+            CommitError::Asking(error) => error.code().is_some_and(Code::is_passing),
+            CommitError::Shortfall { .. } | CommitError::Unsupported { .. } => false,
+        }
+    }
+
     fn unproven(reason: &'static str) -> Self {
         CommitError::Unproven { reason: reason.into() }
     }

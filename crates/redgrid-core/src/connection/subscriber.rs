@@ -32,15 +32,24 @@ pub(super) struct Subscriber {
 #[derive(Default)]
 struct Subscribed {
     connection: u64,
-    channels: HashSet<String>,
+    plain: HashSet<String>,
+    sharded: HashSet<String>,
+    /// A SUBSCRIBE was left in the middle: what it came to is not known.
+    midway: bool,
 }
 
 impl Subscribed {
     /// A new connection begins with nothing.
     fn on(&mut self, connection: u64) {
         if self.connection != connection {
-            self.connection = connection;
-            self.channels.clear();
+            *self = Subscribed { connection, ..Subscribed::default() };
+        }
+    }
+
+    fn of(&mut self, kind: ChannelKind) -> &mut HashSet<String> {
+        match kind {
+            ChannelKind::Plain => &mut self.plain,
+            ChannelKind::Sharded => &mut self.sharded,
         }
     }
 }
@@ -67,10 +76,16 @@ impl Subscriber {
         let mut subscribed = self.turn.lock().await;
         let Some(connection) = self.connection() else { return Err(self.link.down()) };
         subscribed.on(connection);
+        if subscribed.midway {
+            self.link.renew().await;
+            return Err(ServerError::unknown("an earlier SUBSCRIBE was left in the middle"));
+        }
+        subscribed.midway = true;
         let all_there = match kind {
             ChannelKind::Plain => self.subscribe_plain(&mut subscribed, &channels).await,
             ChannelKind::Sharded => self.subscribe_sharded(&mut subscribed, &channels).await,
         };
+        subscribed.midway = false;
         let all_there = match all_there {
             Ok(all_there) => all_there,
             Err(error) => {
@@ -84,7 +99,7 @@ impl Subscriber {
         if !all_there {
             // SUBSCRIBE is all or nothing: one denied channel denies them all.
             channels.iter().for_each(|channel| {
-                subscribed.channels.remove(channel);
+                subscribed.of(kind).remove(channel);
             });
             return Err(ServerError::refused("NOPERM one of the channels is denied"));
         }
@@ -92,8 +107,8 @@ impl Subscriber {
     }
 
     async fn subscribe_plain(&self, subscribed: &mut Subscribed, channels: &[String]) -> Result<bool, ServerError> {
-        subscribed.channels.extend(channels.iter().cloned());
-        let expected = subscribed.channels.len();
+        subscribed.plain.extend(channels.iter().cloned());
+        let expected = subscribed.plain.len();
         // Both are on their way before either is waited for: first polls keep their order.
         let (sent, counted) = tokio::join!(self.link.fred().subscribe(channels.to_vec()), self.count());
         sent.map_err(|error| ServerError::unknown(error.details().to_owned()))?;
@@ -103,8 +118,6 @@ impl Subscriber {
     /// A command carries channels of one slot. What the server counts is compared with what it counted just before: channels
     /// end without a word when their slot leaves the node.
     async fn subscribe_sharded(&self, subscribed: &mut Subscribed, channels: &[String]) -> Result<bool, ServerError> {
-        let fresh = channels.iter().filter(|channel| !subscribed.channels.contains(*channel)).count();
-        subscribed.channels.extend(channels.iter().cloned());
         let mut by_slot = channels.to_vec();
         by_slot.sort_by_cached_key(|channel| slot(channel.as_bytes()));
         let commands = by_slot
@@ -114,7 +127,13 @@ impl Subscriber {
         for sent in sent {
             sent.map_err(|error| ServerError::unknown(error.details().to_owned()))?;
         }
-        Ok(before?.zip(after?).is_none_or(|(before, after)| after.sharded >= before.sharded + fresh))
+        let (before, after) = (before?, after?);
+        if before.is_some_and(|before| before.sharded < subscribed.sharded.len()) {
+            // Some have ended with their slots. Which of them is not told: none is taken for subscribed any more.
+            subscribed.sharded.clear();
+        }
+        let fresh = channels.iter().filter(|channel| subscribed.sharded.insert((*channel).clone())).count();
+        Ok(before.zip(after).is_none_or(|(before, after)| after.sharded >= before.sharded + fresh))
     }
 
     /// How many channels are subscribed on the connection; `None` where the user may not ask.
@@ -149,7 +168,7 @@ impl Subscriber {
             return;
         }
         channels.iter().for_each(|channel| {
-            subscribed.channels.remove(channel);
+            subscribed.of(kind).remove(channel);
         });
         match kind {
             ChannelKind::Plain => {

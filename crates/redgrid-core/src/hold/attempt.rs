@@ -14,7 +14,7 @@ use super::table::{State, Table};
 use super::tenure::{Granted, Tenure};
 use super::terms::{self, Wish};
 use crate::clock::Instant;
-use crate::connection::{Exchange, Persistence};
+use crate::connection::{CommitError, Exchange, Persistence, jittered};
 use crate::error::ServerError;
 
 /// One attempt: for whom, and where.
@@ -93,17 +93,27 @@ impl Table {
     /// Asks once (twice, when the first was too late) and tells those whom the answer concerns. Returns how long the
     /// name is taken by others, if it is.
     pub(super) async fn try_for(self: &Arc<Self>, attempt: Attempt) -> Option<Duration> {
-        let (mut id, mut field, mut asked) = self.ask(&attempt).await;
-        let mut verdict = judge(&asked);
-        if let Verdict::TooLate = verdict {
-            self.settle_copies(&attempt, &field, &asked, false);
-            (id, field, asked) = self.ask(&attempt).await;
-            verdict = judge(&asked);
-        }
         let durability = attempt.wish.durability;
-        let proven = match verdict {
-            Verdict::Granted { .. } => self.core.commit(&asked, durability, &attempt.target.key).await,
-            _ => Ok(()),
+        let mut late = false;
+        let (id, field, asked, verdict, proven) = loop {
+            let (id, field, asked) = self.ask(&attempt).await;
+            let verdict = judge(&asked);
+            if let (Verdict::TooLate, false) = (&verdict, late) {
+                self.settle_copies(&attempt, &field, &asked, false);
+                late = true;
+                continue;
+            }
+            let proven = match verdict {
+                Verdict::Granted { .. } => self.core.commit(&asked, durability, &attempt.target.key).await,
+                _ => Ok(()),
+            };
+            if proven.as_ref().is_err_and(CommitError::is_passing) && self.now() < attempt.until {
+                // Its slot or its primary is on the move: nothing is wrong with the replicas.
+                self.settled(attempt.settlement(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true)).await;
+                tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
+                continue;
+            }
+            break (id, field, asked, verdict, proven);
         };
         match verdict {
             Verdict::Granted { .. } if proven.is_err() => {
@@ -257,11 +267,11 @@ impl Table {
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.asking = false;
             slot.contended = false;
-            if matches!(failure, Failure::Refused(_)) {
+            if matches!(failure, Failure::Refused(_) | Failure::NotDurable(_)) {
                 slot.contact = now;
             }
             for entry in std::mem::take(&mut slot.queue) {
-                match entry.id == attempt.entry {
+                match entry.id == attempt.entry || falls_short_too(&failure, &attempt.wish, &entry.wish) {
                     true => answers.push((entry.answer, Err(failure.clone()))),
                     false => slot.queue.push_back(entry),
                 }
@@ -283,6 +293,14 @@ impl Table {
     }
 }
 
+/// Whether another of the queue would wait in vain for what the first has just waited for as long.
+fn falls_short_too(failure: &Failure, first: &Wish, other: &Wish) -> bool {
+    let lacking =
+        matches!(failure, Failure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
+    let (has, asked) = (first.durability, other.durability);
+    lacking && asked.covers(has) && asked.timeout() <= has.timeout()
+}
+
 fn failure_of(error: ServerError) -> Failure {
     match error {
         ServerError::Refused { code, .. } if !code.is_passing() => Failure::Refused(error),
@@ -299,7 +317,10 @@ pub(super) fn judge(asked: &Exchange) -> Verdict {
     };
     match reply.into_typed::<(i64, u64, i64)>() {
         Ok((status, time, left)) => {
-            asked.by.time().observe_exchange(time, asked.sent, asked.received);
+            // A clock that was reset meanwhile is that of another process.
+            if *asked.by.epoch().borrow() == asked.epoch {
+                asked.by.time().observe_exchange(time, asked.sent, asked.received);
+            }
             match status {
                 1 => Verdict::Granted { token: time, robbed: left > 0 },
                 0 => Verdict::Busy(match left {

@@ -44,12 +44,21 @@ impl State {
         self.posts.get_mut(node).map(|post| &mut post.desired)
     }
 
-    /// The post at `home`, begun where there is none, or where its node is another by now.
+    /// The post at `home`, begun where there is none. Posts go by address; where another node is there by now, a new one
+    /// begins with all that was wanted of the former.
     fn post(&mut self, hub: &Arc<Hub>, home: &Arc<dyn Server>) -> &mut Post {
         let begin = || Post::begin(Arc::clone(hub), Arc::clone(home));
         let post = self.posts.entry(home.id().clone()).or_insert_with(begin);
         if !is_same(&post.lane.server, home) {
             *post = begin();
+            for (name, channel) in self.channels.iter_mut().filter(|(_, channel)| channel.home == *home.id()) {
+                channel.set(Force::Wanted);
+                post.desired.to_join.insert(name.clone());
+                post.desired.polls.extend(channel.poll.as_ref().map(|poll| (poll.due, name.clone())));
+                if channel.watchers.is_empty() {
+                    post.desired.to_leave.insert(name.clone());
+                }
+            }
         }
         post
     }
@@ -219,7 +228,9 @@ impl Hub {
             let Post { lane, desired, .. } = state.post(self, &home);
             desired.interrupted |= interrupted;
             desired.polls.extend(due.map(|due| (due, name.clone())));
-            desired.to_end.remove(&name);
+            if kind == ChannelKind::Plain {
+                desired.to_end.remove(&name);
+            }
             desired.to_join.insert(name);
             lane.wanted.notify_one();
             lane.polls.notify_one();

@@ -242,7 +242,9 @@ impl Hub {
         let mut others = Vec::new();
         while differences.joining.len() < CHUNK {
             let Some(name) = to_join.pop_first() else { break };
-            let Some(channel) = channels.get(&name) else { continue };
+            let Some(channel) = channels.get(&name).filter(|channel| channel.home == *lane.server.id()) else {
+                continue;
+            };
             if *differences.kind.get_or_insert(channel.kind) == channel.kind {
                 differences.joining.push(name);
             } else {

@@ -3,10 +3,12 @@
 //! same of itself.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
@@ -105,7 +107,7 @@ impl Watch {
             let told = tokio::time::timeout(patience, primary_by(&*asked.node, name)).await;
             (&asked.node, told.unwrap_or_else(|_| Err(ServerError::unknown("a sentinel did not answer in time"))))
         });
-        let answers = join_all(asking).await;
+        let answers = self.until_clear(asking.collect()).await;
         let latest = answers.iter().filter_map(|(node, told)| Some((*node, told.as_ref().ok()?)));
         let Some((by, told)) = latest.max_by_key(|(_, told)| told.epoch) else {
             let why = answers.iter().find_map(|(_, told)| told.as_ref().err()).map(ToString::to_string);
@@ -114,7 +116,7 @@ impl Watch {
             return Ok(());
         };
         let said = answers.iter().filter(|(_, told)| told.is_ok()).count();
-        if !is_followed(told.epoch, self.latest, said, answers.len()) {
+        if !is_followed(told.epoch, self.latest, said, self.sentinels.len()) {
             tracing::debug!(by = %by.id(), "it knows of an older election only");
             return Ok(());
         }
@@ -138,6 +140,33 @@ impl Watch {
             }
         }
         Ok(())
+    }
+
+    /// The answers, until all are there, or one tells of a later election than the one that is followed, or most are there
+    /// and the others take their time: a sentinel that died with the primary is not waited for.
+    async fn until_clear<T>(
+        &self,
+        mut asking: FuturesUnordered<impl Future<Output = (T, Result<Told, ServerError>)>>,
+    ) -> Vec<(T, Result<Told, ServerError>)> {
+        let (all, known) = (asking.len(), self.replicated.primary_address().is_some());
+        let mut answers = Vec::with_capacity(all);
+        let mut enough = pin!(std::future::pending().left_future());
+        loop {
+            tokio::select! {
+                answer = asking.next() => match answer {
+                    None => return answers,
+                    Some(answer) => answers.push(answer),
+                },
+                () = &mut enough => return answers,
+            }
+            let said = answers.iter().filter_map(|(_, told)| told.as_ref().ok());
+            if known && said.clone().any(|told| told.epoch > self.latest) {
+                return answers;
+            }
+            if said.count() * 2 > all {
+                enough.set(tokio::time::sleep(self.nodes.settings.retry_delay).right_future());
+            }
+        }
     }
 
     /// The address at which a sentinel is asked.
