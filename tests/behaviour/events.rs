@@ -27,10 +27,19 @@ async fn a_restarted_server_is_lost_connected_and_then_a_gap() {
     let mut events = client.events();
     for _ in 0..3 {
         server.restart_empty().await.unwrap();
-        let lost = next(&mut events).await;
-        assert!(matches!(&lost, Event::Lost { node, why } if *node == id(&server) && !why.is_empty()), "{lost:?}");
-        assert_eq!(next(&mut events).await, Event::Connected { node: id(&server) });
-        assert_eq!(next(&mut events).await, Event::Gap { node: id(&server) });
+        let mut told = vec![next(&mut events).await];
+        while told.last() != Some(&Event::Gap { node: id(&server) }) {
+            told.push(next(&mut events).await);
+        }
+        // Lost and connected, perhaps once more: on a busy machine the news of the new connection may come after its
+        // handshake, and it is greeted again.
+        let pairs = told[..told.len() - 1].chunks(2);
+        assert!(pairs.len() >= 1, "{told:?}");
+        for pair in pairs {
+            let [Event::Lost { node, why }, connected] = pair else { panic!("{told:?}") };
+            assert!(*node == id(&server) && !why.is_empty(), "{told:?}");
+            assert_eq!(*connected, Event::Connected { node: id(&server) }, "{told:?}");
+        }
     }
 }
 
@@ -53,18 +62,26 @@ async fn a_slow_reader_is_told_how_much_it_missed() {
     let server = server().await;
     let client = client(&server).await;
     let (mut slow, mut quick) = (client.events(), client.events());
+    let mut told = 0;
     // Two events each time.
     for _ in 0..130 {
         server.kill_connections_where(|client| client.name == "redgrid").await.unwrap();
-        while next(&mut quick).await != (Event::Connected { node: id(&server) }) {}
+        told += 1;
+        while next(&mut quick).await != (Event::Connected { node: id(&server) }) {
+            told += 1;
+        }
     }
-    let Event::Missed { count } = next(&mut slow).await else { panic!("it is told first") };
+    client.shutdown(SOON).await.unwrap();
+    while quick.recv().await.is_some() {
+        told += 1;
+    }
+    let Some(Event::Missed { count }) = slow.recv().await else { panic!("it is told first") };
     let mut kept = 0;
-    while let Ok(event) = tokio::time::timeout(100 * MS, slow.recv()).await {
-        assert!(!matches!(event, Some(Event::Missed { .. })));
+    while let Some(event) = slow.recv().await {
+        assert!(!matches!(event, Event::Missed { .. }));
         kept += 1;
     }
-    assert!(kept == 256 && count >= 4, "{kept} kept, {count} missed");
+    assert!(kept == 256 && kept + count == told, "{kept} kept, {count} missed of {told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

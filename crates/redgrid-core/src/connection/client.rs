@@ -193,7 +193,11 @@ impl Client {
     /// [`AcquireError`] where it is clear at once that it can not be had.
     pub fn enter(&self, kind: &'static dyn HoldKind, target: &Arc<Target>, wish: Wish) -> Result<Ticket, AcquireError> {
         let entered = self.0.table.enter(self, kind, target, wish);
-        entered.inspect_err(|error| count::refused(kind.name(), error.outcome(), Duration::ZERO))
+        // Looked at in its place: a ticket is large, and each acquire has one.
+        if let Err(error) = &entered {
+            count::refused(kind.name(), error.outcome(), Duration::ZERO);
+        }
+        entered
     }
 
     /// Takes a name by force: its holders are told that they have lost it. `None` where it was free and `only_if_held`.
