@@ -16,6 +16,9 @@ const MS: Duration = Duration::from_millis(1);
 /// Later than any message takes on a busy machine, and sooner than anybody looks without one.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
+/// Renewed every second, and long enough for a machine on which an answer takes as long.
+const LEASE: Duration = Duration::from_secs(3);
+
 macro_rules! contract {
     ($($name:ident),* $(,)?) => {
         pub(crate) fn scenarios() -> Vec<Clause> {
@@ -120,25 +123,25 @@ async fn a_lease_ends_and_frees_the_lock(on: Ground) {
 }
 
 async fn what_is_held_is_renewed(on: Ground) {
-    let client = on.client_with(|config| config.watchdog_lease(900 * MS)).await;
+    let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let guard = Lock::new(&client, &on.name).acquire().await.unwrap();
     let began = Instant::now();
     wait_until(SOON, async || {
         assert!(guard.is_held());
-        began.elapsed() > 2500 * MS
+        began.elapsed() > 2 * LEASE
     })
     .await;
     guard.release().await.unwrap();
 }
 
 async fn many_names_are_renewed_together(on: Ground) {
-    let client = on.client_with(|config| config.watchdog_lease(1500 * MS)).await;
+    let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let mut guards = Vec::new();
     for n in 0..150 {
         guards.push(Lock::new(&client, format!("{}:{n}", on.name)).acquire().await.unwrap());
     }
     let began = Instant::now();
-    wait_until(SOON, async || began.elapsed() > 4000 * MS).await;
+    wait_until(SOON, async || began.elapsed() > 2 * LEASE).await;
     let lost: Vec<_> = guards.iter().filter_map(|guard| Some((guard.name(), guard.watch().lost_reason()?))).collect();
     assert!(lost.is_empty(), "{} of {}: {lost:?}", lost.len(), guards.len());
     client.shutdown(SOON).await.unwrap();
@@ -236,7 +239,7 @@ async fn who_waits_for_a_free_lock_is_told(on: Ground) {
 }
 
 async fn a_key_deleted_by_hand_is_a_loss(on: Ground) {
-    let client = on.client_with(|config| config.watchdog_lease(900 * MS)).await;
+    let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let guard = Lock::new(&client, &on.name).acquire().await.unwrap();
     on.observer.cmd(&["DEL", &on.name]).await.unwrap();
     let told = tokio::time::timeout(SOON, guard.watch().lost()).await.unwrap();

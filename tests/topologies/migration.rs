@@ -25,7 +25,7 @@ async fn moving<'a>(cluster: &'a Cluster, name: &str) -> (u16, &'a RedisServer) 
 
 async fn a_name_is_taken_held_and_freed_on_either_side_of_a_migration() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    let client = connected(by_seeds(&cluster).watchdog_lease(Duration::from_millis(900))).await;
+    let client = connected(by_seeds(&cluster).watchdog_lease(Duration::from_secs(2))).await;
     let (slot, to) = moving(&cluster, "{tag}").await;
     let (present, absent) = (Lock::new(&client, "{tag}:present"), Lock::new(&client, "{tag}:absent"));
     let held = present.acquire().await.unwrap();
@@ -35,14 +35,14 @@ async fn a_name_is_taken_held_and_freed_on_either_side_of_a_migration() {
     assert!(present.try_acquire().await.unwrap().is_none());
     assert!(absent.try_acquire().await.unwrap().is_none());
     let began = Instant::now();
-    wait_until(SOON, async || began.elapsed() > Duration::from_millis(1500)).await;
+    wait_until(SOON, async || began.elapsed() > Duration::from_millis(2500)).await;
     assert!(held.is_held() && taken.is_held());
     absent_and_back(&absent, taken).await;
     cluster.move_keys(slot).await.unwrap();
-    wait_until(SOON, async || began.elapsed() > Duration::from_millis(3000)).await;
+    wait_until(SOON, async || began.elapsed() > Duration::from_millis(5000)).await;
     assert!(held.is_held());
     cluster.finish_migration(slot).await.unwrap();
-    wait_until(SOON, async || began.elapsed() > Duration::from_millis(4500)).await;
+    wait_until(SOON, async || began.elapsed() > Duration::from_millis(7500)).await;
     assert!(held.is_held());
     held.release().await.unwrap();
     present.acquire().await.unwrap().release().await.unwrap();

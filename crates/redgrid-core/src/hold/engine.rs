@@ -4,7 +4,7 @@
 //! renewal moves a deadline; one that merely failed is tried again until the deadline; "not yours" ends the hold at once.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -151,8 +151,8 @@ impl Table {
         state.schedule.take_due(now, soon, BATCH)
     }
 
-    /// Renews (fixed leases: verifies) tenures of one kind, whose names may go together, by one script; a batch that is refused as a whole, in
-    /// halves.
+    /// Renews (fixed leases: verifies) tenures of one kind, whose names may go together, by one script; a batch that is
+    /// refused as a whole, in halves.
     fn renew(self: Arc<Self>, mut tenures: Vec<Arc<Tenure>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             {
@@ -169,22 +169,25 @@ impl Table {
             let claims: Vec<_> = tenures.iter().zip(&leases).map(|(tenure, lease)| tenure.claim(*lease)).collect();
             let sent = self.now();
             let (request, limit) = (kind.renew(&claims), sent + self.core.settings.timeout);
-            // A lost answer is not waited for as long as the node would: the lease may be shorter than that. Twice is once.
+            // An answer that is lost, or late, is not waited for as long as the node would: the lease may be shorter than that,
+            // and twice is once. When it comes after all it counts: a machine that is too slow for every answer would
+            // otherwise lose what the server has kept for it.
             let shortest = tenures.iter().map(|tenure| tenure.deadline().since(sent)).min().unwrap_or_default();
+            let mut asking = pin!(once(&*self.core.topology, &request, limit));
             let answer = tokio::select! {
-                answer = once(&*self.core.topology, &request, limit) => Some(answer),
-                () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => None,
+                answer = &mut asking => answer,
+                () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => {
+                    tenures.iter().for_each(|tenure| self.try_again(tenure));
+                    asking.await
+                }
             };
-            let statuses = answer.as_ref().map(|answer| answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>));
-            match statuses {
-                Some(Ok(statuses)) if statuses.len() == tenures.len() => {
+            match answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>) {
+                Ok(statuses) if statuses.len() == tenures.len() => {
                     // Nothing is written where it was only looked at.
                     let renewed = asked.iter().zip(&statuses).zip(&leases);
                     let mut wanted = renewed.filter(|((_, status), lease)| **status == 1 && !lease.is_zero());
                     let durability = wanted.next().map(|((asked, _), _)| *asked).unwrap_or_default();
-                    if let Some(answer) = &answer
-                        && let Err(error) = answer.commit(durability, &tenures[0].target.key).await
-                    {
+                    if let Err(error) = answer.commit(durability, &tenures[0].target.key).await {
                         tracing::debug!(tenures = tenures.len(), %error, "renewed, and not as durable as asked");
                         tenures.iter().for_each(|tenure| self.try_again(tenure));
                         return;
@@ -193,13 +196,13 @@ impl Table {
                         self.renewed(tenure, status, (sent, lease, durability));
                     }
                 }
-                Some(Err(error)) if error.code().is_some_and(concerns_some) && tenures.len() > 1 => {
+                Err(error) if error.code().is_some_and(concerns_some) && tenures.len() > 1 => {
                     let (left, right) = tenures.split_at(tenures.len() / 2);
                     Arc::clone(&self).renew(left.to_vec()).await;
                     Arc::clone(&self).renew(right.to_vec()).await;
                 }
                 other => {
-                    let error = other.and_then(Result::err).map_or("no answer".to_owned(), |error| error.to_string());
+                    let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
                     tracing::debug!(tenures = tenures.len(), error, "renewal failed");
                     tenures.iter().for_each(|tenure| self.try_again(tenure));
                 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -27,6 +28,12 @@ use crate::error::{Code, ServerError};
 /// How long a node that only a redirection has named stays open without being named again: a migration of one slot is over
 /// by then.
 const NAMED_FOR: Duration = Duration::from_secs(30);
+
+/// How long the answer of one node is waited for before another is asked beside it.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// How long a MOVED counts although a map says otherwise: news takes that long to every node.
+const MOVED_FOR: Duration = Duration::from_secs(1);
 
 /// The shortest time between two looks.
 const SHORTEST_GAP: Duration = Duration::from_millis(50);
@@ -70,12 +77,27 @@ pub(super) struct Cluster {
 
 #[derive(Default)]
 struct Map {
-    /// The primary of each slot; empty until the first answer.
-    owners: Vec<Option<Arc<Node>>>,
+    /// Who serves which slots, by their first; empty until the first answer.
+    served: Vec<Served>,
+    /// Slots that are elsewhere by the word of a node that had them, and until when that counts more than any map.
+    moved: HashMap<u16, (Arc<Node>, Instant)>,
     replicas: HashMap<Address, Vec<Arc<Node>>>,
     known: HashMap<Address, Known>,
     /// Whether it is known if messages go by sharded channels.
     probed: bool,
+}
+
+/// Slots in a row that one node serves.
+struct Served {
+    first: u16,
+    last: u16,
+    node: Arc<Node>,
+}
+
+impl PartialEq for Served {
+    fn eq(&self, other: &Self) -> bool {
+        (self.first, self.last) == (other.first, other.last) && Arc::ptr_eq(&self.node, &other.node)
+    }
 }
 
 struct Known {
@@ -87,29 +109,29 @@ struct Known {
 
 impl Map {
     fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
-        self.owners.get(usize::from(slot))?.as_ref()
+        if let Some((node, _)) = self.moved.get(&slot) {
+            return Some(node);
+        }
+        let after = self.served.partition_point(|served| served.first <= slot);
+        let served = self.served.get(after.checked_sub(1)?)?;
+        (slot <= served.last).then_some(&served.node)
     }
 
     fn owners(&self) -> Vec<Arc<Node>> {
         let mut owners: Vec<Arc<Node>> = Vec::new();
-        let mut last = None;
-        for owner in self.owners.iter().flatten() {
-            // Slots come in ranges.
-            if last.is_none_or(|last| !Arc::ptr_eq(last, owner))
-                && !owners.iter().any(|known| Arc::ptr_eq(known, owner))
-            {
+        let served = self.served.iter().map(|served| &served.node);
+        for owner in served.chain(self.moved.values().map(|(node, _)| node)) {
+            if !owners.iter().any(|known| Arc::ptr_eq(known, owner)) {
                 owners.push(Arc::clone(owner));
             }
-            last = Some(owner);
         }
         owners
     }
 
     /// The slots of a node, in ranges.
     fn slots_of(&self, node: &Arc<Node>) -> Vec<RangeInclusive<u16>> {
-        let is_its = |owner: &Option<Arc<Node>>| owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, node));
         let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
-        for (slot, _) in (0..SLOTS).zip(&self.owners).filter(|(_, owner)| is_its(owner)) {
+        for slot in (0..SLOTS).filter(|slot| self.owner(*slot).is_some_and(|owner| Arc::ptr_eq(owner, node))) {
             match ranges.last_mut() {
                 Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
                 _ => ranges.push(slot..=slot),
@@ -174,8 +196,8 @@ impl Cluster {
         }
     }
 
-    /// Asks one node after the other until one answers; each look begins with another one, so that one with an old view does
-    /// not keep it up.
+    /// Asks some nodes at a time until one answers; each look begins with another one, so that one with an old view does
+    /// not keep it up, and one that hangs holds up none.
     async fn look(&self) -> Result<(), ServerError> {
         let mut candidates = self.candidates()?;
         let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
@@ -183,14 +205,30 @@ impl Cluster {
         // Those that answer at all come first.
         candidates.sort_by_key(|node| node.epoch().borrow().is_none());
         let mut trouble = ServerError::not_sent("no node is set");
-        for node in candidates {
-            match tokio::time::timeout(self.nodes.settings.connect_timeout, self.ask(&node)).await {
-                Ok(Ok(ranges)) => return self.take_in(&ranges),
-                Ok(Err(error)) => trouble = error,
-                Err(_) => trouble = ServerError::unknown(format!("{} did not answer in time", node.id())),
+        let mut waiting = candidates.into_iter();
+        let mut asking = FuturesUnordered::new();
+        loop {
+            if let Some(node) = waiting.next() {
+                asking.push(async move {
+                    let asked = tokio::time::timeout(self.nodes.settings.connect_timeout, self.ask(&node)).await;
+                    asked.unwrap_or_else(|_| Err(ServerError::unknown(format!("{} did not answer in time", node.id()))))
+                });
+            }
+            let next = async {
+                // The next one is asked, too, where this one takes its time.
+                if waiting.len() > 0 { tokio::time::sleep(SLOW).await } else { std::future::pending().await }
+            };
+            tokio::select! {
+                biased;
+                answer = asking.next() => match answer {
+                    Some(Ok(ranges)) => return self.take_in(&ranges),
+                    Some(Err(error)) => trouble = error,
+                    None if waiting.len() == 0 => return Err(trouble),
+                    None => {}
+                },
+                () = next => {}
             }
         }
-        Err(trouble)
     }
 
     fn candidates(&self) -> Result<Vec<Arc<Node>>, ServerError> {
@@ -233,12 +271,12 @@ impl Cluster {
     fn take_in(&self, ranges: &[Range]) -> Result<(), ServerError> {
         let now = self.nodes.clock.now();
         let mut map = self.map();
-        let mut owners: Vec<Option<Arc<Node>>> = vec![None; usize::from(SLOTS)];
+        let mut served: Vec<Served> = Vec::with_capacity(ranges.len());
         let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();
         let mut named: Vec<Address> = Vec::new();
         for range in ranges {
-            let owner = self.node(&mut map, &range.primary, Part::Any, Instant::PAST)?;
-            owners[usize::from(range.first)..=usize::from(range.last.min(SLOTS - 1))].fill(Some(owner));
+            let node = self.node(&mut map, &range.primary, Part::Any, Instant::PAST)?;
+            served.push(Served { first: range.first, last: range.last, node });
             if !named.contains(&range.primary) {
                 named.push(range.primary.clone());
             }
@@ -252,17 +290,15 @@ impl Cluster {
             }
             replicas.insert(range.primary.clone(), copies);
         }
-        let same = |(one, other): (&Option<Arc<Node>>, &Option<Arc<Node>>)| match (one, other) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (one, other) => one.is_none() && other.is_none(),
-        };
+        served.sort_by_key(|served| served.first);
         let all_read = |copies: &HashMap<Address, Vec<Arc<Node>>>| {
             copies.values().flatten().map(Arc::as_ptr).collect::<HashSet<_>>()
         };
-        let changed = map.owners.len() != owners.len()
-            || !map.owners.iter().zip(&owners).all(same)
-            || all_read(&map.replicas) != all_read(&replicas);
-        map.owners = owners;
+        let moved = map.moved.len();
+        map.moved.retain(|_, (_, until)| *until > now);
+        let changed =
+            map.served != served || map.moved.len() != moved || all_read(&map.replicas) != all_read(&replicas);
+        map.served = served;
         map.replicas = replicas;
         let mut gone = Vec::new();
         map.known.retain(|address, known| {
@@ -356,14 +392,16 @@ impl Topology for Cluster {
             && let Some((host, port)) = address.rsplit_once(':')
             && let Ok(port) = port.parse()
         {
+            let until = self.nodes.clock.now() + MOVED_FOR;
             let mut map = self.map();
             if let Some(known) = map.known.get(&Address::new(host, port)) {
                 let node = Arc::clone(&known.node);
-                let owner = map.owners.get_mut(usize::from(slot));
-                if let Some(owner) = owner.filter(|owner| owner.as_ref().is_none_or(|owner| !Arc::ptr_eq(owner, &node)))
-                {
-                    *owner = Some(node);
-                    drop(map);
+                let is_news = map.owner(slot).is_none_or(|owner| !Arc::ptr_eq(owner, &node));
+                if is_news || map.moved.contains_key(&slot) {
+                    map.moved.insert(slot, (node, until));
+                }
+                drop(map);
+                if is_news {
                     self.changes.send_modify(|count| *count += 1);
                 }
             }

@@ -160,10 +160,12 @@ impl Watch {
                 () = &mut enough => return answers,
             }
             let said = answers.iter().filter_map(|(_, told)| told.as_ref().ok());
-            if known && said.clone().any(|told| told.epoch > self.latest) {
+            let newest = said.clone().map(|told| told.epoch).max().unwrap_or_default();
+            if known && newest > self.latest {
                 return answers;
             }
-            if said.count() * 2 > all {
+            // Those that are behind do not make up a majority before all were asked.
+            if said.count() * 2 > all && newest >= self.latest {
                 enough.set(tokio::time::sleep(self.nodes.settings.retry_delay).right_future());
             }
         }

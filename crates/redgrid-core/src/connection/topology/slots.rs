@@ -2,6 +2,7 @@
 
 use crate::config::Address;
 use crate::connection::Reply;
+use crate::connection::slot::SLOTS;
 use crate::error::ServerError;
 
 /// Slots that the same nodes serve.
@@ -24,11 +25,16 @@ fn range_of(range: Vec<Reply>, host: &str) -> Result<Range, ServerError> {
     let misfit =
         |got: &[Reply]| ServerError::Decode { expected: "first slot, last slot, nodes", got: format!("{got:?}") };
     let [first, last, nodes @ ..] = &range[..] else { return Err(misfit(&range)) };
-    let slot = |reply: &Reply| reply.clone().into_typed::<u64>().ok().and_then(|slot| u16::try_from(slot).ok());
+    let slot = |reply: &Reply| {
+        reply.clone().into_typed::<u64>().ok().and_then(|slot| u16::try_from(slot).ok()).filter(|slot| *slot < SLOTS)
+    };
     let mut nodes = nodes.iter().map(|node| address_of(node, host)).collect::<Option<Vec<_>>>().into_iter().flatten();
     let (Some(first), Some(last), Some(primary)) = (slot(first), slot(last), nodes.next()) else {
         return Err(misfit(&range));
     };
+    if first > last {
+        return Err(misfit(&range));
+    }
     Ok(Range { first, last, primary, replicas: nodes.collect() })
 }
 
@@ -78,6 +84,8 @@ mod tests {
             Reply::Array(vec![Reply::Array(vec![Reply::Int(0), Reply::Int(1)])]),
             Reply::Array(vec![Reply::Array(vec![Reply::Int(0), Reply::Int(70_000), node(bytes("a"), 1)])]),
             Reply::Array(vec![Reply::Array(vec![Reply::Int(0), Reply::Int(1), node(bytes("a"), 70_000)])]),
+            Reply::Array(vec![Reply::Array(vec![Reply::Int(0), Reply::Int(16_384), node(bytes("a"), 1)])]),
+            Reply::Array(vec![Reply::Array(vec![Reply::Int(2), Reply::Int(1), node(bytes("a"), 1)])]),
         ] {
             assert!(read(bad.clone(), "here").is_err(), "{bad:?}");
         }
