@@ -1,0 +1,113 @@
+//! What fred gives, as replies and errors of ours.
+
+use fred::prelude::{Error as FredError, ErrorKind, Value};
+use fred::types::Resp3Frame;
+
+use crate::connection::Reply;
+use crate::error::{Code, ServerError};
+
+/// A server's error as a pipeline gives it: not as a frame, and not told apart from those of fred.
+pub(super) fn refusal(error: &FredError) -> Option<ServerError> {
+    let refused = ServerError::refused(error.details());
+    (refused.code() != Some(Code::Other) && refused.code() != Some(Code::ClusterDown)).then_some(refused)
+}
+
+pub(super) fn from_value(value: Value) -> Reply {
+    match value {
+        Value::Null | Value::Queued => Reply::Nil,
+        Value::Integer(n) => Reply::Int(n),
+        Value::Double(x) => Reply::Double(x),
+        Value::Boolean(truth) => Reply::Bool(truth),
+        Value::String(text) => Reply::Bytes(text.into_inner()),
+        Value::Bytes(bytes) => Reply::Bytes(bytes),
+        Value::Array(items) => Reply::Array(items.into_iter().map(from_value).collect()),
+        Value::Map(map) => {
+            let pairs = map.inner().into_iter();
+            Reply::Map(pairs.map(|(key, value)| (Reply::Bytes(key.into_bytes()), from_value(value))).collect())
+        }
+    }
+}
+
+/// What a failure inside fred means for the request.
+pub(super) fn classify(error: &FredError) -> ServerError {
+    let details = error.details().to_owned();
+    match error.kind() {
+        // The text of fred's check before sending; the same kind with other words is given to requests in flight.
+        ErrorKind::Canceled if details == "Connection closed unexpectedly." => ServerError::not_sent("no connection"),
+        ErrorKind::Backpressure => ServerError::not_sent("too many requests wait for the connection"),
+        ErrorKind::Unknown
+            if details == "Client is not initialized." || details == "Failed to send command to router." =>
+        {
+            ServerError::not_sent("no connection")
+        }
+        ErrorKind::InvalidArgument | ErrorKind::InvalidCommand | ErrorKind::Config => ServerError::not_sent(details),
+        _ => ServerError::unknown(details),
+    }
+}
+
+/// The value of a field in the text of INFO; empty when it is not there.
+pub(in crate::connection) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
+    let value = |line: &'a str| line.strip_prefix(field)?.strip_prefix(':');
+    info.lines().find_map(value).unwrap_or_default().trim()
+}
+
+pub(super) fn into_reply(frame: Resp3Frame) -> Reply {
+    match frame {
+        Resp3Frame::BlobString { data, .. }
+        | Resp3Frame::SimpleString { data, .. }
+        | Resp3Frame::BigNumber { data, .. }
+        | Resp3Frame::VerbatimString { data, .. } => Reply::Bytes(data),
+        Resp3Frame::ChunkedString(data) => Reply::Bytes(data),
+        Resp3Frame::SimpleError { data, .. } => Reply::Error(ServerError::refused(&*data)),
+        Resp3Frame::BlobError { data, .. } => {
+            Reply::Error(ServerError::refused(String::from_utf8_lossy(&data).into_owned()))
+        }
+        Resp3Frame::Boolean { data, .. } => Reply::Bool(data),
+        Resp3Frame::Null | Resp3Frame::Hello { .. } => Reply::Nil,
+        Resp3Frame::Number { data, .. } => Reply::Int(data),
+        Resp3Frame::Double { data, .. } => Reply::Double(data),
+        Resp3Frame::Array { data, .. } | Resp3Frame::Push { data, .. } => {
+            Reply::Array(data.into_iter().map(into_reply).collect())
+        }
+        Resp3Frame::Set { data, .. } => Reply::Array(data.into_iter().map(into_reply).collect()),
+        Resp3Frame::Map { data, .. } => {
+            Reply::Map(data.into_iter().map(|(k, v)| (into_reply(k), into_reply(v))).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_of_info_is_found_by_its_whole_name() {
+        let info = "# Replication\r\nrole:master\r\nmaster_replid2:0000\r\nmaster_replid:ab12\r\n";
+        assert_eq!(info_field(info, "master_replid"), "ab12");
+        assert_eq!(info_field(info, "role"), "master");
+        assert_eq!(info_field(info, "run_id"), "");
+    }
+
+    #[test]
+    fn only_what_certainly_did_not_leave_counts_as_not_sent() {
+        let class = |kind, details: &'static str| classify(&FredError::new(kind, details));
+        let not_sent = [
+            (ErrorKind::Canceled, "Connection closed unexpectedly."),
+            (ErrorKind::Backpressure, "Max in-flight commands reached."),
+            (ErrorKind::Unknown, "Client is not initialized."),
+        ];
+        for (kind, details) in not_sent {
+            assert!(matches!(class(kind, details), ServerError::NotSent { .. }), "{details}");
+        }
+        let unknown = [
+            (ErrorKind::Canceled, "Canceled."),
+            (ErrorKind::IO, "Connection closed."),
+            (ErrorKind::Timeout, "Request timed out."),
+            (ErrorKind::Unknown, "Too many failed write attempts."),
+            (ErrorKind::Cluster, "CLUSTERDOWN The cluster is down"),
+        ];
+        for (kind, details) in unknown {
+            assert!(class(kind, details).is_unknown(), "{details}");
+        }
+    }
+}

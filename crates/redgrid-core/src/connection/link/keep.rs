@@ -1,0 +1,243 @@
+//! The life of a connection: set up, greeted, watched, probed when in doubt, set up again.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fred::interfaces::{ClientLike, EventInterface};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::frames::info_field;
+use super::{Greeting, Link, OTHER_PART, Part, QUIT, RECONNECT};
+use crate::connection::{Epoch, Reply};
+use crate::error::ServerError;
+
+impl Link {
+    pub(super) async fn keep(self: Arc<Self>) {
+        let mut closing = self.closing.subscribe();
+        let mut wait = Duration::from_millis(RECONNECT.0.into());
+        loop {
+            let router = tokio::select! {
+                router = self.fred.init() => router,
+                _ = closing.wait_for(|closed| *closed) => break,
+            };
+            match router {
+                Ok(mut router) => {
+                    let ended = self.watch(&mut router, &mut closing).await;
+                    if ended {
+                        let _ = tokio::time::timeout(QUIT, self.fred.quit()).await;
+                        router.abort();
+                        break;
+                    }
+                    router.abort();
+                    wait = Duration::from_millis(RECONNECT.0.into());
+                }
+                Err(error) => {
+                    self.fail(error.details());
+                    if self.sleep_or_close(wait, &mut closing).await {
+                        break;
+                    }
+                    wait = (wait * 2).min(Duration::from_millis(RECONNECT.1.into()));
+                }
+            }
+        }
+        self.fail("the client is shut down");
+    }
+
+    /// Follows the life of fred's router task; true when we are to close, false when the router has ended.
+    async fn watch<T>(&self, router: &mut JoinHandle<T>, closing: &mut watch::Receiver<bool>) -> bool {
+        let mut wait = Duration::from_millis(RECONNECT.0.into());
+        let ask_every = self.login.as_ref().map(|login| login.every());
+        let mut ask_at = ask_every.map(|every| Instant::now() + every);
+        loop {
+            // Subscribed once the connection is there and before the handshake: what happens after it is seen, and the
+            // news of this very connection is not taken for that of another.
+            let connected = self.fred.is_connected();
+            let (mut errors, mut fresh) = (self.fred.error_rx(), self.fred.reconnect_rx());
+            let greeting = async { if connected { self.handshake().await } else { Err(self.down()) } };
+            match self.until_closed(greeting, closing).await {
+                None => return true,
+                Some(Ok(epoch)) => {
+                    if let Some(seat) = &self.seat {
+                        seat.tell(Some((&epoch, &self.history())));
+                    }
+                    self.epoch.send_replace(Some(epoch));
+                    wait = Duration::from_millis(RECONNECT.0.into());
+                }
+                Some(Err(error)) => {
+                    if connected {
+                        self.fail(&error.to_string());
+                    }
+                    if router.is_finished() {
+                        return false;
+                    }
+                    let another = connected && is_another_part(&error);
+                    if self.sleep_or_close(if another { OTHER_PART } else { wait }, closing).await {
+                        return true;
+                    }
+                    // What has stood in the way of the next attempt meanwhile.
+                    while let Ok((error, _)) = errors.try_recv() {
+                        self.fail(error.details());
+                    }
+                    // A greeting that is refused will be refused again; a connection that is not there yet soon is.
+                    if connected {
+                        wait = (wait * 2).min(Duration::from_millis(RECONNECT.1.into()));
+                    }
+                    continue;
+                }
+            }
+            loop {
+                let is_time_to_ask = tokio::select! {
+                    _ = closing.wait_for(|closed| *closed) => return true,
+                    _ = &mut *router => { self.fail("the connection task ended"); return false }
+                    error = errors.recv() => {
+                        self.fail(error.as_ref().map_or("events were missed", |(error, _)| error.details()));
+                        break;
+                    }
+                    _ = fresh.recv() => { self.fail("the connection was replaced"); break }
+                    () = self.doubt.notified() => false,
+                    () = tokio::time::sleep(self.ping_interval) => false,
+                    () = sleep_until(ask_at) => true,
+                };
+                if is_time_to_ask {
+                    if self.until_closed(self.follow_login(), closing).await.is_none() {
+                        return true;
+                    }
+                    ask_at = ask_every.map(|every| Instant::now() + every);
+                    continue;
+                }
+                if self.leaving.swap(false, Ordering::AcqRel) {
+                    if self.until_closed(self.renew(), closing).await.is_none() {
+                        return true;
+                    }
+                    break;
+                }
+                let probe = tokio::time::timeout(self.timeout, self.probe());
+                match self.until_closed(probe, closing).await {
+                    None => return true,
+                    // It lives; if it had been given up meanwhile, it is to be greeted again.
+                    Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) if self.is_up() => {}
+                    Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) => break,
+                    Some(Ok(Err(error))) if is_another_part(&error) => {
+                        self.fail(&error.to_string());
+                        break;
+                    }
+                    Some(_) => {
+                        if self.until_closed(self.renew(), closing).await.is_none() {
+                            return true;
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Logs in anew where the password has changed. Where that does not work the connection stays as it is, and the next
+    /// look tries again.
+    async fn follow_login(&self) {
+        if let Some(login) = &self.login
+            && let Err(error) = login.follow(|credentials| self.authenticate(credentials)).await
+        {
+            tracing::warn!(client = %self.client_name, %error, "could not log in anew; the connection stays");
+        }
+    }
+
+    async fn handshake(&self) -> Result<Epoch, ServerError> {
+        let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
+        tolerate_refusal(named)?;
+        let mut run_id = Arc::default();
+        if let Greeting::Data { part, .. } = self.greeting {
+            self.check(part).await?;
+        }
+        if let Greeting::Life = self.greeting {
+            self.send_static("PING", Vec::new()).await?;
+        } else {
+            let (server, replication) = tokio::join!(self.info("server"), self.info("replication"));
+            run_id = info_field(&server?, "run_id").into();
+            *self.history.lock().unwrap_or_else(|p| p.into_inner()) = info_field(&replication?, "master_replid").into();
+        }
+        if let Greeting::Data { time, .. } = &self.greeting {
+            time.reset();
+            let (seconds, micros) = self.send_static("TIME", Vec::new()).await?.into_typed::<(u64, u64)>()?;
+            time.observe(seconds * 1_000_000 + micros, self.clock.now());
+        }
+        let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(Epoch { run_id, connection })
+    }
+
+    /// A section of INFO; empty where the user may not ask.
+    async fn info(&self, section: &'static str) -> Result<String, ServerError> {
+        let info = tolerate_refusal(self.send_static("INFO", vec![section.into()]).await)?;
+        Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())
+    }
+
+    /// Whether it lives and still has its part.
+    async fn probe(&self) -> Result<(), ServerError> {
+        self.send_static("PING", Vec::new()).await?;
+        match self.greeting {
+            Greeting::Data { part, .. } => self.check(part).await,
+            Greeting::Life | Greeting::Identity => Ok(()),
+        }
+    }
+
+    /// Whether the server has the part that is expected of it. Who may not ask believes it.
+    async fn check(&self, part: Part) -> Result<(), ServerError> {
+        if part == Part::ClusterReplica {
+            self.send_static("READONLY", Vec::new()).await?;
+        }
+        if matches!(part, Part::Any | Part::Sentinel) {
+            return Ok(());
+        }
+        let Some(Reply::Array(role)) = tolerate_refusal(self.send_static("ROLE", Vec::new()).await)? else {
+            return Ok(());
+        };
+        let word = |at: usize| match role.get(at) {
+            Some(Reply::Bytes(word)) => String::from_utf8_lossy(word).into_owned(),
+            _ => String::new(),
+        };
+        match (part, word(0).as_str(), word(3).as_str()) {
+            (Part::Primary, "master", _) | (Part::Replica | Part::ClusterReplica, "slave", "connected") => Ok(()),
+            (Part::Primary, role, _) => Err(ServerError::not_sent(format!("{NOT_ITS_PART} a primary, it is a {role}"))),
+            (_, role, state) => Err(ServerError::not_sent(format!(
+                "{NOT_ITS_PART} a replica in touch with its primary: {role} {state}"
+            ))),
+        }
+    }
+
+    async fn until_closed<F: Future>(&self, work: F, closing: &mut watch::Receiver<bool>) -> Option<F::Output> {
+        tokio::select! {
+            done = work => Some(done),
+            _ = closing.wait_for(|closed| *closed) => None,
+        }
+    }
+
+    async fn sleep_or_close(&self, wait: Duration, closing: &mut watch::Receiver<bool>) -> bool {
+        self.until_closed(tokio::time::sleep(wait), closing).await.is_none()
+    }
+}
+
+/// Completes then; never without a time.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+const NOT_ITS_PART: &str = "the server is not";
+
+fn is_another_part(error: &ServerError) -> bool {
+    matches!(error, ServerError::NotSent { reason } if reason.starts_with(NOT_ITS_PART))
+}
+
+fn tolerate_refusal(answer: Result<Reply, ServerError>) -> Result<Option<Reply>, ServerError> {
+    match answer {
+        Ok(reply) => Ok(Some(reply)),
+        Err(ServerError::Refused { code, .. }) if !code.is_passing() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
