@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::attempt::Attempt;
-use super::slot::{Busy, SlotKey};
+use super::slot::{Busy, SlotKey, send};
 use super::table::Table;
 use super::turn::Turn;
 use crate::clock::Instant;
@@ -134,6 +134,10 @@ impl Table {
         if let Some(turn) = slot.turn.take() {
             course.turn = Some(turn);
             slot.contended = true;
+            // Who has come to look since the release landed: others go first, that is an answer.
+            let answers = slot.tell_lookers();
+            drop(state);
+            send(answers);
             return Step::Yield;
         }
         match self.attempt_of(&course.key, slot) {
