@@ -2,13 +2,13 @@
 
 use std::future::IntoFuture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redgrid_core::{Client, InHand};
+use redgrid_core::InHand;
 use redgrid_locks::{Holder, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
-use redgrid_tests::{SOON, client, client_with, listening, script, server};
+use redgrid_tests::{SOON, client, client_with, listening, script, sections, server};
 use tokio::io::AsyncWriteExt;
 
 const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
@@ -91,29 +91,6 @@ async fn one_attempt_per_name_is_in_flight_however_often_its_asker_leaves() {
     server.resume().await.unwrap();
     wait_until(SOON, async || client.in_hand() == NOTHING).await;
     assert!(asked <= 2, "{asked} attempts in flight for one name, {tried} asked");
-}
-
-async fn sections(client: &Client, tasks: usize, name: &str, time: Duration) -> u64 {
-    let count = Arc::new(AtomicU64::new(0));
-    let stop = Arc::new(AtomicBool::new(false));
-    let workers: Vec<_> = (0..tasks)
-        .map(|_| {
-            let (lock, count, stop) = (Lock::new(client, name), count.clone(), stop.clone());
-            tokio::spawn(async move {
-                while !stop.load(Ordering::Relaxed) {
-                    let guard = lock.acquire().wait(SOON).await.unwrap();
-                    count.fetch_add(1, Ordering::Relaxed);
-                    let _ = guard.release().await;
-                }
-            })
-        })
-        .collect();
-    tokio::time::sleep(time).await;
-    stop.store(true, Ordering::Relaxed);
-    for worker in workers {
-        worker.await.unwrap();
-    }
-    count.load(Ordering::Relaxed)
 }
 
 #[tokio::test(flavor = "multi_thread")]

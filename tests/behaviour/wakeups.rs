@@ -1,9 +1,14 @@
 //! Waiters wake, whatever happens to the messages.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use redgrid_core::clock::Clock;
+use redgrid_core::{Client, Config, Push, Reply, Server};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Proxy, wait_until};
+use redgrid_tests::made::Made;
 use redgrid_tests::{SOON, client, client_with, server};
 
 /// The poll of a waiter whose subscription is in force, and a little for the way.
@@ -226,4 +231,21 @@ async fn a_shutdown_wakes_those_who_wait_elsewhere() {
     entering.await.unwrap().unwrap().release().await.unwrap();
     assert!(closed.elapsed() < Duration::from_secs(2), "{:?}", closed.elapsed());
     drop(held);
+}
+
+#[tokio::test]
+async fn what_was_subscribed_behind_a_gap_and_is_left_meanwhile_does_not_stay_subscribed() {
+    let channel = Bytes::from_static(b"left");
+    let server = Arc::new(Made::new("slow", |_| Ok(Reply::Nil)).unconfirmed(channel.clone()));
+    let config = Config::single("slow").unwrap();
+    let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
+    let mut watch = client.watch(channel.clone(), channel.clone());
+    wait_until(SOON, async || server.listened().contains(&channel)).await;
+    // The new connection is told of after it was subscribed there: whoever hears the message has heard the gap.
+    server.push(Push::Gap);
+    server.push(Push::Message { channel: channel.clone(), payload: Bytes::new() });
+    while watch.wake().await.messages == 0 {}
+    drop(watch);
+    server.confirm();
+    wait_until(SOON, async || !server.listened().contains(&channel)).await;
 }

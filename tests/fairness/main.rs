@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redgrid_core::Client;
 use redgrid_locks::Lock;
 use redgrid_testkit::{RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{SOON, client, client_with, sections, server};
 
 /// Turns that are not measured.
 const WARM: u64 = 30;
@@ -189,33 +189,16 @@ async fn a_listener_that_never_wants_the_lock_costs_no_more_than_the_probe() {
     let server = server().await;
     let client = client(&server).await;
     one_of_three("8 tasks", async || {
-        let alone = sections_of(&client, 400 * MS).await;
+        let alone = sections(&client, 8, "contested", 400 * MS).await;
         // It listens, and never asks.
         let idle = redgrid_tests::client(&server).await;
         let watch = idle.watch("redisson_lock__channel:{contested}".into(), "contested".into());
         wait_until(SOON, async || watch.in_force()).await;
-        let listened_to = sections_of(&client, 400 * MS).await;
+        let listened_to = sections(&client, 8, "contested", 400 * MS).await;
         // A stretch of 10 ms, a silence of 2 to 4 ms, a look, 1 or 2 ms: more than half of the time is left.
         if listened_to * 2 >= alone { Ok(()) } else { Err(format!("{listened_to} against {alone} sections")) }
     })
     .await;
-}
-
-/// How often eight tasks of one process get in within a time.
-async fn sections_of(client: &Client, time: Duration) -> u64 {
-    let (stop, turns, count) = (Arc::new(AtomicBool::new(false)), Arc::new(Turns::default()), Arc::default());
-    let workers: Vec<_> = (0..8)
-        .map(|_| {
-            let count: Arc<AtomicU64> = Arc::clone(&count);
-            tokio::spawn(work(client.clone(), 1, Duration::ZERO, stop.clone(), turns.clone(), count))
-        })
-        .collect();
-    tokio::time::sleep(time).await;
-    stop.store(true, Ordering::Relaxed);
-    for worker in workers {
-        worker.await.unwrap();
-    }
-    count.load(Ordering::Relaxed)
 }
 
 #[tokio::test(flavor = "multi_thread")]

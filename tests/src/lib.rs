@@ -3,10 +3,14 @@
 pub mod cancel;
 pub mod history;
 pub mod lossy;
+pub mod made;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redgrid_core::{Client, Config};
+use redgrid_locks::Lock;
 use redgrid_testkit::RedisServer;
 
 /// Long enough for anything that is to happen at all, on a busy machine.
@@ -40,6 +44,30 @@ pub async fn listening(server: &RedisServer, client: &Client) {
     let notices = format!("redgrid_client:{{{}}}", client.id());
     let subscribed = async || observer.pubsub_channels("*").await.is_ok_and(|channels| channels.contains(&notices));
     redgrid_testkit::wait_until(SOON, subscribed).await;
+}
+
+/// How often so many tasks of one client get in under a name within a time, with sections of no length.
+pub async fn sections(client: &Client, tasks: usize, name: &str, time: Duration) -> u64 {
+    let count = Arc::new(AtomicU64::new(0));
+    let stop = Arc::new(AtomicBool::new(false));
+    let workers: Vec<_> = (0..tasks)
+        .map(|_| {
+            let (lock, count, stop) = (Lock::new(client, name), count.clone(), stop.clone());
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = lock.acquire().wait(SOON).await.unwrap();
+                    count.fetch_add(1, Ordering::Relaxed);
+                    let _ = guard.release().await;
+                }
+            })
+        })
+        .collect();
+    tokio::time::sleep(time).await;
+    stop.store(true, Ordering::Relaxed);
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    count.load(Ordering::Relaxed)
 }
 
 /// The hash by which a lock script goes over the wire: `script!("acquire")`.

@@ -126,7 +126,9 @@ impl Client {
             Ok(()) => Ok(()),
             Err(_) => {
                 let mut why = ServerError::not_sent("not connected");
-                for server in self.0.core.topology.primaries() {
+                // Those that are down say why at once; one that is up and hangs is not in the way.
+                let down = |server: &Arc<dyn super::Server>| server.epoch().borrow().is_none();
+                for server in self.0.core.topology.primaries().into_iter().filter(down) {
                     let answer = server.call(vec![Request::command("PING")]).await.pop();
                     if let Some(Err(error)) = answer {
                         why = error;

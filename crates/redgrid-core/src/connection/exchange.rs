@@ -84,9 +84,7 @@ pub(super) async fn exchange(
         }
         let over = certainly_over(limit, settings.timeout);
         progress.sent(true);
-        let key = request.touched().first().map_or(&[][..], |key| &key[..]);
-        let home = topology.primary(key);
-        let Answer { result, by, epoch } = once(topology, &request, limit).await;
+        let Answer { result, by, epoch, at_home } = once(topology, &request, limit).await;
         let received = clock.now();
         let again = match &result {
             Err(ServerError::NotSent { .. }) => {
@@ -109,7 +107,7 @@ pub(super) async fn exchange(
             Ok(_) | Err(ServerError::Decode { .. }) => false,
         };
         if again && received < until {
-            pause(topology, key, (&home, &by), settings, clock, until).await;
+            pause(topology, request.first_key(), (&by, at_home), settings, clock, until).await;
             if clock.now() < until {
                 continue;
             }
@@ -131,22 +129,22 @@ pub(crate) fn certainly_over(limit: Instant, window: Duration) -> Instant {
 async fn pause(
     topology: &dyn Topology,
     key: &[u8],
-    (home, asked): (&Arc<dyn Server>, &Arc<dyn Server>),
+    (asked, at_home): (&Arc<dyn Server>, bool),
     settings: &Settings,
     clock: &Clock,
     until: Instant,
 ) {
     let mut changes = topology.changes();
     let mut epoch = asked.epoch();
-    let (is_up, is_home) = (epoch.borrow().is_some(), is_same(home, asked));
-    if !is_up && is_home && !is_same(&topology.primary(key), asked) {
+    let is_up = epoch.borrow().is_some();
+    if !is_up && at_home && !is_same(&topology.primary(key), asked) {
         return;
     }
     let wait = async {
-        if is_up || !is_home {
+        if is_up || !at_home {
             tokio::time::sleep(jittered(settings.retry_delay)).await;
         }
-        if !is_home {
+        if !at_home {
             // It was sent on to that one, or read there: who is asked next is decided anew.
             return;
         }

@@ -138,6 +138,11 @@ impl Request {
         self.args.contains(&Arg::NotAfter)
     }
 
+    /// The key that decides which node it goes to; empty where it has none.
+    pub(crate) fn first_key(&self) -> &[u8] {
+        self.keys.first().map_or(&[], |key| key)
+    }
+
     /// The keys it touches, all of them.
     pub fn touched(&self) -> &[Bytes] {
         &self.keys

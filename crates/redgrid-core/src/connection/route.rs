@@ -20,6 +20,8 @@ pub(crate) struct Answer {
     pub(crate) by: Arc<dyn Server>,
     /// The connection it was sent on.
     pub(crate) epoch: Option<Epoch>,
+    /// It was the home of the key when the copy left, and not where another sent it on, or a replica to read from.
+    pub(super) at_home: bool,
 }
 
 impl Answer {
@@ -71,7 +73,7 @@ impl Redirection {
 
 /// Sends one copy of `request`, not to be carried out after `limit`.
 pub(crate) async fn once(topology: &dyn Topology, request: &Request, limit: Instant) -> Answer {
-    let key = request.touched().first().map_or(&[][..], |key| &key[..]);
+    let key = request.first_key();
     let mut by = if request.reads { topology.reader(key) } else { topology.primary(key) };
     let mut asking = false;
     let mut hops = 0;
@@ -80,13 +82,14 @@ pub(crate) async fn once(topology: &dyn Topology, request: &Request, limit: Inst
         let copy = request.clone().not_after(limit);
         let copies = if asking { vec![Request::command("ASKING"), copy.adjacent()] } else { vec![copy] };
         let result = by.call(copies).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
-        let Err(error) = &result else { return Answer { result, by, epoch } };
+        let at_home = hops == 0 && !request.reads;
+        let Err(error) = &result else { return Answer { result, by, epoch, at_home } };
         let host = by.id().host();
         let Some(redirection) = Redirection::of(error, host).filter(|_| hops < MOST_HOPS) else {
             if is_doubtful(error) {
                 topology.doubt(Doubt::Node(by.id().clone()));
             }
-            return Answer { result, by, epoch };
+            return Answer { result, by, epoch, at_home };
         };
         hops += 1;
         let next = match redirection {
@@ -103,7 +106,7 @@ pub(crate) async fn once(topology: &dyn Topology, request: &Request, limit: Inst
         };
         match next {
             Some(next) => by = next,
-            None => return Answer { result, by, epoch },
+            None => return Answer { result, by, epoch, at_home },
         }
     }
 }

@@ -21,7 +21,8 @@ use crate::wait::{Hub, Watch};
 /// between a release and the acquire of whoever's turn it is, whose message is on its way.
 const STAYS_FREE: Duration = Duration::from_millis(1);
 
-/// How long a name that nobody of us waits for any more may stay subscribed: half a second. Who asks again meanwhile finds it in force.
+/// How long a name that nobody of us waits for any more may stay subscribed: half a second. Who asks again meanwhile finds it
+/// in force.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Longer than any wait that a message or the poll does not end.

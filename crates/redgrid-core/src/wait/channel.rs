@@ -21,6 +21,8 @@ pub(super) struct Channel {
     pub(super) kind: ChannelKind,
     pub(super) watchers: HashMap<u64, Sink>,
     pub(super) force: Force,
+    /// It was sent to its home to be subscribed, at whatever connection.
+    pub(super) asked: bool,
     /// What to look at when polling.
     pub(super) poll: Option<Poll>,
     /// Messages heard on it.
@@ -68,12 +70,18 @@ pub struct Wake {
 
 impl Channel {
     pub(super) fn new(key: Bytes, home: NodeId, by_slot: bool, kind: ChannelKind, force: Force) -> Channel {
-        Channel { key, home, by_slot, kind, watchers: HashMap::new(), force, poll: None, heard: 0 }
+        Channel { key, home, by_slot, kind, watchers: HashMap::new(), force, asked: false, poll: None, heard: 0 }
     }
 
     /// Whether it is wanted at a node, as this kind.
     pub(super) fn is_at(&self, node: &NodeId, kind: ChannelKind) -> bool {
         self.home == *node && self.kind == kind
+    }
+
+    /// Whether it may be subscribed at its home. What was confirmed by a connection that has gone, or not confirmed, may be
+    /// so on the present one: a gap is told of a moment after it.
+    pub(super) fn may_be_subscribed(&self) -> bool {
+        self.asked && self.force != Force::Denied
     }
 
     pub(super) fn tell(&mut self, payload: &Bytes) {

@@ -209,7 +209,7 @@ impl Hub {
                 interrupted |= desired.interrupted;
                 desired.forget(&name, channel.poll.as_ref().map(|poll| poll.due));
                 // A slot's channels end with its leaving a node; the others have to be ended.
-                if channel.force == Force::Confirmed && channel.kind == ChannelKind::Plain {
+                if channel.may_be_subscribed() && channel.kind == ChannelKind::Plain {
                     desired.to_end.insert(name.clone());
                     lane.wanted.notify_one();
                 }
@@ -219,7 +219,7 @@ impl Hub {
                 channels.remove(&name);
                 continue;
             }
-            (channel.home, channel.kind) = (home.id().clone(), kind);
+            (channel.home, channel.kind, channel.asked) = (home.id().clone(), kind, false);
             channel.set(Force::Wanted);
             let due = channel.poll.as_mut().map(|poll| {
                 poll.due = now + UNSUBSCRIBED_POLL;

@@ -179,7 +179,6 @@ impl Hub {
         let State { channels, posts, .. } = &mut *state;
         let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
         desired.gaps += 1;
-        desired.to_end.clear();
         for (name, channel) in channels.iter_mut().filter(|(_, channel)| channel.home == *node) {
             if channel.force != Force::Confirmed {
                 continue;
@@ -231,10 +230,10 @@ impl Hub {
             to_join.remove(&name);
             to_try.remove(&name);
             let Some(channel) = channels.remove(&name) else { continue };
-            match (channel.force, channel.kind) {
-                (Force::Confirmed, ChannelKind::Plain) => plain.push(name),
-                (Force::Confirmed, ChannelKind::Sharded) => sharded.push(name),
-                _ => {}
+            match channel.kind {
+                _ if !channel.may_be_subscribed() => {}
+                ChannelKind::Plain => plain.push(name),
+                ChannelKind::Sharded => sharded.push(name),
             }
         }
         plain.extend(std::mem::take(to_end));
@@ -242,10 +241,11 @@ impl Hub {
         let mut others = Vec::new();
         while differences.joining.len() < CHUNK {
             let Some(name) = to_join.pop_first() else { break };
-            let Some(channel) = channels.get(&name).filter(|channel| channel.home == *lane.server.id()) else {
+            let Some(channel) = channels.get_mut(&name).filter(|channel| channel.home == *lane.server.id()) else {
                 continue;
             };
             if *differences.kind.get_or_insert(channel.kind) == channel.kind {
+                channel.asked = true;
                 differences.joining.push(name);
             } else {
                 others.push(name);
@@ -254,9 +254,13 @@ impl Hub {
         to_join.extend(others);
         if differences.joining.is_empty() {
             differences.suspect = true;
-            let suspect = to_try.pop_first().and_then(|name| Some((channels.get(&name)?.kind, name)));
-            differences.kind = suspect.as_ref().map(|(kind, _)| *kind);
-            differences.joining.extend(suspect.map(|(_, name)| name));
+            if let Some(name) = to_try.pop_first()
+                && let Some(channel) = channels.get_mut(&name)
+            {
+                channel.asked = true;
+                differences.kind = Some(channel.kind);
+                differences.joining.push(name);
+            }
         }
         differences
     }
@@ -266,11 +270,6 @@ impl Hub {
         let mut state = self.state();
         let State { channels, posts, .. } = &mut *state;
         let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
-        if desired.gaps != gaps {
-            // Confirmed by a connection that has gone since.
-            desired.to_join.extend(chunk.iter().cloned());
-            return;
-        }
         // More than a second's budget at once would be a storm; the poll reaches the rest.
         let mut direct = self.settings.poll_budget;
         for name in chunk {
@@ -282,6 +281,11 @@ impl Hub {
                 }
                 continue;
             };
+            if desired.gaps != gaps {
+                // Confirmed by a connection that has gone since.
+                desired.to_join.insert(name.clone());
+                continue;
+            }
             channel.set(Force::Confirmed);
             // The first subscription is followed by a look of the waiter's own; a renewed one is a gap.
             if direct > 0 {

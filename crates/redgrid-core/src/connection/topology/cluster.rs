@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::nowhere::Nowhere;
+use super::reader;
 use super::slots::{self, Range};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ReadMode, ShardedSubscriptions};
@@ -364,11 +365,7 @@ impl Topology for Cluster {
     fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
         let map = self.map();
         let Some(primary) = map.owner(slot(key)) else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
-        let fit: Vec<_> =
-            map.replicas_of(primary).iter().filter(|replica| replica.epoch().borrow().is_some()).collect();
-        let with_primary = usize::from(self.nodes.settings.read_mode != ReadMode::Replica || fit.is_empty());
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
-        Arc::clone(fit.get(turn).copied().unwrap_or(primary)) as Arc<dyn Server>
+        reader(self.nodes.settings.read_mode, &self.turn, primary, map.replicas_of(primary).iter())
     }
 
     fn slot(&self, key: &[u8]) -> u16 {

@@ -11,15 +11,30 @@ mod slots;
 pub(super) use single::Single;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::link::Part;
-use super::node::Nodes;
+use super::node::{Node, Nodes};
 #[cfg(unix)]
 use super::way::Place;
 use super::{ConnectError, Server, Topology};
 use crate::clock::Clock;
-use crate::config::{Config, Servers};
+use crate::config::{Config, ReadMode, Servers};
 use crate::error::ServerError;
+
+/// Who reads are asked of: the primary and those replicas that are fit, in turn, as far as the mode says; the primary where
+/// nobody else is fit.
+fn reader<'a>(
+    mode: ReadMode,
+    turn: &AtomicUsize,
+    primary: &Arc<Node>,
+    replicas: impl Iterator<Item = &'a Arc<Node>>,
+) -> Arc<dyn Server> {
+    let fit: Vec<_> = replicas.filter(|replica| replica.epoch().borrow().is_some()).collect();
+    let with_primary = usize::from(mode != ReadMode::Replica || fit.is_empty());
+    let turn = turn.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
+    Arc::clone(fit.get(turn).copied().unwrap_or(primary)) as Arc<dyn Server>
+}
 
 /// Begins to look for the servers of a configuration; nothing is waited for.
 pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, ConnectError> {

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::nowhere::Nowhere;
+use super::reader;
 use crate::config::{Address, ReadMode};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
@@ -150,14 +151,11 @@ impl Topology for Replicated {
         vec![ShardServers { primary: Arc::clone(primary) as Arc<dyn Server>, slots: Vec::new(), replicas }]
     }
 
-    fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
-        let primary = self.primary(key);
+    fn reader(&self, _key: &[u8]) -> Arc<dyn Server> {
         let members = self.members();
-        let mut fit: Vec<_> =
-            members.replicas.iter().filter(|replica| replica.node.epoch().borrow().is_some()).collect();
-        let with_primary = usize::from(self.nodes.settings.read_mode != ReadMode::Replica || fit.is_empty());
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
-        if turn < fit.len() { Arc::clone(&fit.swap_remove(turn).node) as Arc<dyn Server> } else { primary }
+        let Some((_, primary)) = &members.primary else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
+        let replicas = members.replicas.iter().map(|replica| &replica.node);
+        reader(self.nodes.settings.read_mode, &self.turn, primary, replicas)
     }
 
     fn doubt(&self, _doubt: Doubt) {

@@ -1,0 +1,121 @@
+//! A server made up by a test, for moments that no real one can be brought to.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use redgrid_core::{ChannelKind, Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError};
+use tokio::sync::{Notify, mpsc, watch};
+
+type Answer = Result<Reply, ServerError>;
+
+/// Answers what its closure says, and keeps subscriptions.
+pub struct Made {
+    id: NodeId,
+    epoch: watch::Sender<Option<Epoch>>,
+    time: ServerClock,
+    answer: Box<dyn Fn(&Request) -> Answer + Send + Sync>,
+    asked: AtomicUsize,
+    listened: Mutex<BTreeSet<Bytes>>,
+    /// A channel whose subscription is not confirmed until it is said so.
+    kept_back: Option<Bytes>,
+    confirm: Notify,
+    pushes: Mutex<Option<mpsc::UnboundedSender<Push>>>,
+}
+
+impl Made {
+    /// A node of that name that is up.
+    pub fn new(name: &str, answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Made {
+        Made {
+            id: NodeId(name.into()),
+            epoch: watch::Sender::new(Some(Epoch { run_id: "one".into(), connection: 1 })),
+            time: ServerClock::default(),
+            answer: Box::new(answer),
+            asked: AtomicUsize::new(0),
+            listened: Mutex::default(),
+            kept_back: None,
+            confirm: Notify::new(),
+            pushes: Mutex::default(),
+        }
+    }
+
+    /// The same, down.
+    pub fn down(self) -> Made {
+        self.epoch.send_replace(None);
+        self
+    }
+
+    /// The same, which subscribes a channel and does not confirm it.
+    pub fn unconfirmed(self, channel: Bytes) -> Made {
+        Made { kept_back: Some(channel), ..self }
+    }
+
+    /// Has it confirm what it has kept back.
+    pub fn confirm(&self) {
+        self.confirm.notify_one();
+    }
+
+    /// How many requests it was sent.
+    pub fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// What is subscribed.
+    pub fn listened(&self) -> BTreeSet<Bytes> {
+        self.listened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Pushes something to its client.
+    pub fn push(&self, push: Push) {
+        if let Some(pushes) = &*self.pushes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            let _ = pushes.send(push);
+        }
+    }
+}
+
+#[async_trait]
+impl Server for Made {
+    fn id(&self) -> &NodeId {
+        &self.id
+    }
+
+    async fn call(&self, requests: Vec<Request>) -> Vec<Answer> {
+        self.asked.fetch_add(requests.len(), Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        requests.iter().map(&self.answer).collect()
+    }
+
+    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+        self.epoch.subscribe()
+    }
+
+    fn time(&self) -> &ServerClock {
+        &self.time
+    }
+
+    async fn subscribe(&self, _: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError> {
+        let is_kept_back = self.kept_back.as_ref().is_some_and(|channel| channels.contains(channel));
+        self.listened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(channels);
+        if is_kept_back {
+            self.confirm.notified().await;
+        }
+        Ok(())
+    }
+
+    async fn unsubscribe(&self, _: ChannelKind, channels: Vec<Bytes>) {
+        let mut listened = self.listened.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        channels.iter().for_each(|channel| {
+            listened.remove(channel);
+        });
+    }
+
+    fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        *self.pushes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(sender);
+        receiver
+    }
+
+    async fn close(&self) {}
+}
