@@ -39,7 +39,7 @@ impl Lock {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
             let mark = companion("redgrid_wait", &key);
-            Arc::new(Target { name, key, channel, mark })
+            Arc::new(Target { name, key, channel, mark, more: Box::default() })
         });
         Lock { client: client.clone(), target }
     }

@@ -14,7 +14,7 @@ use super::table::{State, Table};
 use super::tenure::{Granted, Tenure};
 use super::terms::{self, Wish};
 use crate::clock::Instant;
-use crate::connection::{CommitError, Exchange, Persistence, jittered};
+use crate::connection::{CommitError, Exchange, Persistence, Reply, jittered};
 use crate::error::ServerError;
 
 /// One attempt: for whom, and where.
@@ -58,7 +58,7 @@ impl Table {
     /// The attempt of the first in the queue.
     pub(super) fn attempt_of(&self, key: &SlotKey, slot: &mut Slot) -> Option<Attempt> {
         let first = slot.queue.iter().find(|entry| !entry.answer.is_closed() && entry.until > self.now())?;
-        let stretch = self.stretch(key);
+        let stretch = self.stretch(slot.kind, key);
         Some(Attempt {
             key: key.clone(),
             kind: slot.kind,
@@ -315,14 +315,18 @@ pub(super) fn judge(asked: &Exchange) -> Verdict {
         Ok(reply) => reply.clone(),
         Err(error) => return Verdict::Failed(failure_of(error.clone())),
     };
-    match reply.into_typed::<(i64, u64, i64)>() {
-        Ok((status, time, left)) => {
+    let answer = match &reply {
+        Reply::Array(parts) if parts.len() == 4 => reply.into_typed(),
+        _ => reply.into_typed().map(|(status, time, left): (i64, u64, i64)| (status, time, left, time)),
+    };
+    match answer {
+        Ok((status, time, left, token)) => {
             // A clock that was reset meanwhile is that of another process.
             if *asked.by.epoch().borrow() == asked.epoch {
                 asked.by.time().observe_exchange(time, asked.sent, asked.received);
             }
             match status {
-                1 => Verdict::Granted { token: time, robbed: left > 0 },
+                1 => Verdict::Granted { token, robbed: left > 0 },
                 0 => Verdict::Busy(match left {
                     // Gone between two looks of the script, or about to be: look again soon.
                     -2 | 0 => Duration::from_millis(1),

@@ -126,7 +126,7 @@ impl Table {
         }
         if let Some(tenure) = &slot.tenure {
             course.turn = None;
-            let half = self.stretch(&course.key) / 2;
+            let half = self.stretch(slot.kind, &course.key) / 2;
             return Step::Local { listen_at: tenure.stretch_ends - half };
         }
         if slot.busy != Busy::No || slot.asking {

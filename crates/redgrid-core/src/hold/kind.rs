@@ -18,6 +18,8 @@ pub struct Target {
     pub channel: Bytes,
     /// The key by which waiters without a subscription tell that they are there.
     pub mark: Bytes,
+    /// Further keys of the kind, in the slot of `key`.
+    pub more: Box<[Bytes]>,
 }
 
 /// One hold as its scripts see it.
@@ -38,8 +40,14 @@ pub trait HoldKind: Send + Sync + 'static {
     /// What the kind is called; with the key, it tells holds apart.
     fn name(&self) -> &'static str;
 
+    /// Whether a grant of the server may pass from task to task of this process, for a stretch.
+    fn hands_over(&self) -> bool {
+        true
+    }
+
     /// Takes the name if it is free. Answers `{status, time, left}`: status 1 granted, 0 busy, 2 too late; `time` is the
-    /// server's, in microseconds since 1970, as text; `left` is the holder's PTTL when busy.
+    /// server's, in microseconds since 1970, as text; `left` is the holder's PTTL when busy. A fourth element is the token
+    /// of the grant, which otherwise is `time`; only a kind that does not hand over may have tokens of its own.
     fn acquire(&self, claim: Claim<'_>) -> Request;
 
     /// Takes the name whoever has it, and tells the redgrid holders that lose it on their channel, `notices` followed by

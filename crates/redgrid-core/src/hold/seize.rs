@@ -53,7 +53,7 @@ impl Table {
         wish: Wish,
         only_if_held: bool,
     ) -> Result<Option<Grant>, Failure> {
-        let stretch = self.stretch(&SlotKey(kind.name(), target.key.clone()));
+        let stretch = self.stretch(kind, &SlotKey(kind.name(), target.key.clone()));
         // It must outlive the wait for the former holder's stretch, also where what is wished for is shorter.
         let lease = wish.server_lease(stretch).max(terms::with_margin(stretch::LONGEST + self.core.settings.timeout));
         let theft = Theft { kind, target, lease, only_if_held };

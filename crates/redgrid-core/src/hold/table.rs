@@ -211,13 +211,17 @@ impl Table {
     /// waits now.
     pub(super) fn remember(&self, state: &mut State, key: &SlotKey, turn: Turn, stretch_ends: Instant) {
         let since = self.now();
-        let until = since + turn::remembered_for(self.stretch(key), self.round_trip(key));
+        let stretch = state.slots.get(key).map_or(Duration::ZERO, |slot| self.stretch(slot.kind, key));
+        let until = since + turn::remembered_for(stretch, self.round_trip(key));
         state.recent.insert(key.clone(), Recent { turn, since, until, stretch_ends }, since);
     }
 
     /// How long a name may pass from task to task without asking.
-    pub(super) fn stretch(&self, key: &SlotKey) -> Duration {
-        stretch::length(self.core.settings.stretch, self.round_trip(key))
+    pub(super) fn stretch(&self, kind: &dyn HoldKind, key: &SlotKey) -> Duration {
+        match kind.hands_over() {
+            true => stretch::length(self.core.settings.stretch, self.round_trip(key)),
+            false => Duration::ZERO,
+        }
     }
 
     /// How long asking for a name takes.
