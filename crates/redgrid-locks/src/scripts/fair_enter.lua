@@ -13,7 +13,7 @@
 --          {0, time, left}   others are first; `left` is the present holder's PTTL for the head of the queue, -1 for others
 --          {2, time, 0}      too late
 --
--- Work: O(1) for a place behind places of ours, otherwise O(n) for n places. Sent twice, it takes once, or has one place.
+-- Work: O(1), and O(n) for n places that are few, or not all ours. Sent twice, it takes once, or has one place.
 if tonumber(time) > tonumber(ARGV[3]) then
   return {2, time, 0}
 end
@@ -23,6 +23,11 @@ if redis.call('HEXISTS', k[1], holder) == 1 then
     redis.call('PEXPIRE', k[1], ARGV[2])
   end
   return {1, time, 0}
+end
+-- Not by its own word, however late that is.
+local is_new = not redis.call('ZSCORE', k[3], holder)
+if kept > 0 and not is_new then
+  redis.call('ZADD', k[4], now + kept, holder)
 end
 if is_untidy(k) then
   pass(k, wait)
@@ -42,23 +47,19 @@ if left == -2 and (not head or head == holder) then
   end
   return {1, time, 0}
 end
-if kept > 0 then
-  local is_new = not redis.call('ZSCORE', k[3], holder)
-  if is_new then
-    local last = redis.call('LINDEX', k[2], -1)
-    local base = last and redis.call('ZSCORE', k[3], last) or now + math.max(left, 0)
-    local places = redis.call('RPUSH', k[2], holder)
-    redis.call('ZADD', k[3], math.max(base, now + wait * (places - 1)) + wait, holder)
-  end
+if kept > 0 and is_new then
+  local last = redis.call('LINDEX', k[2], -1)
+  local base = last and redis.call('ZSCORE', k[3], last) or now + math.max(left, 0)
+  local places = redis.call('RPUSH', k[2], holder)
   redis.call('ZADD', k[4], now + kept, holder)
-  if is_new then
-    if redis.call('LLEN', k[2]) > redis.call('ZCARD', k[4]) then
-      pass(k, wait)
-    else
-      set_lifetimes(k, wait)
-    end
-    head = head or holder
+  if redis.call('ZCARD', k[4]) == places then
+    redis.call('ZADD', k[3], now + wait * places, holder)
+    set_lifetimes(k, wait)
+  else
+    redis.call('ZADD', k[3], base + wait, holder)
+    pass(k, wait)
   end
+  head = head or holder
 end
 if head ~= holder or left < 0 then
   return {0, time, -1}

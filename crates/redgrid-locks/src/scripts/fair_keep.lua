@@ -26,7 +26,7 @@ for i = 6, #ARGV do
 end
 local before = redis.call('LINDEX', k[2], 0)
 if ARGV[3] == '1' or is_untidy(k) then
-  pass(k, wait)
+  pass(k, wait, nil, ARGV[3] == '1')
 end
 local head, left = redis.call('LINDEX', k[2], 0), redis.call('PTTL', k[1])
 local first = 0

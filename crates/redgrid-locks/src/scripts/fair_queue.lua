@@ -14,6 +14,8 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local FOREIGN = 300000
 -- How many dead are thrown out by one call.
 local MOST_DEAD = 64
+-- From how many places on a queue of ours alone is looked through only when it is asked for.
+local LONG = 128
 
 -- Calls `command` with a list of arguments, as many at a time as Lua's stack bears.
 local function many(command, key, list)
@@ -22,8 +24,8 @@ local function many(command, key, list)
   end
 end
 
-local function pairs_of(list)
-  local map = {}
+local function scores_of(key)
+  local list, map = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), {}
   for i = 1, #list, 2 do
     map[list[i]] = tonumber(list[i + 1])
   end
@@ -62,66 +64,76 @@ local function set_lifetimes(k, wait)
   redis.call('PEXPIREAT', k[4], ends)
 end
 
--- One pass over the queue, O(n): `leaving` goes out, and who is to be thrown out. Living places of ours get scores that
--- outlast the places before them, however long these were in the queue: else the first to meet the next head could be a
--- process of Redisson's, and throw it out.
-local function pass(k, wait, leaving)
-  local places = redis.call('LRANGE', k[2], 0, -1)
-  local score = pairs_of(redis.call('ZRANGE', k[3], 0, -1, 'WITHSCORES'))
-  local alive = pairs_of(redis.call('ZRANGE', k[4], 0, -1, 'WITHSCORES'))
-  local stay, out, gone, write = {}, {}, {}, {}
-  local less, floor, before, dead = 0, now, nil, 0
-  for _, place in ipairs(places) do
-    local ours, was = alive[place], score[place]
-    alive[place] = nil
-    local is_dead = ours and ours < now and dead < MOST_DEAD
-    if place == leaving or is_dead then
-      if place ~= leaving then
-        dead = dead + 1
-      end
-      less = less + wait
-      out[#out + 1] = place
-      if ours then gone[#gone + 1] = place end
-    elseif not ours and #stay == 0 and was and was <= now then
-      out[#out + 1] = place
-    else
-      stay[#stay + 1] = place
-      local is = was and was - less
-      if ours then
-        floor = floor + wait
-        -- Not for every millisecond: what is short of it by less than a sixth stays.
-        if not is or is < floor - wait / 6 then
-          is = floor
-        end
+-- Throws out who is to be, `leaving` too, and sees to the scores. Where Redisson's places are among ours it is one pass over
+-- all, O(n): what goes is taken off those behind, and living places of ours get scores that outlast the places before them,
+-- however long these were in the queue; else the first to meet the next head could be a process of Redisson's, and throw it out.
+-- Where all are ours, the scores are those of a queue that was made just now. Redisson reads only those of the head and the last:
+-- of a long queue, only these are set, unless `all` is asked for.
+local function pass(k, wait, leaving, all)
+  local places = redis.call('LLEN', k[2])
+  local mixed = redis.call('ZCARD', k[4]) ~= places
+  local gone = redis.call('ZRANGEBYSCORE', k[4], '-inf', '(' .. now, 'LIMIT', 0, MOST_DEAD)
+  if leaving then
+    gone[#gone + 1] = leaving
+  end
+  local out, write = gone, {}
+  if mixed or all or places <= LONG then
+    local list = redis.call('LRANGE', k[2], 0, -1)
+    local score, alive = mixed and scores_of(k[3]), mixed and scores_of(k[4])
+    local goes, expired, stays = {}, {}, 0
+    local less, floor, before = 0, now, nil
+    for _, place in ipairs(gone) do
+      goes[place] = true
+    end
+    for _, place in ipairs(list) do
+      local ours, was = not mixed or alive[place], mixed and score[place]
+      if goes[place] then
+        less = less + wait
+      elseif not ours and stays == 0 and was and was <= now then
+        expired[#expired + 1] = place
       else
-        -- What it takes off those behind when it gets in. Of a head it can not be known.
-        floor = floor + (before and was and math.max(0, math.min(was - before, FOREIGN)) or FOREIGN)
-        -- Without a score it would never be thrown out.
-        is = is or now + wait
+        stays = stays + 1
+        local is = was and was - less
+        if not mixed then
+          floor = floor + wait
+          is = floor
+        elseif ours then
+          floor = floor + wait
+          -- Not for every millisecond: what is short of it by less than a sixth stays.
+          if not is or is < floor - wait / 6 then
+            is = floor
+          end
+        else
+          -- What it takes off those behind when it gets in. Of a head it can not be known.
+          floor = floor + (before and was and math.max(0, math.min(was - before, FOREIGN)) or FOREIGN)
+          -- Without a score it would never be thrown out.
+          is = is or now + wait
+        end
+        before = was or is
+        if is ~= was then
+          write[#write + 1] = is
+          write[#write + 1] = place
+        end
       end
-      before = was or is
-      if is ~= was then
-        write[#write + 1] = is
-        write[#write + 1] = place
+    end
+    if #expired > 0 then
+      out = {unpack(gone)}
+      for _, place in ipairs(expired) do
+        out[#out + 1] = place
       end
     end
   end
-  -- Thrown out by Redisson, and not kept by their processes any more.
-  for place, ends in pairs(alive) do
-    if ends < now then
-      gone[#gone + 1] = place
-    end
-  end
-  if #out > 4 then
-    redis.call('DEL', k[2])
-    many('RPUSH', k[2], stay)
-  else
-    for _, place in ipairs(out) do
-      redis.call('LREM', k[2], 1, place)
-    end
+  for _, place in ipairs(out) do
+    redis.call('LREM', k[2], 1, place)
   end
   many('ZREM', k[3], out)
   many('ZREM', k[4], gone)
+  if #write == 0 and not mixed then
+    local head, last = redis.call('LINDEX', k[2], 0), redis.call('LINDEX', k[2], -1)
+    if head then
+      write = {now + wait * redis.call('LLEN', k[2]), last, now + wait, head}
+    end
+  end
   many('ZADD', k[3], write)
   set_lifetimes(k, wait)
 end
