@@ -33,10 +33,10 @@ pub const DEAD_OUT: &str = "a dead place goes";
 /// Both kinds have had the lock in one run.
 pub const BOTH: &str = "both kinds are served";
 
-/// Ticks that a place of ours is worth: more than Redisson's clock is ahead.
-pub const WAIT: u8 = 2;
+/// Ticks that a place of ours is worth: more than Redisson's clock is ahead, and a tick until it is kept again.
+pub const WAIT: u8 = 3;
 /// Ticks that a place of Redisson's is worth.
-pub const THEIRS: u8 = 3;
+pub const THEIRS: u8 = 4;
 /// Ticks by which Redisson's clock is ahead.
 pub const AHEAD: u8 = 1;
 /// Ticks of a lease.
@@ -97,6 +97,8 @@ pub struct Fair {
     pub leaves: u8,
     /// Places of ours that are lost at the server, as by a deletion.
     pub deletions: u8,
+    /// From this tick on nothing goes wrong any more.
+    pub calm: u8,
     /// The last tick.
     pub ticks: u8,
 }
@@ -129,7 +131,9 @@ pub struct Client {
     pub phase: Phase,
     /// It was told, or has seen, that it is to try.
     pub told: bool,
-    /// It has kept its place, or renewed, in this tick.
+    /// It knows that it has a place, and keeps it.
+    pub inside: bool,
+    /// It has kept its place in this tick.
     pub beat: bool,
     /// When it gives up a second time.
     pub again_at: Option<u8>,
@@ -215,6 +219,7 @@ impl Model for Fair {
             theirs,
             phase: Phase::Idle,
             told: false,
+            inside: false,
             beat: false,
             again_at: None,
             field: 0,
@@ -239,7 +244,8 @@ impl Model for Fair {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let outcomes: &[bool] = if state.losses > 0 { &[false, true] } else { &[false] };
+        let calm = state.now >= self.calm;
+        let outcomes: &[bool] = if state.losses > 0 && !calm { &[false, true] } else { &[false] };
         for copy in &state.copies {
             actions.extend(outcomes.iter().map(|lost| Action::Arrive(*copy, *lost)));
         }
@@ -249,29 +255,42 @@ impl Model for Fair {
             let asks = state.copies.iter().any(|copy| copy.who == who);
             let mut may = |action, when: bool| actions.extend(when.then_some(action));
             if client.theirs {
-                let useful = client.phase == Phase::Idle || waits;
+                let useful = client.phase == Phase::Idle && !calm || waits;
                 may(Action::Try(who), useful && self.tried(state, who) != *state);
             } else {
                 let tries = client.phase == Phase::Waits && client.told || client.phase == Phase::Asks;
-                may(Action::Ask(who), !asks && (client.phase == Phase::Idle || tries));
-                may(Action::Beat(who), client.phase == Phase::Waits && !client.beat);
+                may(Action::Ask(who), !asks && (client.phase == Phase::Idle && !calm || tries));
+                // More than once in a tick, where it would see something.
+                let head = state.queue.first().is_some_and(|head| head.who == who);
+                let sees = state.lock.is_none() && head && !client.told && self.rules.looks_by_itself;
+                may(Action::Beat(who), waits && client.inside && (!client.beat || sees));
                 for lost in outcomes {
-                    may(Action::Leave(who, *lost), waits && state.leaves > 0);
+                    may(Action::Leave(who, *lost), waits && state.leaves > 0 && !calm);
                 }
                 may(Action::LeaveAgain(who), client.again_at.is_some_and(|at| state.now >= at));
                 let place = state.queue.iter().any(|place| place.who == who);
-                may(Action::Delete(who), state.deletions > 0 && place && waits);
+                may(Action::Delete(who), state.deletions > 0 && place && waits && !calm);
             }
             for lost in outcomes {
                 may(Action::Release(who, *lost), client.phase == Phase::Holds);
             }
-            may(Action::Crash(who), lives && (waits || client.phase == Phase::Holds) && state.crashes > 0);
+            let works = lives && (waits || client.phase == Phase::Holds);
+            may(Action::Crash(who), works && state.crashes > 0 && !calm);
         }
         // Who lives has kept what it has.
-        let kept = |client: &Client| client.phase != Phase::Waits || client.theirs || client.beat;
+        let waits = |client: &Client| matches!(client.phase, Phase::Asks | Phase::Waits);
+        let kept = |client: &Client| !waits(client) || !client.inside || client.beat;
         let again = |client: &Client| client.again_at.is_some_and(|at| state.now >= at);
         let in_time = state.clients.iter().all(|client| kept(client) && !again(client));
-        if state.now < self.ticks && in_time {
+        // And has tried where it may; a request is a tick later than it should be at most.
+        let prompt = (0..).zip(&state.clients).all(|(who, client)| match client.phase {
+            Phase::Waits if client.theirs => self.tried(state, who).lock == state.lock,
+            Phase::Waits => !client.told,
+            Phase::Asks => state.copies.iter().any(|copy| copy.who == who),
+            _ => true,
+        });
+        let on_time = state.copies.iter().all(|copy| copy.not_after + 1 >= state.now);
+        if state.now < self.ticks && in_time && prompt && on_time {
             actions.push(Action::Tick);
         }
     }
@@ -399,7 +418,7 @@ impl Fair {
         }
         let client = state.client(who);
         match client.phase {
-            Phase::Asks if !lost => (client.phase, client.beat) = (Phase::Waits, false),
+            Phase::Asks if !lost => (client.phase, client.inside, client.beat) = (Phase::Waits, true, false),
             // Its answer finds nobody: it is given up where it lands.
             Phase::Gone if client.again_at.is_none() && !lost && self.rules.gives_up_twice => {
                 self.give_up(state, who, false);
@@ -414,7 +433,7 @@ impl Fair {
         state.client(who).beat = true;
         let Some(place) = state.queue.iter_mut().find(|place| place.who == who) else {
             if self.rules.lines_up_again {
-                state.client(who).phase = Phase::Asks;
+                (state.client(who).phase, state.client(who).inside) = (Phase::Asks, false);
             }
             return;
         };
@@ -490,7 +509,7 @@ impl Fair {
         let now = state.now + AHEAD;
         while state.queue.first().is_some_and(|head| head.score <= now) {
             let out = state.queue.remove(0);
-            state.thrown_out |= out.kept.is_some() && state.lives(&out);
+            state.thrown_out |= out.kept.is_some() && state.lives(&out) && state.clients[usize::from(out.who)].inside;
         }
         let head = state.queue.first().is_none_or(|head| head.who == who);
         if state.lock.is_none() && head {

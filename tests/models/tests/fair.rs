@@ -9,10 +9,21 @@ use redgrid_models::fair::{BOTH, CLEAN, DEAD_OUT, Fair, KEPT, ONE, ORDER, Rules,
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// Two of ours and one of Redisson.
-const MIXED: Fair = Fair { rules: Rules::ALL, ours: 2, theirs: 1, losses: 1, crashes: 0, leaves: 1, deletions: 0, ticks: 5 };
-const DYING: Fair = Fair { losses: 0, crashes: 1, leaves: 0, ticks: 9, ..MIXED };
-const OURS: Fair = Fair { ours: 3, theirs: 0, crashes: 1, losses: 1, leaves: 0, ticks: 5, ..MIXED };
-const THEIR_TWO: Fair = Fair { ours: 1, theirs: 2, losses: 0, crashes: 1, leaves: 0, ticks: 9, ..MIXED };
+const MIXED: Fair = Fair {
+    rules: Rules::ALL,
+    ours: 2,
+    theirs: 1,
+    losses: 1,
+    crashes: 0,
+    leaves: 1,
+    deletions: 0,
+    calm: 2,
+    ticks: 5,
+};
+const DYING: Fair = Fair { losses: 0, crashes: 1, leaves: 0, ticks: 14, ..MIXED };
+const OURS: Fair = Fair { ours: 3, theirs: 0, crashes: 1, leaves: 0, ticks: 6, ..MIXED };
+const THEIR_TWO: Fair = Fair { ours: 1, theirs: 2, losses: 0, crashes: 1, leaves: 0, calm: 5, ticks: 18, ..MIXED };
+const LATE: Fair = Fair { calm: 3, ticks: 6, ..MIXED };
 const DELETED: Fair = Fair { losses: 0, leaves: 0, deletions: 1, ..MIXED };
 
 #[test]
@@ -52,7 +63,7 @@ macro_rules! without {
 
 without! {
     a_field_for_each_try: MIXED, one_field breaks ONE;
-    a_late_copy_lines_up: MIXED, not_after breaks CLEAN;
+    a_late_copy_lines_up: LATE, not_after breaks CLEAN;
     given_up_once: MIXED, gives_up_twice breaks CLEAN;
     whoever_finds_it_free: MIXED, only_the_head breaks ORDER;
     the_dead_stay: OURS, throws_out_the_dead breaks SERVED;
