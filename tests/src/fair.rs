@@ -1,9 +1,13 @@
 //! Fair locks as others see them: the order of entries by the server's own record, and a client that goes by Redisson's rules.
 
 use std::collections::{HashSet, VecDeque};
-use std::time::Duration;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use redgrid_testkit::{Observer, SeenCommand};
+use redgrid_testkit::{Monitor, Observer, RedisServer, SeenCommand};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::Command;
 
 /// The order of a fair lock, by what the server's `MONITOR` shows: who lined up, and who got in.
 #[derive(Debug, Default)]
@@ -176,4 +180,63 @@ impl Theirs {
 /// The holders that wait for a fair lock, the next one in front.
 pub async fn queue(observer: &Observer, name: &str) -> Vec<String> {
     observer.query(&["LRANGE", &format!("redisson_lock_queue:{{{name}}}"), "0", "-1"]).await.expect("a list")
+}
+
+/// What came of a contest of processes for a fair lock.
+#[derive(Debug)]
+pub struct Contest {
+    /// What the server saw.
+    pub record: Record,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// That many processes of the program `contender`, each with so many tasks that get in so often, want the fair lock `a`.
+///
+/// # Errors
+///
+/// What went wrong, in words: a process did not start or did not come to its end, or the server is gone.
+pub async fn contest(
+    server: &RedisServer,
+    contender: &Path,
+    (processes, tasks, times): (usize, usize, u64),
+    within: Duration,
+) -> Result<Contest, Box<dyn std::error::Error>> {
+    let mut monitor = Monitor::start(server).await?.with_scripts();
+    let mut record = Record::of("a");
+    let mut running = Vec::new();
+    for _ in 0..processes {
+        let mut child = Command::new(contender)
+            .args([&server.url(), "a", &tasks.to_string(), &times.to_string(), "0"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        if lines.next_line().await?.as_deref() != Some("ready") {
+            return Err("a process is not ready".into());
+        }
+        running.push((child, lines));
+    }
+    let began = Instant::now();
+    for (child, _) in &mut running {
+        child.stdin.as_mut().ok_or("no input")?.write_all(b"\n").await?;
+    }
+    let all = processes as u64 * tasks as u64 * times;
+    while record.grants < all {
+        if began.elapsed() > within {
+            return Err(format!("{} of {all} in {within:?}: {record:?}", record.grants).into());
+        }
+        record.see(&monitor.take().await?);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let took = began.elapsed();
+    for (_, lines) in &mut running {
+        let done = tokio::time::timeout(crate::SOON, lines.next_line()).await??.unwrap_or_default();
+        if !done.starts_with("done ") {
+            return Err(format!("a process said {done:?}").into());
+        }
+    }
+    record.see(&monitor.take().await?);
+    Ok(Contest { record, took })
 }
