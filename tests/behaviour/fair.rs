@@ -158,8 +158,7 @@ async fn a_shutdown_leaves_no_place() {
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
-    let waiting: Vec<_> =
-        (0..5).map(|_| tokio::spawn(FairLock::new(&two, "a").acquire().into_future())).collect();
+    let waiting: Vec<_> = (0..5).map(|_| tokio::spawn(FairLock::new(&two, "a").acquire().into_future())).collect();
     until_waiting(&observer, 5).await;
     two.shutdown(SOON).await.unwrap();
     assert!(queue(&observer, "a").await.is_empty());

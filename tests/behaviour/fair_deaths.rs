@@ -4,9 +4,10 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use redgrid_core::Client;
 use redgrid_locks::FairLock;
-use redgrid_testkit::{Monitor, Observer, wait_until};
+use redgrid_testkit::{Monitor, Observer, redis, wait_until};
 use redgrid_tests::fair::{Theirs, queue};
 use redgrid_tests::{SOON, client, server};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -141,6 +142,38 @@ async fn hosts_whose_clocks_are_ahead_do_not_throw_out_our_living_places() {
     assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
 }
 
+/// Whoever throws out the head of a free lock tells the next: it was asleep when the release told the one that is out now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_of_redisson_behind_dead_places_is_told_by_whoever_throws_them_out() {
+    let _alone = ALONE.lock().await;
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let gate = Theirs::new(&observer, "a", 1, 0);
+    assert!(gate.try_for(SOON).await);
+    let dead = contender(&server.url(), 2).await;
+    until_waiting(&observer, 2).await;
+    let java = Theirs::new(&observer, "a", 2, 0);
+    assert!(!java.try_for(SOON).await);
+    let mut listener = redis::Client::open(server.url()).unwrap().get_async_pubsub().await.unwrap();
+    listener.subscribe(format!("redisson_lock__channel:{{a}}:{}", java.holder)).await.unwrap();
+    kill(vec![dead]).await;
+    gate.unlock().await;
+    // One who only looks throws them out; it lines up nowhere, and nobody of ours waits.
+    let told = async { tokio::time::timeout(SOON, listener.on_message().next()).await.unwrap() };
+    let looks = async {
+        wait_until(SOON, async || {
+            assert!(FairLock::new(&client, "a").try_acquire().await.unwrap().is_none());
+            queue(&observer, "a").await == [java.holder.as_str()]
+        })
+        .await;
+    };
+    let (message, ()) = tokio::join!(told, looks);
+    assert_eq!(message.unwrap().get_payload::<String>().unwrap(), "0");
+    assert!(java.try_for(SOON).await);
+    java.unlock().await;
+}
+
 /// Redisson's own waiters ask without a pause here.
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_a_dead_head_of_redisson_nobody_of_ours_spins() {
@@ -216,8 +249,8 @@ async fn among_a_thousand_places_no_call_takes_five_milliseconds() {
             let (first, tenth) = (place(1), place(10));
             let never = "9000000000000000";
             match what {
-                "join" => eval(&enter, &["new:1", "30000", never, "30000", "1000"]).await,
-                "get in" => eval(&enter, &[&first, "30000", never, "30000", "1000"]).await,
+                "join" => eval(&enter, &["new:1", "30000", never, "30000", "1000", "PUBLISH", "ch"]).await,
+                "get in" => eval(&enter, &[&first, "30000", never, "30000", "1000", "PUBLISH", "ch"]).await,
                 "release" => eval(&release, &["PUBLISH", "x", "0", "ch", "30000"]).await,
                 "leave" => eval(&release, &["PUBLISH", &place(990), "0", "ch", "30000"]).await,
                 "look after all" => eval(&keep, &["30000", "1000", "1", "PUBLISH", "ch", &tenth]).await,

@@ -141,7 +141,7 @@ async fn a_waiter_of_ours_that_gives_up_is_passed_by_java(on: Ground) {
     gate.lock(&on.name).await;
     let dropped = tokio::spawn(lock.acquire().into_future());
     on.until_places(1).await;
-    let timed_out = tokio::spawn(lock.acquire().wait(Duration::from_millis(700)).into_future());
+    let timed_out = tokio::spawn(lock.acquire().wait(Duration::from_secs(4)).into_future());
     on.until_places(2).await;
     java.begin_lock(&on.name).await;
     java.until_asleep().await;

@@ -42,7 +42,8 @@ fn wait(target: &Target) -> Bytes {
 
 fn enter(claim: Claim<'_>, kept: Duration) -> Request {
     let request = ENTER.with(keys(claim.target)).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
-    request.arg(wait(claim.target)).int(millis(kept)).idempotent()
+    let request = request.arg(wait(claim.target)).int(millis(kept));
+    request.publish_here().arg(claim.target.channel.clone()).idempotent()
 }
 
 /// Gives back what is held, or a place; with a lease it stays taken for so long.

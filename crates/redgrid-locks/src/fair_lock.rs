@@ -7,12 +7,12 @@ use redgrid_core::hold::{PlaceView, Target};
 use redgrid_core::name::companion;
 use redgrid_core::{Client, Name, ServerError, Token};
 
+use crate::AcquireError;
 use crate::acquire::{Acquire, TryAcquire, WithError};
 use crate::fair::{FAIR, more};
 use crate::guard::LockGuard;
 use crate::inspect::{self, LockState, LockWaiter};
 use crate::lock::Lock;
-use crate::AcquireError;
 
 /// A lock that is given in the order in which requests arrive at the server, over all processes that reach it. Redisson's
 /// `RFairLock` on the wire: Java services and ours stand in one queue.

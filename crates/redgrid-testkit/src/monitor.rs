@@ -103,7 +103,9 @@ impl Monitor {
         let own = list.lines().map(ClientInfo::from_line).filter(|client| client.user == TESTKIT_USER);
         self.own.extend(own.map(|client| client.addr));
         seen.retain(|command| {
-            (self.scripts || command.source != LUA) && !self.own.contains(&command.source) && !self.without.contains(&command.name)
+            (self.scripts || command.source != LUA)
+                && !self.own.contains(&command.source)
+                && !self.without.contains(&command.name)
         });
         Ok(seen)
     }

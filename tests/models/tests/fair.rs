@@ -9,17 +9,8 @@ use redgrid_models::fair::{BOTH, CLEAN, DEAD_OUT, Fair, KEPT, ONE, ORDER, Rules,
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// Two of ours and one of Redisson.
-const MIXED: Fair = Fair {
-    rules: Rules::ALL,
-    ours: 2,
-    theirs: 1,
-    losses: 1,
-    crashes: 0,
-    leaves: 1,
-    deletions: 0,
-    calm: 2,
-    ticks: 5,
-};
+const MIXED: Fair =
+    Fair { rules: Rules::ALL, ours: 2, theirs: 1, losses: 1, crashes: 0, leaves: 1, deletions: 0, calm: 2, ticks: 5 };
 const DYING: Fair = Fair { losses: 0, crashes: 1, leaves: 0, ticks: 14, ..MIXED };
 const OURS: Fair = Fair { ours: 3, theirs: 0, crashes: 1, leaves: 0, ticks: 6, ..MIXED };
 const THEIR_TWO: Fair = Fair { ours: 1, theirs: 2, losses: 0, crashes: 1, leaves: 0, calm: 5, ticks: 18, ..MIXED };

@@ -165,6 +165,9 @@ async fn the_queue_of_a_fair_lock_is_listed_in_its_order() {
     assert_eq!(told[0], json!({ "client": CLIENT, "number": 17, "ours": false }));
     assert_eq!((&told[1]["client"], &told[1]["ours"]), (&json!(client.id()), &json!(true)));
     let text = on(&server, &["inspect", "job"]).stdout();
-    assert!(text.contains(&format!("\n  queue    1. client {CLIENT}, number 17, of Redisson\n  queue    2. ")), "{text}");
+    assert!(
+        text.contains(&format!("\n  queue    1. client {CLIENT}, number 17, of Redisson\n  queue    2. ")),
+        "{text}"
+    );
     waiting.abort();
 }

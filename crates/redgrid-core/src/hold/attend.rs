@@ -113,7 +113,7 @@ impl Table {
         }
         let inside = || slot.queue.iter().filter(|entry| entry.seen.place.is_inside());
         let places: Vec<_> = inside().map(|entry| (entry.id, entry.seen.place.number(entry.id))).collect();
-        let due = inside().map(|entry| entry.seen.place.due()).min().filter(|_| !slot.asking);
+        let due = inside().map(|entry| entry.seen.place.due()).min().filter(|_| may_ask(slot));
         drop(state);
         send(answers);
         if places.is_empty() {
@@ -157,7 +157,7 @@ impl Table {
 
     /// Who asks the server now: a place that is next; otherwise the first waiter without a place, of as many as may have one.
     fn next_to_ask(&self, slot: &Slot, now: Instant) -> Option<usize> {
-        if slot.asking || matches!(slot.busy, Busy::Fitting(_)) {
+        if !may_ask(slot) {
             return None;
         }
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
@@ -221,6 +221,11 @@ impl Table {
             }
         }
     }
+}
+
+/// Whether nothing is under way that an attempt would cross.
+fn may_ask(slot: &Slot) -> bool {
+    !slot.asking && !matches!(slot.busy, Busy::Fitting(_))
 }
 
 /// Counts a name for as long as its places are kept.

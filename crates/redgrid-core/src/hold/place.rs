@@ -97,6 +97,7 @@ impl Place {
     /// What called it has been dealt with.
     pub(super) fn calm(&self) {
         self.called.store(false, Ordering::Release);
+        self.next_at.store(0, Ordering::Release);
     }
 
     /// It is the head of the queue, and the name is taken for `left`; `Duration::MAX` where it is not, or nobody knows.

@@ -260,7 +260,8 @@ impl Table {
         let Some(slot) = state.slots.get_mut(key) else { return };
         let before = slot.queue.len();
         slot.queue.retain(|entry| entry.id != id);
-        if slot.queue.is_empty() && before > 0 {
+        // Where they stand in line on the server, its place is another's.
+        if before > slot.queue.len() && (slot.queue.is_empty() || slot.kind.queue().is_some()) {
             slot.changed.notify_one();
         }
         Self::sweep(&mut state, key);

@@ -9,6 +9,8 @@
 -- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
 -- ARGV[4]  wait       what a place is worth, milliseconds
 -- ARGV[5]  kept       how long a place is kept without another word, milliseconds; 0: one look, no place
+-- ARGV[6]  publish    PUBLISH or SPUBLISH
+-- ARGV[7]  channel    where places are told, up to the holder
 -- Returns  {1, time, 0}      granted at `time` (microseconds since 1970, as text): the fencing token
 --          {0, time, left}   others are first; `left` is the present holder's PTTL for the head of the queue, -1 for others
 --          {2, time, 0}      too late
@@ -29,11 +31,16 @@ local is_new = not redis.call('ZSCORE', k[3], holder)
 if kept > 0 and not is_new then
   redis.call('ZADD', k[4], now + kept, holder)
 end
-if is_untidy(k) then
+local untidy = is_untidy(k)
+if untidy then
   pass(k, wait)
 end
 local head = redis.call('LINDEX', k[2], 0)
 local left = redis.call('PTTL', k[1])
+if untidy and left == -2 and head ~= holder then
+  -- The release told somebody who is out now.
+  tell_head(k, ARGV[6], ARGV[7])
+end
 if left == -2 and (not head or head == holder) then
   redis.call('HSET', k[1], holder, '1')
   local bounded = redis.pcall('PEXPIRE', k[1], ARGV[2])

@@ -24,7 +24,6 @@ for i = 6, #ARGV do
   end
   out[i - 5] = is_there and 1 or 0
 end
-local before = redis.call('LINDEX', k[2], 0)
 if ARGV[3] == '1' or is_untidy(k) then
   pass(k, wait, nil, ARGV[3] == '1')
 end
@@ -35,7 +34,8 @@ for i = 6, #ARGV do
     first = i - 5
   end
 end
-if left == -2 and head ~= before and first == 0 then
+if left == -2 and first == 0 then
+  -- Told by a release before, most likely; or nobody told it, as the head was thrown out, or the message was lost.
   tell_head(k, ARGV[4], ARGV[5])
 end
 return {time, left, first, unpack(out)}
