@@ -46,6 +46,9 @@ pub(crate) struct LockOptions {
     /// Keep the lock taken for at least this long, however soon the program ends: for a job that must run once
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     at_least: Option<Duration>,
+    /// Line up: the lock is given in the order of asking, over all machines
+    #[arg(long)]
+    fair: bool,
     #[command(flatten)]
     reach: Reach,
     /// The program and its arguments
@@ -77,7 +80,10 @@ pub(crate) async fn run(global: &Global, options: &LockOptions) -> Result<ExitCo
 }
 
 async fn acquire(server: &Server, options: &LockOptions) -> Result<LockGuard, Failure> {
-    let mut acquire = server.grid.lock(&options.name).acquire();
+    let mut acquire = match options.fair {
+        true => server.grid.fair_lock(&options.name).acquire(),
+        false => server.grid.lock(&options.name).acquire(),
+    };
     if let Some(wait) = options.wait {
         acquire = acquire.wait(wait);
     }

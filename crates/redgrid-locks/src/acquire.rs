@@ -8,9 +8,9 @@ use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::hold::{Grant, Lease, Wish};
 use redgrid_core::{Holder, Token};
 
+use crate::fair_lock::Place;
 use crate::guard::{LockGuard, LockLost};
 use crate::lock::Lock;
-use crate::scripts::PLAIN;
 use crate::{AcquireError, ReleaseError};
 
 /// Acquires a lock when awaited; made by [`Lock::acquire`].
@@ -33,6 +33,7 @@ struct Options {
     at_least: Duration,
     max_hold: Option<Duration>,
     durability: Option<Durability>,
+    place: Option<Place>,
 }
 
 impl Options {
@@ -46,6 +47,7 @@ impl Options {
             at_least: Duration::ZERO,
             max_hold: None,
             durability: None,
+            place: None,
         }
     }
 
@@ -74,7 +76,10 @@ impl Options {
         let durability = self.durability.unwrap_or(self.lock.client().durability());
         let (at_least, max_hold, wait) = (self.at_least, self.max_hold, self.wait);
         let wish = Wish { lease, holder, at_least, max_hold, once, wait, durability };
-        let ticket = self.lock.client().enter(&PLAIN, target, wish)?;
+        let ticket = self.lock.client().enter(self.lock.kind(), target, wish)?;
+        if let Some(place) = &self.place {
+            place.taken(ticket.place());
+        }
         let grant: Option<Grant> = ticket.outcome().await?;
         Ok(grant.map(LockGuard::new))
     }
@@ -128,6 +133,12 @@ macro_rules! options {
             /// tried again until the hold's deadline. Who enters again as a holder has what the first one asked for.
             pub fn durability(mut self, durability: Durability) -> Self {
                 self.0.durability = Some(durability);
+                self
+            }
+
+            /// Tells `place` where in the queue of a [`FairLock`](crate::FairLock) this request stands. Other locks have none.
+            pub fn at(mut self, place: &Place) -> Self {
+                self.0.place = Some(place.clone());
                 self
             }
 

@@ -23,7 +23,7 @@ fn one(script: &'static Script<1>, claim: Claim<'_>) -> Request {
     script.with([claim.target.key.clone()]).arg(claim.field.clone())
 }
 
-fn millis(lease: Duration) -> i64 {
+pub(crate) fn millis(lease: Duration) -> i64 {
     // Rounded up, so that the server never ends a lease before the deadline that was counted from it.
     i64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }

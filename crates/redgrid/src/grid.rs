@@ -42,6 +42,13 @@ impl Grid {
         redgrid_locks::Lock::new(&self.client, name)
     }
 
+    /// A lock that is given in the order of asking. See [`FairLock`](redgrid_locks::FairLock).
+    #[cfg(feature = "locks")]
+    #[doc(alias = "getFairLock")]
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> redgrid_locks::FairLock {
+        redgrid_locks::FairLock::new(&self.client, name)
+    }
+
     /// A command of any kind. See [`Client::command`].
     pub fn command(&self, name: &'static str) -> Command {
         self.client.command(name)

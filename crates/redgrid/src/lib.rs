@@ -31,6 +31,6 @@ pub use redgrid_core::{
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{
-    Acquire, AcquireError, ExtendError, HoldWatch, Lock, LockGuard, LockLost, LostReason, ReleaseError, TryAcquire,
-    WithError,
+    Acquire, AcquireError, ExtendError, FairLock, HoldWatch, Lock, LockGuard, LockLost, LostReason, Place,
+    ReleaseError, TryAcquire, WithError,
 };

@@ -8,7 +8,9 @@
 //! * [`two_level`]: the tasks of a process share one hold: hand-over, leases of their own, re-entry, cancellation,
 //!   adoption, tokens, taking by force.
 //! * [`turns`]: which process is next when a stretch ends, and by how many others it may be passed over.
+//! * [`fair`]: the queue of a fair lock, with clients of Redisson in it: order, deaths, late copies, clocks that are ahead.
 
+pub mod fair;
 pub mod one_level;
 pub mod turns;
 pub mod two_level;

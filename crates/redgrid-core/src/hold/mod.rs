@@ -21,6 +21,8 @@
 //! | `attempt` | asking the server, and what its answer means |
 //! | `succession` | who has the name next: hand-over, adoption, fitting what is held to other wishes |
 //! | `lease` | longer and shorter leases of a tenure |
+//! | `place` | a request's place in a queue on the server |
+//! | `attend` | the loop of a name whose waiters stand in such a queue |
 //! | `drive` | the loop of a name that more than one waits for |
 //! | `release` | giving back, settling what is unclear, shutting down |
 //! | `seize` | taking by force |
@@ -29,6 +31,7 @@
 //! | `grant` | the armed proof that guards are made of |
 
 mod attempt;
+mod attend;
 mod drive;
 mod engine;
 mod error;
@@ -37,6 +40,7 @@ mod grant;
 mod holder;
 mod kind;
 mod lease;
+mod place;
 mod recent;
 mod release;
 mod schedule;
@@ -55,7 +59,8 @@ pub use error::{AcquireError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::Work;
 pub use grant::{Grant, HoldWatch};
 pub use holder::{Holder, HolderId};
-pub use kind::{Claim, HoldKind, Target};
+pub use kind::{Claim, HoldKind, ServerQueue, Target};
+pub use place::PlaceView;
 pub(crate) use stretch::LONGEST as LONGEST_STRETCH;
 pub(crate) use table::Table;
 pub use terms::{Lease, Wish};
