@@ -29,15 +29,22 @@ pub struct LockHolder {
     pub entries: u64,
 }
 
+impl LockHolder {
+    /// The holder with this field.
+    pub(crate) fn of(field: &str, entries: u64) -> Self {
+        let form = field.rsplit_once(':').and_then(|(id, number)| Some((id, number.parse().ok()?)));
+        let (client, number) = form.map_or((field, None), |(id, number)| (id, Some(number)));
+        LockHolder { client: client.to_owned(), number, entries }
+    }
+}
+
 pub(crate) async fn state(client: &Client, target: &Arc<Target>) -> Result<Option<LockState>, ServerError> {
     let parts: Vec<String> = client.run(INSPECT.with([target.key.clone()]).idempotent()).await?;
     let mut parts = parts.into_iter();
     let left: i64 = parts.next().and_then(|left| left.parse().ok()).unwrap_or(-2);
     let mut holders = Vec::new();
     while let (Some(field), Some(count)) = (parts.next(), parts.next()) {
-        let form = field.rsplit_once(':').and_then(|(id, number)| Some((id.to_owned(), number.parse().ok()?)));
-        let (id, number) = form.map_or((field, None), |(id, number)| (id, Some(number)));
-        holders.push(LockHolder { client: id, number, entries: count.parse().unwrap_or(1) });
+        holders.push(LockHolder::of(&field, count.parse().unwrap_or(1)));
     }
     let remaining = u64::try_from(left).ok().map(Duration::from_millis);
     Ok((!holders.is_empty()).then_some(LockState { holders, remaining }))
