@@ -14,6 +14,7 @@ mod exclusion;
 mod force;
 mod handover;
 mod leases;
+mod read_write;
 mod reentry;
 mod traces;
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         force::scenarios(),
         handover::scenarios(),
         leases::scenarios(),
+        read_write::scenarios(),
         reentry::scenarios(),
         traces::scenarios(),
     ]

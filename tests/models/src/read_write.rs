@@ -7,6 +7,7 @@
 //!
 //! Not in here: how a hold is renewed and settled (`one_level`), and turns of writers (`turns`).
 
+mod canonical;
 mod client;
 mod server;
 
@@ -203,7 +204,7 @@ impl Model for ReadWrite {
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         self.apply(&mut state, action);
-        Some(state)
+        Some(state.canonical())
     }
 
     fn properties(&self) -> Vec<Property<Self>> {

@@ -30,7 +30,7 @@ fn losses_a_crash_and_an_expiry_change_nothing() {
 
 #[test]
 fn two_clients_with_more_to_do() {
-    let bounds = Bounds { processes: 2, asks: 5, losses: 1, crashes: 1, expiries: 1 };
+    let bounds = Bounds { processes: 2, asks: 4, losses: 1, crashes: 1, expiries: 1 };
     holds("two clients", ReadWrite { bounds, ..CALM }, &[SHARED, CONVERTED, DOWNGRADED]);
 }
 

@@ -27,7 +27,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     if mode == 'write' or (not mode and redis.call('EXISTS', KEYS[1]) == 1) then
       return {0, time, redis.call('PTTL', KEYS[1])}
     end
-    local waiting = redis.pcall('HVALS', KEYS[3])
+    local waiting = redis.pcall('HGETALL', KEYS[3])
     local ms, since, left = math.floor(tonumber(time) / 1000), tonumber(ARGV[5]), 0
     for _, writer in ipairs(waiting.err and {} or waiting) do
       local came, believed = string.match(writer, '^(%d+) (%d+)$')

@@ -2,7 +2,7 @@
 
 use super::{Action, Kind, ReadWrite, Request, State};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Process {
     pub read: Option<Reading>,
     pub write: Option<Writing>,
@@ -13,7 +13,7 @@ pub struct Process {
     pub crashed: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reading {
     pub field: u8,
     /// Who has it, where it is one.
@@ -23,7 +23,7 @@ pub struct Reading {
     pub believed: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Writing {
     pub field: u8,
     pub holder: u8,
@@ -53,7 +53,7 @@ impl State {
     pub(super) fn is_exclusive(&self) -> bool {
         let reads = || self.processes.iter().filter_map(|process| process.read).filter(|read| read.believed);
         let writes = || self.processes.iter().filter_map(|process| process.write).filter(|write| write.believed);
-        let own = |read: super::client::Reading, holder: u8| read.holder == holder && read.guards == 1;
+        let own = |read: Reading, holder: u8| read.holder == holder && read.guards == 1;
         writes().count() <= 1 && writes().all(|write| reads().all(|read| own(read, write.holder)))
     }
 
