@@ -15,6 +15,7 @@ mod fair;
 mod force;
 mod handover;
 mod leases;
+mod read_write;
 mod reentry;
 mod traces;
 
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         force::scenarios(),
         handover::scenarios(),
         leases::scenarios(),
+        read_write::scenarios(),
         reentry::scenarios(),
         traces::scenarios(),
     ]

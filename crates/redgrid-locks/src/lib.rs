@@ -25,6 +25,7 @@
 //! |---|---|---|
 //! | `name` | hash: `<client id>:<number>` → `1` | the lease |
 //! | `redisson_lock__channel:{name}` | channel; a release publishes `0` | |
+//! | `redisson_rwlock:{name}` | channel of a read-write lock; [`RwLock`] has its keys | |
 //! | `redgrid_client:{<client id>}` | channel; a hold that was taken by force | |
 //!
 //! A namespace goes in front of the name, inside the braces too.
@@ -35,6 +36,7 @@ mod fair_lock;
 mod guard;
 mod inspect;
 mod lock;
+mod rw;
 mod scripts;
 
 pub use acquire::{Acquire, TryAcquire, WithError};
@@ -45,3 +47,7 @@ pub use lock::Lock;
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::hold::{AcquireError, ExtendError, HoldWatch, LostReason, ReleaseError};
 pub use redgrid_core::{Client, CommitError, Config, Holder, ServerError, Token};
+pub use rw::{
+    DowngradeError, Read, ReadGuard, RwLock, RwState, TryRead, TryWrite, UpgradableGuard, UpgradableRead, UpgradeError,
+    Write, WriteGuard,
+};

@@ -9,14 +9,14 @@ use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::{Client, Name, ServerError, Token};
 
 use crate::AcquireError;
-use crate::acquire::{Acquire, TryAcquire, WithError};
+use crate::acquire::{Acquire, Options, TryAcquire, WithError};
 use crate::guard::LockGuard;
 use crate::inspect::{self, LockState};
 use crate::scripts::PLAIN;
 
 /// Lifetime of the field with which a lock is taken away by force before it is freed: 5 s. It matters only if the client
 /// that forces dies in between.
-const FORCED_LEASE: Duration = Duration::from_secs(5);
+pub(crate) const FORCED_LEASE: Duration = Duration::from_secs(5);
 
 /// A lock that one holder has at a time, over all processes that reach the same server. Redisson's `RLock` on the wire.
 ///
@@ -73,7 +73,7 @@ impl Lock {
     #[doc(alias = "lock")]
     #[doc(alias = "lockInterruptibly")]
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(self.clone())
+        Acquire::new(self)
     }
 
     /// Acquires the lock if it is free: `None` when others hold it. Being busy is an answer, not an error.
@@ -95,7 +95,7 @@ impl Lock {
     /// As [`Lock::acquire`].
     #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire {
-        TryAcquire::new(self.clone())
+        TryAcquire::new(self)
     }
 
     /// Acquires the lock, runs `work` with its fencing token, and releases. The work is dropped when the lock is lost.
@@ -227,12 +227,13 @@ impl Lock {
         &self.client
     }
 
-    pub(crate) fn target(&self) -> Result<&Arc<Target>, AcquireError> {
-        self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
+    /// What it is asked for with, unless said otherwise.
+    pub(crate) fn options(&self) -> Options {
+        Options::new(&self.client, &self.target, self.kind)
     }
 
-    pub(crate) fn kind(&self) -> &'static dyn HoldKind {
-        self.kind
+    pub(crate) fn target(&self) -> Result<&Arc<Target>, AcquireError> {
+        self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
     }
 
     pub(crate) fn reachable(&self) -> Result<&Arc<Target>, ServerError> {
@@ -247,7 +248,7 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-fn wish(client: &Client) -> Wish {
+pub(crate) fn wish(client: &Client) -> Wish {
     let (lease, durability) = (Lease::Renewed(client.watchdog_lease()), client.durability());
     Wish { lease, holder: None, at_least: Duration::ZERO, max_hold: None, once: false, wait: None, durability }
 }

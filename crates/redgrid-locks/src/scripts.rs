@@ -11,7 +11,7 @@ static RELEASE: Script<1> = Script::new("lock/release", include_str!("scripts/re
 static GIVE_WAY: Script<2> = Script::new("lock/give-way", include_str!("scripts/give_way.lua"));
 static LINGER: Script<1> = Script::new("lock/linger", include_str!("scripts/linger.lua"));
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
-static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
+pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
 /// A lock of one holder, Redisson's RLock on the wire.

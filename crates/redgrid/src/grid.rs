@@ -49,6 +49,13 @@ impl Grid {
         redgrid_locks::FairLock::new(&self.client, name)
     }
 
+    /// A lock that many read or one writes. See [`RwLock`](redgrid_locks::RwLock).
+    #[cfg(feature = "locks")]
+    #[doc(alias = "getReadWriteLock")]
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> redgrid_locks::RwLock {
+        redgrid_locks::RwLock::new(&self.client, name)
+    }
+
     /// A command of any kind. See [`Client::command`].
     pub fn command(&self, name: &'static str) -> Command {
         self.client.command(name)

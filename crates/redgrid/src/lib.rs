@@ -34,3 +34,5 @@ pub use redgrid_locks::{
     Acquire, AcquireError, ExtendError, FairLock, HoldWatch, Lock, LockGuard, LockLost, LostReason, Place,
     ReleaseError, TryAcquire, WithError,
 };
+#[cfg(feature = "locks")]
+pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};

@@ -33,6 +33,18 @@ pub struct Claim<'a> {
     pub lease: Duration,
 }
 
+/// How somebody comes to ask, beyond what is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entrance {
+    /// The holder field of another hold on the same key under which this one is to be: a writer that reads, a reader that
+    /// is to write.
+    pub under: Option<Bytes>,
+    /// Since when it waits, in microseconds of the server's time; zero for who has just come.
+    pub since: u64,
+    /// It waits when the name is taken, and does not only look.
+    pub waits: bool,
+}
+
 /// How one kind of hold is taken, renewed and given back. A table per kind, static.
 ///
 /// Every script is idempotent: it recognises its own earlier success by the holder field.
@@ -47,6 +59,39 @@ pub trait HoldKind: Send + Sync + 'static {
 
     /// How its waiters stand in a queue on the server; `None` for a kind that has no such queue.
     fn queue(&self) -> Option<&dyn ServerQueue> {
+        None
+    }
+
+    /// Whether tasks of this process share a grant of the server: those that come within its stretch.
+    fn shares(&self) -> bool {
+        false
+    }
+
+    /// The name of the kind that is held on the same key beside this one: readers and writers.
+    fn counterpart(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// As `acquire`, for kinds that regard how somebody comes.
+    fn enter(&self, claim: Claim<'_>, entrance: &Entrance) -> Request {
+        let _ = entrance;
+        self.acquire(claim)
+    }
+
+    /// How often a client whose request waits says so, where others are to step back for it.
+    fn announces_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Says that the client of this id waits.
+    fn announce(&self, target: &Target, client: &str) -> Option<Request> {
+        let _ = (target, client);
+        None
+    }
+
+    /// Says that it waits no more.
+    fn withdraw(&self, target: &Target, client: &str) -> Option<Request> {
+        let _ = (target, client);
         None
     }
 

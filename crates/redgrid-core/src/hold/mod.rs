@@ -14,6 +14,7 @@
 //! | `stretch` | the second level's decisions, as functions of their inputs |
 //! | `turn` | who goes first after a stretch |
 //! | `slot` | one name: what we have of it, who waits, what is under way |
+//! | `share` | one key in several slots: grants that several tasks share, and holds beside holds |
 //! | `recent` | names that others wait for, for a moment after we let go of them |
 //! | `table` | entering and leaving |
 //! | `ticket` | a request under way, as its caller sees it |
@@ -45,6 +46,7 @@ mod recent;
 mod release;
 mod schedule;
 mod seize;
+mod share;
 mod slot;
 mod state;
 mod stretch;
@@ -59,7 +61,7 @@ pub use error::{AcquireError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::Work;
 pub use grant::{Grant, HoldWatch};
 pub use holder::{Holder, HolderId};
-pub use kind::{Claim, HoldKind, ServerQueue, Target};
+pub use kind::{Claim, Entrance, HoldKind, ServerQueue, Target};
 pub use place::PlaceView;
 pub(crate) use stretch::LONGEST as LONGEST_STRETCH;
 pub(crate) use table::Table;

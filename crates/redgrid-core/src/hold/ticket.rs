@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::error::AcquireError;
@@ -50,6 +51,8 @@ pub struct Ticket {
     pub(super) until: Instant,
     pub(super) receiver: oneshot::Receiver<Answer>,
     pub(super) seen: Arc<Seen>,
+    /// The holder field under which it asks.
+    pub(super) under: Option<Bytes>,
     pub(super) flight: Option<Flight>,
     pub(super) ready: Option<Answer>,
     pub(super) done: bool,
@@ -117,7 +120,8 @@ impl Ticket {
         }
         let wait = self.wish.wait.map(|_| self.until.since(now));
         let wish = Wish { wait, ..self.wish.clone() };
-        Box::pin(self.table.enter(&self.client, self.kind, &self.target, wish)?.come()).await
+        let again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
+        Box::pin(again.come()).await
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
