@@ -31,6 +31,7 @@ pub use redgrid_core::{
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{
-    Acquire, AcquireError, ExtendError, HoldWatch, Lock, LockGuard, LockLost, LostReason, ReleaseError, TryAcquire,
-    WithError,
+    Acquire, AcquireError, AttachError, Campaign, CampaignError, DetachError, Detached, Election, ExtendError, Fence,
+    FenceError, Follow, HoldWatch, Leader, Leadership, Lock, LockChange, LockGuard, LockLost, LostReason, NotDetached,
+    Observation, ReleaseError, SegmentGuard, SegmentedLock, Tour, TryAcquire, WithError,
 };
