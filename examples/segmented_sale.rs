@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use redgrid::{Grid, SegmentedLock};
 
-const STOCK: u64 = 400;
-const BUYERS: u64 = 32;
+const STOCK: u64 = 240;
+const WORKERS: usize = 32;
 const PAIRS: usize = 5;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -20,17 +20,24 @@ fn part(segments: usize, index: usize) -> String {
     format!("redgrid-example:sale:{segments}:{index}:left")
 }
 
-/// Buys one, or finds every part empty: read, check, write, and nothing but the lock of the part between them.
-async fn buy(grid: &Grid, hot: &SegmentedLock, user: u64) -> Outcome<bool> {
-    let mut tour = hot.tour(user);
+/// What a sale takes besides: the answer of a payment service.
+const PAYMENT: Duration = Duration::from_millis(5);
+
+/// Buys one, or finds every part empty: read, check, pay, write, and nothing but the lock of the part protects that.
+async fn buy(grid: &Grid, hot: &SegmentedLock, worker: usize) -> Outcome<bool> {
+    // Nobody hangs here: whoever waits in line for its segment is served.
+    let mut tour = hot.tour_from(worker).patience(Duration::from_secs(30));
     while let Some(segment) = tour.next().await? {
         let key = part(hot.segments(), segment.index());
         let left: u64 = grid.command("GET").key(&key)?.query().await?;
         if left > 0 {
+            tokio::time::sleep(PAYMENT).await;
             grid.command("SET").key(&key)?.arg((left - 1).to_string()).query::<()>().await?;
             segment.release().await?;
             return Ok(true);
         }
+        // Nothing comes back: the other workers of this client need not look.
+        segment.exhaust().await?;
     }
     Ok(false)
 }
@@ -42,22 +49,24 @@ async fn sell(grids: &[Grid], segments: usize) -> Outcome<Duration> {
     for (index, share) in shares.iter().enumerate() {
         grids[0].command("SET").key(part(segments, index))?.arg(share.to_string()).query::<()>().await?;
     }
-    let (sold, users) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let hot: Vec<_> = grids.iter().map(|grid| grid.segmented_lock(&name, segments)).collect();
+    let sold = Arc::new(AtomicU64::new(0));
     let began = Instant::now();
-    let buyers: Vec<_> = (0..BUYERS)
-        .map(|buyer| {
-            let grid = grids[buyer as usize % grids.len()].clone();
-            let (hot, sold, users) = (grid.segmented_lock(&name, segments), Arc::clone(&sold), Arc::clone(&users));
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            // The workers of a client keep to segments of their own, until those are empty.
+            let (grid, hot) = (grids[worker % grids.len()].clone(), hot[worker % grids.len()].clone());
+            let sold = Arc::clone(&sold);
             tokio::spawn(async move {
-                while buy(&grid, &hot, users.fetch_add(1, Ordering::Relaxed)).await? {
+                while buy(&grid, &hot, worker).await? {
                     sold.fetch_add(1, Ordering::Relaxed);
                 }
                 Outcome::Ok(())
             })
         })
         .collect();
-    for buyer in buyers {
-        buyer.await??;
+    for worker in workers {
+        worker.await??;
     }
     let took = began.elapsed();
     let mut left = 0;
@@ -88,7 +97,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     single.sort();
     segmented.sort();
     let middle = PAIRS / 2;
-    println!("{STOCK} sold by {BUYERS} buyers, each time to exactly 0");
+    println!("{STOCK} sold by {WORKERS} workers, each time to exactly 0");
     println!(
         "medians: one lock {:?}, eight segments {:?}, {:.2} times as fast",
         single[middle], segmented[middle], ratios[middle]

@@ -34,6 +34,9 @@ async fn buy(hot: &SegmentedLock, client: &Client, user: u64) -> bool {
             segment.release().await.unwrap();
             return true;
         }
+        if user % 2 == 0 {
+            segment.exhaust().await.unwrap();
+        }
     }
     false
 }
@@ -88,7 +91,7 @@ async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
     assert_eq!(begins.len(), 3);
 
     let mut held: Vec<_> = here.acquire_all().await.unwrap();
-    let mut tour = there.tour(7).wait(Duration::from_millis(300));
+    let mut tour = there.tour(7).patience(Duration::from_millis(50)).wait(Duration::from_millis(300));
     let busy = tour.next().await;
     assert!(matches!(busy, Err(AcquireError::TimedOut { .. })), "{busy:?}");
     // One gets free, and it is that one; then the others, as they get free.
@@ -110,8 +113,22 @@ async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
     assert!(tour.next().await.unwrap().is_none(), "each was held once");
     seen.sort();
     assert_eq!(seen, [0, 1, 2]);
+    // What is empty for good is left out here, and not elsewhere.
+    segment.release().await.unwrap();
+    here.tour_from(4).next().await.unwrap().unwrap().exhaust().await.unwrap();
+    let left = async |hot: &SegmentedLock| {
+        let (mut tour, mut left) = (hot.clone().tour_from(1), Vec::new());
+        while let Some(segment) = tour.next().await.unwrap() {
+            left.push(segment.index());
+            segment.release().await.unwrap();
+        }
+        left
+    };
+    assert_eq!(left(&here).await, [2, 0]);
+    assert_eq!(left(&there).await, [1, 2, 0]);
+    here.refilled();
+    assert_eq!(left(&here).await, [1, 2, 0]);
     // A segment is a lock like any other.
-    drop(segment);
     wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
     let guard = Lock::new(&one, "hot:2").acquire().await.unwrap();
     assert!(there.segment(2).unwrap().try_acquire().await.unwrap().is_none());
