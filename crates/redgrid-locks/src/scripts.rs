@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use redgrid_core::hold::{Claim, HoldKind};
 use redgrid_core::{BulkScript, Request, Script};
 
@@ -11,6 +12,7 @@ static RELEASE: Script<1> = Script::new("lock/release", include_str!("scripts/re
 static GIVE_WAY: Script<2> = Script::new("lock/give-way", include_str!("scripts/give_way.lua"));
 static LINGER: Script<1> = Script::new("lock/linger", include_str!("scripts/linger.lua"));
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
+static ATTACH: Script<1> = Script::new("lock/attach", include_str!("scripts/attach.lua"));
 pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
@@ -40,6 +42,11 @@ impl HoldKind for Plain {
     fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request {
         let request = one(&SEIZE, claim).int(millis(claim.lease)).not_after_here();
         request.int(i64::from(only_if_held)).arg(notices.to_owned()).idempotent()
+    }
+
+    fn adopt(&self, claim: Claim<'_>, former: &Bytes) -> Option<Request> {
+        let request = one(&ATTACH, claim).arg(former.clone()).int(millis(claim.lease));
+        Some(request.not_after_here().idempotent())
     }
 
     fn release(&self, claim: Claim<'_>) -> Request {
@@ -94,6 +101,7 @@ mod tests {
             GIVE_WAY.body(),
             LINGER.body(),
             EXTEND.body(),
+            ATTACH.body(),
             RENEW.body(),
             RELEASE_MANY.body(),
         ] {

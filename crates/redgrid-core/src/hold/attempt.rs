@@ -368,7 +368,7 @@ fn falls_short_too(failure: &Failure, first: &Wish, other: &Wish) -> bool {
     lacking && asked.covers(has) && asked.timeout() <= has.timeout()
 }
 
-fn failure_of(error: ServerError) -> Failure {
+pub(super) fn failure_of(error: ServerError) -> Failure {
     match error {
         ServerError::Refused { code, .. } if !code.is_passing() => Failure::Refused(error),
         ServerError::Refused { .. } | ServerError::NotSent { .. } => Failure::Unavailable(error),

@@ -28,8 +28,8 @@ use crate::token::Token;
 #[must_use = "dropping the grant gives the hold back"]
 pub struct Grant {
     client: Client,
-    hold: Arc<Hold>,
-    armed: bool,
+    pub(super) hold: Arc<Hold>,
+    pub(super) armed: bool,
 }
 
 impl Grant {
@@ -44,7 +44,7 @@ impl Grant {
         self.hold.claim()
     }
 
-    fn table(&self) -> &Arc<Table> {
+    pub(super) fn table(&self) -> &Arc<Table> {
         self.client.table()
     }
 

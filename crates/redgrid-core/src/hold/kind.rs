@@ -105,6 +105,13 @@ pub trait HoldKind: Send + Sync + 'static {
     /// it was free and `only_if_held`.
     fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request;
 
+    /// Takes over what `former` holds, a field that its process has detached: from here on it is this claim's. Answers
+    /// `{status, time, left}`: status 1 it is ours for `left` milliseconds, 0 it is not `former`'s any more, 2 too late. A
+    /// lease of zero leaves the key's lifetime as it is. `None` for a kind that can not be handed to another process.
+    fn adopt(&self, _claim: Claim<'_>, _former: &Bytes) -> Option<Request> {
+        None
+    }
+
     /// Gives the name back. Answers 0 when it was not ours, otherwise one more than the subscribers that were told.
     fn release(&self, claim: Claim<'_>) -> Request;
 

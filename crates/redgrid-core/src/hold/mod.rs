@@ -27,12 +27,14 @@
 //! | `drive` | the loop of a name that more than one waits for |
 //! | `release` | giving back, settling what is unclear, shutting down |
 //! | `seize` | taking by force |
+//! | `detach` | handing a hold to another process |
 //! | `schedule` | which hold is due when |
 //! | `engine` | renewals in bulk, deadlines, verification after a reconnect |
 //! | `grant` | the armed proof that guards are made of |
 
 mod attempt;
 mod attend;
+mod detach;
 mod drive;
 mod engine;
 mod error;
@@ -57,7 +59,8 @@ mod terms;
 mod ticket;
 mod turn;
 
-pub use error::{AcquireError, ExtendError, LostReason, ReleaseError};
+pub use detach::DetachedHold;
+pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::Work;
 pub use grant::{Grant, HoldWatch};
 pub use holder::{Holder, HolderId};

@@ -76,7 +76,8 @@ impl Table {
                     self.free(&theft, &granted.field, limit.max(self.now()));
                     return Err(Failure::NotDurable(error));
                 }
-                let grant = self.install(client, theft, granted, wish);
+                let Theft { kind, target, .. } = theft;
+                let grant = self.install(client, kind, target, granted, wish);
                 if grant.is_none() { Err(Failure::ShuttingDown) } else { Ok(grant) }
             }
             Verdict::Busy(_) | Verdict::TooLate if asked.unanswered_until.is_some() => {
@@ -159,10 +160,16 @@ impl Table {
     }
 
     /// What we hold under the name now, instead of what we held before.
-    fn install(self: &Arc<Self>, client: Client, theft: Theft, granted: Granted, wish: Wish) -> Option<Grant> {
+    pub(super) fn install(
+        self: &Arc<Self>,
+        client: Client,
+        kind: &'static dyn HoldKind,
+        target: Arc<Target>,
+        granted: Granted,
+        wish: Wish,
+    ) -> Option<Grant> {
         let sent = granted.sent;
-        let key = SlotKey::of(theft.kind, &theft.target);
-        let Theft { kind, target, .. } = theft;
+        let key = SlotKey::of(kind, &target);
         let now = self.now();
         let tenure = Arc::new(Tenure::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
         let mut state = self.state();
