@@ -84,8 +84,13 @@ pub(super) async fn exchange(
         }
         let over = certainly_over(limit, settings.timeout);
         progress.sent(true);
-        let Answer { result, by, epoch, at_home } = once(topology, &request, limit).await;
+        let Answer { mut result, by, epoch, at_home } = once(topology, &request, limit).await;
         let received = clock.now();
+        let was_replaced = || at_home && !is_same(&topology.primary(request.first_key()), &by);
+        if result.is_ok() && request.is_idempotent() && was_replaced() {
+            // A primary that hung and goes on does not know yet that another decides by now. What it grants is nobody's.
+            result = Err(ServerError::unknown("it was answered by a node that does not decide for the key any more"));
+        }
         let again = match &result {
             Err(ServerError::NotSent { .. }) => {
                 progress.sent(unanswered.is_some());
