@@ -84,3 +84,18 @@ async fn what_a_primary_grants_after_it_was_replaced_is_not_believed() {
     let guard = acquiring.await.unwrap().unwrap();
     assert_eq!(guard.token().get(), 1_700_000_000_000_001);
 }
+
+#[tokio::test]
+async fn a_primary_that_hangs_is_not_waited_for_once_it_was_replaced() {
+    let owner = Arc::new(Made::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
+    let target = Arc::new(Made::new("target:1", granting("1700000000000001")));
+    let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
+    // Whoever waited for its answer would wait for ever.
+    let config = Config::single("owner").unwrap().timeout(SOON * 10);
+    let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
+    let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
+    wait_until(SOON, async || owner.asked() > 0).await;
+    two.changes.send_modify(|count| *count += 1);
+    let guard = tokio::time::timeout(SOON, acquiring).await.unwrap().unwrap().unwrap();
+    assert_eq!(guard.token().get(), 1_700_000_000_000_001);
+}
