@@ -36,7 +36,7 @@ impl Plan {
         let tasks = rng.u64(2..5);
         let sits = if seed % 4 == 2 { 4 } else { 80 };
         let (url, direct) = Default::default();
-        let reads = seed % 3 == 0 && !steals;
+        let reads = seed.is_multiple_of(3) && !steals;
         let orders =
             Orders { url, direct, seed, tasks, millis, watchdog, timeout, stretch, names, sits, steals, reads };
         let spells = if calm { 0 } else { rng.usize(3..10) };
