@@ -10,6 +10,8 @@ mod credentials;
 mod deadlines;
 mod durability;
 mod events;
+mod fair;
+mod fair_deaths;
 mod guards;
 mod handover;
 mod lock_basics;

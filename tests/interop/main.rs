@@ -11,6 +11,7 @@ mod redisson;
 mod crowd;
 mod deaths;
 mod exclusion;
+mod fair;
 mod force;
 mod handover;
 mod leases;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         crowd::scenarios(),
         deaths::scenarios(),
         exclusion::scenarios(),
+        fair::scenarios(),
         force::scenarios(),
         handover::scenarios(),
         leases::scenarios(),

@@ -48,6 +48,9 @@ pub(crate) struct LockOptions {
     /// Keep the lock taken for at least this long, however soon the program ends: for a job that must run once
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     at_least: Option<Duration>,
+    /// Line up: the lock is given in the order of asking, over all machines
+    #[arg(long, conflicts_with_all = ["read", "write"])]
+    fair: bool,
     /// Under a read-write lock, together with others that read
     #[arg(long, conflicts_with = "write")]
     read: bool,

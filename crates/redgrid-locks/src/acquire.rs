@@ -10,9 +10,9 @@ use redgrid_core::hold::{Grant, HoldKind, Lease, Target, Wish};
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Holder, Token};
 
+use crate::fair_lock::Place;
 use crate::guard::{LockGuard, LockLost};
 use crate::lock::Lock;
-use crate::scripts::PLAIN;
 use crate::{AcquireError, ReleaseError};
 
 /// Acquires a lock when awaited; made by [`Lock::acquire`].
@@ -38,6 +38,7 @@ pub(crate) struct Options {
     pub(crate) at_least: Duration,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) durability: Option<Durability>,
+    place: Option<Place>,
 }
 
 impl Options {
@@ -53,6 +54,7 @@ impl Options {
             at_least: Duration::ZERO,
             max_hold: None,
             durability: None,
+            place: None,
         }
     }
 
@@ -108,7 +110,11 @@ impl Options {
         let durability = self.durability.unwrap_or(self.client.durability());
         let (at_least, max_hold, wait) = (self.at_least, self.max_hold, self.wait);
         let wish = Wish { lease, holder, at_least, max_hold, once, wait, durability };
-        self.client.enter(self.kind, target, wish)?.outcome().await
+        let ticket = self.client.enter(self.kind, target, wish)?;
+        if let Some(place) = &self.place {
+            place.taken(ticket.place());
+        }
+        ticket.outcome().await
     }
 }
 
@@ -193,13 +199,25 @@ options!(TryAcquire);
 
 impl TryAcquire {
     pub(crate) fn new(lock: &Lock) -> Self {
-        TryAcquire(Options::new(lock.client(), lock.name(), &PLAIN))
+        TryAcquire(lock.options())
+    }
+
+    /// Tells `place` where in the queue of a [`FairLock`](crate::FairLock) this request stands. Other locks have none.
+    pub fn at(mut self, place: &Place) -> Self {
+        self.0.place = Some(place.clone());
+        self
     }
 }
 
 impl Acquire {
     pub(crate) fn new(lock: &Lock) -> Self {
-        Acquire(Options::new(lock.client(), lock.name(), &PLAIN))
+        Acquire(lock.options())
+    }
+
+    /// Tells `place` where in the queue of a [`FairLock`](crate::FairLock) this request stands. Other locks have none.
+    pub fn at(mut self, place: &Place) -> Self {
+        self.0.place = Some(place.clone());
+        self
     }
 
     /// Acquires, runs `work` with the fencing token, releases. The work is dropped when the lock is lost.

@@ -31,6 +31,8 @@
 //! A namespace goes in front of the name, inside the braces too.
 
 mod acquire;
+mod fair;
+mod fair_lock;
 mod guard;
 mod inspect;
 mod lock;
@@ -38,8 +40,9 @@ mod rw;
 mod scripts;
 
 pub use acquire::{Acquire, TryAcquire, WithError};
+pub use fair_lock::{FairLock, Place};
 pub use guard::{LockGuard, LockLost};
-pub use inspect::{LockHolder, LockState};
+pub use inspect::{LockHolder, LockState, LockWaiter};
 pub use lock::Lock;
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::hold::{AcquireError, ExtendError, HoldWatch, LostReason, ReleaseError};

@@ -31,8 +31,8 @@ pub use redgrid_core::{
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{
-    Acquire, AcquireError, ExtendError, HoldWatch, Lock, LockGuard, LockLost, LostReason, ReleaseError, TryAcquire,
-    WithError,
+    Acquire, AcquireError, ExtendError, FairLock, HoldWatch, Lock, LockGuard, LockLost, LostReason, Place,
+    ReleaseError, TryAcquire, WithError,
 };
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};

@@ -9,7 +9,9 @@
 //!   adoption, tokens, taking by force.
 //! * [`read_write`]: readers that share, writers that wait, and how one becomes the other.
 //! * [`turns`]: which process is next when a stretch ends, and by how many others it may be passed over.
+//! * [`fair`]: the queue of a fair lock, with clients of Redisson in it: order, deaths, late copies, clocks that are ahead.
 
+pub mod fair;
 pub mod one_level;
 pub mod read_write;
 pub mod turns;

@@ -38,6 +38,8 @@ impl Held {
             ask!(grid.rw_lock(name).read(), options).map(Held::Read)
         } else if options.write {
             ask!(grid.rw_lock(name).write(), options).map(Held::Write)
+        } else if options.fair {
+            ask!(grid.fair_lock(name).acquire(), options).map(Held::Lock)
         } else {
             ask!(grid.lock(name).acquire(), options).map(Held::Lock)
         }

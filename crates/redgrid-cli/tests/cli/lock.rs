@@ -257,6 +257,36 @@ async fn the_namespace_is_in_front_of_the_name() {
 }
 
 #[tokio::test]
+async fn fair_programs_run_in_the_order_of_their_start() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let waiting = async || {
+        let length = observer.query::<usize>(&["LLEN", "redisson_lock_queue:{job}"]).await;
+        length.expect("an answer")
+    };
+    let mut first = started(under(&server, "job", &["--fair"], "echo $$; sleep 1000"));
+    let program = first_number(&mut first);
+    let mut others = Vec::new();
+    for n in 1..=3 {
+        let write = format!("echo {n} >> $ORDER");
+        let mut command = under(&server, "job", &["--fair", "--wait", "30s"], &write);
+        let order = std::env::temp_dir().join(format!("redgrid-fair-{}", server.addr().port()));
+        others.push(command.env("ORDER", &order).spawn().expect("the program runs"));
+        wait_until(SOON, async || waiting().await == n).await;
+    }
+    // One look does not line up, and finds it busy.
+    assert_eq!(ended(under(&server, "job", &["--fair", "--wait", "0s"], "true")).code(), 75);
+    signal(u32::try_from(program).expect("a pid"), "-KILL");
+    for mut other in others {
+        assert!(other.wait().expect("it ends").success());
+    }
+    let order = std::env::temp_dir().join(format!("redgrid-fair-{}", server.addr().port()));
+    assert_eq!(fs::read_to_string(&order).expect("a file"), "1\n2\n3\n");
+    fs::remove_file(&order).expect("it goes");
+    let _ = first.wait();
+}
+
+#[tokio::test]
 async fn readers_run_together_and_a_writer_alone() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");

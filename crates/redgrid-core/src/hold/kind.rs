@@ -57,6 +57,11 @@ pub trait HoldKind: Send + Sync + 'static {
         true
     }
 
+    /// How its waiters stand in a queue on the server; `None` for a kind that has no such queue.
+    fn queue(&self) -> Option<&dyn ServerQueue> {
+        None
+    }
+
     /// Whether tasks of this process share a grant of the server: those that come within its stretch.
     fn shares(&self) -> bool {
         false
@@ -118,4 +123,22 @@ pub trait HoldKind: Send + Sync + 'static {
 
     /// Gives many back. Answers a list as `release` does.
     fn release_many(&self, claims: &[Claim<'_>]) -> Request;
+}
+
+/// The queue of a kind whose waiters stand in line on the server, each under the holder field that it will hold with.
+///
+/// `release` and its kin also give up places: what they are told of is a holder or a place. `acquire` is one look, and makes no
+/// place.
+pub trait ServerQueue {
+    /// Takes the name if it is free and nobody is before, else a place, kept for `kept` without another word. Answers as
+    /// `acquire` does; `left` is the holder's PTTL for the head of the queue, -1 for others.
+    fn enter(&self, claim: Claim<'_>, kept: Duration) -> Request;
+
+    /// Keeps places, throws out dead ones, with `all` looks after the whole queue. Answers `{time, left, first, kept, …}`:
+    /// `left` is the PTTL of the name, -2 when it is free; `first` the number of the place that is the head, counted from 1,
+    /// or 0; `kept` 1 for each place that is in the queue, otherwise 0.
+    fn keep(&self, target: &Target, places: &[Bytes], kept: Duration, all: bool) -> Request;
+
+    /// Where a place is told that it is next.
+    fn channel(&self, target: &Target, place: &Bytes) -> Bytes;
 }

@@ -22,6 +22,8 @@
 //! | `attempt` | asking the server, and what its answer means |
 //! | `succession` | who has the name next: hand-over, adoption, fitting what is held to other wishes |
 //! | `lease` | longer and shorter leases of a tenure |
+//! | `place` | a request's place in a queue on the server |
+//! | `attend` | the loop of a name whose waiters stand in such a queue |
 //! | `drive` | the loop of a name that more than one waits for |
 //! | `release` | giving back, settling what is unclear, shutting down |
 //! | `seize` | taking by force |
@@ -30,6 +32,7 @@
 //! | `grant` | the armed proof that guards are made of |
 
 mod attempt;
+mod attend;
 mod drive;
 mod engine;
 mod error;
@@ -38,6 +41,7 @@ mod grant;
 mod holder;
 mod kind;
 mod lease;
+mod place;
 mod recent;
 mod release;
 mod schedule;
@@ -57,7 +61,8 @@ pub use error::{AcquireError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::Work;
 pub use grant::{Grant, HoldWatch};
 pub use holder::{Holder, HolderId};
-pub use kind::{Claim, Entrance, HoldKind, Target};
+pub use kind::{Claim, Entrance, HoldKind, ServerQueue, Target};
+pub use place::PlaceView;
 pub(crate) use stretch::LONGEST as LONGEST_STRETCH;
 pub(crate) use table::Table;
 pub use terms::{Lease, Wish};

@@ -344,7 +344,10 @@ impl Table {
         let mut waiting = Vec::new();
         let mut flights = Vec::new();
         for slot in state.slots.values_mut() {
-            waiting.extend(slot.queue.drain(..).map(|entry| entry.answer));
+            for entry in slot.queue.drain(..) {
+                self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
+                waiting.push(entry.answer);
+            }
             slot.changed.notify_one();
             // What its caller polls is driven to its end from here: the caller may stop to poll.
             flights.append(&mut slot.flights);

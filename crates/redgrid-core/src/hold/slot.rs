@@ -10,6 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use super::flight::Flight;
 use super::grant::Grant;
 use super::kind::{HoldKind, Target};
+use super::place::Place;
 use super::state::Hold;
 use super::tenure::Tenure;
 use super::terms::Wish;
@@ -130,6 +131,8 @@ pub(super) struct Seen {
     busy: AtomicBool,
     /// Until when an unanswered copy of its request may still take the name, in nanoseconds.
     unsure_until: AtomicU64,
+    /// Its place in the server's queue, where the kind has one.
+    pub(super) place: Place,
 }
 
 impl Seen {
@@ -146,7 +149,11 @@ impl Seen {
     }
 
     pub(super) fn is_unsure(&self, now: Instant) -> bool {
-        now.as_nanos() < self.unsure_until.load(Ordering::Relaxed)
+        now < self.unsure_until()
+    }
+
+    pub(super) fn unsure_until(&self) -> Instant {
+        Instant::from_nanos(self.unsure_until.load(Ordering::Relaxed))
     }
 }
 
@@ -214,6 +221,14 @@ impl Slot {
             self.queue.pop_front();
         }
         self.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)
+    }
+
+    /// Has the request with this number be the next of the queue; false when nobody waits for it any more.
+    pub(super) fn bring_forward(&mut self, id: u64, now: Instant) -> bool {
+        let wants = |entry: &Entry| entry.id == id && !entry.answer.is_closed() && entry.until > now;
+        let Some(entry) = self.queue.iter().position(wants).and_then(|at| self.queue.remove(at)) else { return false };
+        self.queue.push_front(entry);
+        true
     }
 
     /// Makes an exchange visible to whoever may need it to go on without its caller.

@@ -125,6 +125,10 @@ impl Table {
             let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.wish.holder == holder);
             (same, slot.queue) = (mine, others.into());
         }
+        for entry in std::iter::once(&first).chain(&same) {
+            // In by the place of another.
+            self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
+        }
         if confirmed.is_none() && !tenure.is_unused() {
             count::handed_over(tenure.kind.name());
         }

@@ -37,6 +37,8 @@ pub(crate) struct Table {
     /// When the engine wakes by itself, in nanoseconds.
     pub(super) engine_wakes: AtomicU64,
     next: AtomicU64,
+    /// Names whose waiters stand in line on the server: their places are to be kept.
+    pub(super) attended: AtomicU64,
 }
 
 #[derive(Default)]
@@ -62,6 +64,7 @@ impl Table {
             engine: Notify::new(),
             engine_wakes: AtomicU64::new(0),
             next: AtomicU64::new(1),
+            attended: AtomicU64::new(0),
         };
         (Arc::new(table), receiver)
     }
@@ -215,7 +218,9 @@ impl Table {
             // Somebody else now waits for what is in flight: it must not depend on its caller's being polled.
             to_tasks = std::mem::take(&mut slot.flights);
             // The loop need not be told of each one that joins a queue, unless it has nothing else to wait for.
-            if !slot.driven || (slot.tenure.is_none() && slot.busy == Busy::No && !slot.asking) {
+            // Where they stand in line on the server, each is to have its place at once.
+            let lines_up = slot.kind.queue().is_some();
+            if lines_up || !slot.driven || (slot.tenure.is_none() && slot.busy == Busy::No && !slot.asking) {
                 self.drive_if_needed(&key, slot);
             }
         }
@@ -263,7 +268,10 @@ impl Table {
             slot.changed.notify_one();
         } else {
             slot.driven = true;
-            self.hand_over(Box::pin(Arc::clone(self).drive(key.clone())));
+            self.hand_over(match slot.kind.queue() {
+                None => Box::pin(Arc::clone(self).drive(key.clone())),
+                Some(_) => Box::pin(Arc::clone(self).attend(key.clone())),
+            });
         }
     }
 
@@ -281,7 +289,8 @@ impl Table {
         let Some(slot) = state.slots.get_mut(key) else { return };
         let before = slot.queue.len();
         slot.queue.retain(|entry| entry.id != id);
-        if slot.queue.is_empty() && before > 0 {
+        // Where they stand in line on the server, its place is another's.
+        if before > slot.queue.len() && (slot.queue.is_empty() || slot.kind.queue().is_some()) {
             slot.changed.notify_one();
         }
         Self::sweep(&mut state, key);

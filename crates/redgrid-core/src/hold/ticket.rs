@@ -13,6 +13,7 @@ use super::error::AcquireError;
 use super::flight::Flight;
 use super::grant::Grant;
 use super::kind::{HoldKind, Target};
+use super::place::PlaceView;
 use super::slot::{Answer, Failure, Seen, SlotKey};
 use super::table::Table;
 use super::terms::Wish;
@@ -71,6 +72,11 @@ impl Ticket {
         let about = About { kind: self.kind.name(), name: &self.target.name };
         let observed = Observed::acquire(about, &self.table.core.clock, self.entered);
         observed.around(self.come())
+    }
+
+    /// Its place in the server's queue, for kinds that have one.
+    pub fn place(&self) -> PlaceView {
+        PlaceView::new(self.table.core.id.clone(), self.id, &self.seen)
     }
 
     async fn come(mut self) -> Result<Option<Grant>, AcquireError> {
@@ -159,6 +165,9 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.done {
             self.table.leave(&self.key, self.id);
+            if self.kind.queue().is_some() {
+                self.table.vacate(self.kind, &self.target, (self.id, &self.seen), &self.wish);
+            }
         }
         // Answered by others (a shutdown), its own exchange may still be under way.
         if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {

@@ -68,9 +68,10 @@ public final class Peer {
     }
 
     private Object perform(String[] words) throws InterruptedException {
-        String verb = words[1];
+        boolean fair = words[1].startsWith("fair:");
+        String verb = fair ? words[1].substring("fair:".length()) : words[1];
         // A new object each time: Redisson keeps the last lease in it.
-        RLock lock = lock(words[2]);
+        RLock lock = fair ? redisson.getFairLock(words[2]) : lock(words[2]);
         switch (verb) {
             case "lock":
                 if (words.length > 3) {
