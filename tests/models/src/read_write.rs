@@ -24,8 +24,11 @@ pub const STEPS_BACK: &str = "no reader is granted past a writer that waited bef
 pub const TOLD: &str = "who could enter is told";
 /// What is on the server has an owner.
 pub const OWNED: &str = "what is on the server is somebody's";
+/// Sharing happens.
 pub const SHARED: &str = "two tasks share a read";
+/// An upgrade happens.
 pub const CONVERTED: &str = "a reader became a writer";
+/// A downgrade happens.
 pub const DOWNGRADED: &str = "a writer became a reader";
 
 /// The rules of the protocol, each to be switched off.
@@ -56,6 +59,7 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// All on: the design.
     pub const ALL: Rules = Rules {
         keeps_what_is_read_under: true,
         asks_alone: true,
@@ -74,99 +78,121 @@ impl Rules {
 /// How much may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
+    /// Clients.
     pub processes: u8,
     /// Requests in all.
     pub asks: u8,
     /// Answers that are lost.
     pub losses: u8,
+    /// Processes that die.
     pub crashes: u8,
     /// Leases that run out.
     pub expiries: u8,
 }
 
+/// The model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadWrite {
+    /// What is kept to.
     pub rules: Rules,
+    /// How far it goes.
     pub bounds: Bounds,
 }
 
+/// The server, its clients, and what is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    pub server: Server,
-    pub processes: Vec<Process>,
+    pub(crate) server: Server,
+    pub(crate) processes: Vec<Process>,
     /// Copies that are still under way, of these processes.
-    pub copies: Vec<(u8, Request)>,
-    pub left: Left,
+    pub(crate) copies: Vec<(u8, Request)>,
+    pub(crate) left: Left,
     /// Numbers requests, and orders what happens.
-    pub clock: u8,
+    pub(crate) clock: u8,
     /// A reader was granted past a writer that waited before it came.
-    pub overtaken: bool,
-    pub seen: Seen,
+    pub(crate) overtaken: bool,
+    pub(crate) seen: Seen,
 }
 
 /// What may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Left {
-    pub asks: u8,
-    pub losses: u8,
-    pub crashes: u8,
-    pub expiries: u8,
+    pub(crate) asks: u8,
+    pub(crate) losses: u8,
+    pub(crate) crashes: u8,
+    pub(crate) expiries: u8,
 }
 
 /// What has happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seen {
-    pub converted: bool,
-    pub downgraded: bool,
+    pub(crate) converted: bool,
+    pub(crate) downgraded: bool,
 }
 
+/// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
+    /// With others.
     Read,
+    /// Alone.
     Write,
 }
 
 /// A request for the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Request {
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// Its field, new for each.
-    pub field: u8,
+    pub(crate) field: u8,
     /// Who asks: those that are equal may be in together.
-    pub holder: u8,
-    pub under: Option<u8>,
+    pub(crate) holder: u8,
+    pub(crate) under: Option<u8>,
     /// When it came.
-    pub came: u8,
+    pub(crate) came: u8,
     /// When it was first refused.
-    pub since: Option<u8>,
-    pub waits: bool,
+    pub(crate) since: Option<u8>,
+    pub(crate) waits: bool,
 }
 
+/// What may happen next, to the process with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
+    /// A task asks to read.
     Read(u8),
+    /// A task shares the read of its process.
     Join(u8),
+    /// A task asks to write.
     Write(u8),
     /// The writer asks to read, too.
     ReadUnder(u8),
     /// A reader asks to write.
     Upgrade(u8),
+    /// The script runs, and its answer arrives.
     Deliver(u8),
     /// Carried out, and its answer lost: it is sent again, and a copy may be under way still.
     LoseAnswer(u8),
+    /// A copy arrives after all.
     LateCopy,
+    /// It never does.
     DropCopy,
+    /// Who asked leaves.
     GiveUp(u8),
+    /// Who sleeps was told, and tries again.
     Wake(u8),
+    /// A reader leaves.
     EndRead(u8),
+    /// The writer leaves.
     EndWrite(u8),
     /// The write goes to the next task of its process.
     HandOver(u8),
+    /// The process is gone, and what it had stays.
     Crash(u8),
     /// The client's deadline passes for all it has.
     Lapse(u8),
     /// The leases of a process end on the server.
     LeasesEnd(u8),
+    /// The lifetime of the lock is over.
     KeyExpires,
     /// A dead writer's word ends.
     WordEnds(u8),

@@ -2,38 +2,39 @@
 
 use super::{Action, Kind, ReadWrite, Request, State};
 
+/// One client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Process {
-    pub read: Option<Reading>,
-    pub write: Option<Writing>,
-    pub request: Option<Request>,
+    pub(crate) read: Option<Reading>,
+    pub(crate) write: Option<Writing>,
+    pub(crate) request: Option<Request>,
     /// It was refused, and waits for word.
-    pub asleep: bool,
-    pub woken: bool,
-    pub crashed: bool,
+    pub(crate) asleep: bool,
+    pub(crate) woken: bool,
+    pub(crate) crashed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Reading {
-    pub field: u8,
+pub(crate) struct Reading {
+    pub(crate) field: u8,
     /// Who has it, where it is one.
-    pub holder: u8,
-    pub guards: u8,
-    pub sealed: bool,
-    pub believed: bool,
+    pub(crate) holder: u8,
+    pub(crate) guards: u8,
+    pub(crate) sealed: bool,
+    pub(crate) believed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Writing {
-    pub field: u8,
-    pub holder: u8,
-    pub sealed: bool,
-    pub believed: bool,
+pub(crate) struct Writing {
+    pub(crate) field: u8,
+    pub(crate) holder: u8,
+    pub(crate) sealed: bool,
+    pub(crate) believed: bool,
 }
 
 impl Process {
     /// Whether it will see to what is on the server under this field.
-    pub fn knows(&self, field: u8) -> bool {
+    pub(crate) fn knows(&self, field: u8) -> bool {
         let asks = self.request.is_some_and(|request| request.field == field);
         let reads = self.read.is_some_and(|read| read.field == field);
         self.crashed || asks || reads || self.write.is_some_and(|write| write.field == field)

@@ -5,32 +5,32 @@ use super::{Kind, Request, Rules};
 /// The lock's hash, and the hash of who waits to write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Server {
-    pub holders: Vec<Holder>,
-    pub writing: bool,
+    pub(crate) holders: Vec<Holder>,
+    pub(crate) writing: bool,
     /// Processes whose writer waits, and since when.
-    pub waiting: Vec<(u8, u8)>,
+    pub(crate) waiting: Vec<(u8, u8)>,
     /// Its lifetime was cut to less than that of somebody inside.
-    pub shortened: bool,
+    pub(crate) shortened: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Holder {
-    pub field: u8,
+pub(crate) struct Holder {
+    pub(crate) field: u8,
     /// Its lease has not ended.
-    pub live: bool,
+    pub(crate) live: bool,
 }
 
 impl Server {
-    pub fn has(&self, field: u8) -> bool {
+    pub(crate) fn has(&self, field: u8) -> bool {
         self.holders.iter().any(|holder| holder.field == field)
     }
 
-    pub fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.holders.is_empty()
     }
 
     /// Whether the request's script would grant it.
-    pub fn admits(&self, rules: &Rules, request: &Request) -> bool {
+    pub(crate) fn admits(&self, rules: &Rules, request: &Request) -> bool {
         if self.has(request.field) {
             return true;
         }
@@ -49,7 +49,7 @@ impl Server {
     }
 
     /// The acquire scripts. True when it is granted.
-    pub fn acquire(&mut self, rules: &Rules, process: u8, request: &Request, now: u8) -> bool {
+    pub(crate) fn acquire(&mut self, rules: &Rules, process: u8, request: &Request, now: u8) -> bool {
         if !self.admits(rules, request) {
             if request.kind == Kind::Write && request.waits && !self.waiting.iter().any(|(who, _)| *who == process) {
                 self.waiting.push((process, now));
@@ -68,12 +68,12 @@ impl Server {
         true
     }
 
-    pub fn withdraw(&mut self, process: u8) {
+    pub(crate) fn withdraw(&mut self, process: u8) {
         self.waiting.retain(|(who, _)| *who != process);
     }
 
     /// The release scripts. True when they wake those who wait.
-    pub fn release(&mut self, rules: &Rules, kind: Kind, field: u8) -> bool {
+    pub(crate) fn release(&mut self, rules: &Rules, kind: Kind, field: u8) -> bool {
         if !self.has(field) {
             return false;
         }
@@ -95,11 +95,11 @@ impl Server {
     }
 
     /// Whether the key's lifetime may be over.
-    pub fn may_expire(&self) -> bool {
+    pub(crate) fn may_expire(&self) -> bool {
         !self.is_free() && (self.shortened || self.holders.iter().all(|holder| !holder.live))
     }
 
-    pub fn expire(&mut self) {
+    pub(crate) fn expire(&mut self) {
         self.holders.clear();
         (self.writing, self.shortened) = (false, false);
     }
