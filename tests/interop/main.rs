@@ -11,9 +11,11 @@ mod redisson;
 mod crowd;
 mod deaths;
 mod exclusion;
+mod fair;
 mod force;
 mod handover;
 mod leases;
+mod read_write;
 mod reentry;
 mod traces;
 
@@ -44,9 +46,11 @@ fn main() -> ExitCode {
         crowd::scenarios(),
         deaths::scenarios(),
         exclusion::scenarios(),
+        fair::scenarios(),
         force::scenarios(),
         handover::scenarios(),
         leases::scenarios(),
+        read_write::scenarios(),
         reentry::scenarios(),
         traces::scenarios(),
     ]

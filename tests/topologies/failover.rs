@@ -1,5 +1,6 @@
 //! Nodes that die, and those that take their place.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ scenarios![
     sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held,
     sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_wakes,
     sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon,
+    sentinel_nobody_is_led_back_by_the_one_that_leads_an_election,
     sentinel_a_planned_failover_is_no_error_for_anybody,
     sentinel_any_one_sentinel_is_enough,
     sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary,
@@ -156,6 +158,48 @@ async fn sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon(
     let promoted = Instant::now();
     Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap().release().await.unwrap();
     assert!(promoted.elapsed() < patience / 2, "{:?}", promoted.elapsed());
+}
+
+async fn sentinel_nobody_is_led_back_by_the_one_that_leads_an_election() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels).scan_interval(50 * MS)).await;
+    let former = sentinels.current_primary().await.unwrap();
+    // A replica that does not take the place of another, nor follows it when it is told so: until the leader has given up
+    // on it, `SENTINEL MASTER` there counts the election and tells the former primary.
+    let stubborn = sentinels.servers().iter().find(|server| server.addr() != former.addr()).unwrap();
+    stubborn.set_config("replica-priority", "0").await.unwrap();
+    for sentinel in sentinels.sentinels() {
+        let is_told =
+            |facts: &HashMap<String, String>| facts.get("slave-priority").is_some_and(|priority| priority == "0");
+        let (observer, ask) = (sentinel.observer().await.unwrap(), ["SENTINEL", "REPLICAS", sentinels.master_name()]);
+        wait_until(SOON, async || {
+            observer.query::<Vec<HashMap<String, String>>>(&ask).await.unwrap().iter().any(is_told)
+        })
+        .await;
+    }
+    stubborn.deny(&["slaveof", "replicaof"]).await.unwrap();
+    former.kill().await.unwrap();
+    let primary = || client.topology().shards.first().map(|shard| shard.primary.0.to_string());
+    let led_by_former = Some(former.addr().to_string());
+    wait_until(SOON, async || primary().is_some_and(|primary| Some(primary) != led_by_former)).await;
+    former.restart_empty().await.unwrap();
+    let mut seen = 0;
+    loop {
+        let mut told = Vec::new();
+        for sentinel in sentinels.sentinels() {
+            let observer = sentinel.observer().await.unwrap();
+            let ask = ["SENTINEL", "MASTER", sentinels.master_name()];
+            let facts: HashMap<String, String> = observer.query(&ask).await.unwrap();
+            told.push((facts["config-epoch"].clone(), facts["port"].clone()));
+        }
+        assert!(primary() != led_by_former, "{told:?}");
+        if told.windows(2).all(|two| two[0] == two[1]) {
+            break;
+        }
+        seen += told.windows(2).filter(|two| two[0].0 == two[1].0 && two[0].1 != two[1].1).count();
+        Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    }
+    assert!(seen > 0, "no sentinel told another primary than the others for the same election");
 }
 
 async fn sentinel_a_planned_failover_is_no_error_for_anybody() {

@@ -7,6 +7,7 @@ mod events;
 mod failover;
 mod ground;
 mod migration;
+mod read_write;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for topology in Topology::ALL {
         let shared = Arc::new(Shared::new(topology));
-        for scenario in contract::scenarios().into_iter().chain(around::scenarios()) {
+        for scenario in [contract::scenarios(), read_write::scenarios(), around::scenarios()].concat() {
             for user in [User::Anybody, User::Published] {
                 let (shared, on, run_it) = (Arc::clone(&shared), runtime.handle().clone(), scenario.run);
                 let (clause, under) = (scenario.name, if user == User::Published { "::published_acl" } else { "" });

@@ -21,6 +21,10 @@ impl LockGuard {
         self.0
     }
 
+    pub(crate) fn grant(&self) -> &Grant {
+        &self.0
+    }
+
     /// The name of the lock.
     pub fn name(&self) -> &Name {
         self.0.name()

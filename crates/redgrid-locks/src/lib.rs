@@ -25,6 +25,7 @@
 //! |---|---|---|
 //! | `name` | hash: `<client id>:<number>` → `1` | the lease |
 //! | `redisson_lock__channel:{name}` | channel; a release publishes `0` | |
+//! | `redisson_rwlock:{name}` | channel of a read-write lock; [`RwLock`] has its keys | |
 //! | `redgrid_client:{<client id>}` | channel; a hold that was taken by force | |
 //! | `redgrid_leader:{name}` | hash: who leads an [`Election`] | the lease |
 //! | `redgrid_leader__channel:{name}` | channel; a term, or `0` when a leader resigns | |
@@ -36,26 +37,34 @@
 mod acquire;
 mod detached;
 mod election;
+mod fair;
+mod fair_lock;
 mod fence;
 mod follow;
 mod guard;
 mod inspect;
 mod lock;
 mod looks;
+mod rw;
 mod scripts;
 mod segmented;
 
 pub use acquire::{Acquire, TryAcquire, WithError};
 pub use detached::{Detached, NotDetached};
 pub use election::{Campaign, CampaignError, Election, Leader, Leadership, Observation};
+pub use fair_lock::{FairLock, Place};
 pub use fence::{Fence, FenceError};
 pub use follow::{Follow, LockChange};
 pub use guard::{LockGuard, LockLost};
-pub use inspect::{LockHolder, LockState};
+pub use inspect::{LockHolder, LockState, LockWaiter};
 pub use lock::Lock;
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::hold::{
     AcquireError, AttachError, DetachError, ExtendError, HoldWatch, LostReason, ReleaseError,
 };
 pub use redgrid_core::{Client, CommitError, Config, Holder, ServerError, Token};
+pub use rw::{
+    DowngradeError, Read, ReadGuard, RwLock, RwState, TryRead, TryWrite, UpgradableGuard, UpgradableRead, UpgradeError,
+    Write, WriteGuard,
+};
 pub use segmented::{SegmentGuard, SegmentedLock, Tour};

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::config::Durability;
-use redgrid_core::hold::{Lease, Target, Wish};
+use redgrid_core::hold::{HoldKind, Lease, Target, Wish};
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::{Client, Name, ServerError, Token};
 
 use crate::AcquireError;
-use crate::acquire::{Acquire, TryAcquire, WithError};
+use crate::acquire::{Acquire, Options, TryAcquire, WithError};
 use crate::guard::LockGuard;
 use crate::inspect::{self, LockState};
 use crate::scripts::PLAIN;
 
 /// Lifetime of the field with which a lock is taken away by force before it is freed: 5 s. It matters only if the client
 /// that forces dies in between.
-const FORCED_LEASE: Duration = Duration::from_secs(5);
+pub(crate) const FORCED_LEASE: Duration = Duration::from_secs(5);
 
 /// A lock that one holder has at a time, over all processes that reach the same server. Redisson's `RLock` on the wire.
 ///
@@ -26,9 +26,10 @@ const FORCED_LEASE: Duration = Duration::from_secs(5);
 /// those who say who they are, with [`Acquire::by`] or [`Holder::scope`](crate::Holder::scope).
 #[doc(alias = "RLock")]
 #[doc(alias = "RedissonLock")]
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lock {
     client: Client,
+    kind: &'static dyn HoldKind,
     target: Result<Arc<Target>, InvalidName>,
 }
 
@@ -41,7 +42,12 @@ impl Lock {
             let mark = companion("redgrid_wait", &key);
             Arc::new(Target { name, key, channel, mark, more: Box::default() })
         });
-        Lock { client: client.clone(), target }
+        Lock::of(client, &PLAIN, target)
+    }
+
+    /// The lock of a kind, whose options and guards are the same.
+    pub(crate) fn of(client: &Client, kind: &'static dyn HoldKind, target: Result<Arc<Target>, InvalidName>) -> Self {
+        Lock { client: client.clone(), kind, target }
     }
 
     /// Acquires the lock, waiting for it as long as it takes or as [`Acquire::wait`] says.
@@ -67,7 +73,7 @@ impl Lock {
     #[doc(alias = "lock")]
     #[doc(alias = "lockInterruptibly")]
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(self.clone())
+        Acquire::new(self)
     }
 
     /// Acquires the lock if it is free: `None` when others hold it. Being busy is an answer, not an error.
@@ -89,7 +95,7 @@ impl Lock {
     /// As [`Lock::acquire`].
     #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire {
-        TryAcquire::new(self.clone())
+        TryAcquire::new(self)
     }
 
     /// Acquires the lock, runs `work` with its fencing token, and releases. The work is dropped when the lock is lost.
@@ -187,7 +193,7 @@ impl Lock {
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
         let wish = Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..wish(&self.client) };
-        match self.client.seize(&PLAIN, self.target()?, wish, true).await? {
+        match self.client.seize(self.kind, self.target()?, wish, true).await? {
             None => Ok(false),
             Some(grant) => {
                 // Our own lease of it ends it in any case.
@@ -211,7 +217,7 @@ impl Lock {
     pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
         let target = self.target()?;
         let wish = wish(&self.client);
-        match self.client.seize(&PLAIN, target, wish, false).await? {
+        match self.client.seize(self.kind, target, wish, false).await? {
             Some(grant) => Ok(LockGuard::new(grant)),
             None => Err(AcquireError::ShuttingDown { name: target.name.clone() }),
         }
@@ -221,17 +227,28 @@ impl Lock {
         &self.client
     }
 
+    /// What it is asked for with, unless said otherwise.
+    pub(crate) fn options(&self) -> Options {
+        Options::new(&self.client, &self.target, self.kind)
+    }
+
     pub(crate) fn target(&self) -> Result<&Arc<Target>, AcquireError> {
         self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
     }
 
-    fn reachable(&self) -> Result<&Arc<Target>, ServerError> {
+    pub(crate) fn reachable(&self) -> Result<&Arc<Target>, ServerError> {
         let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
         self.target.as_ref().map_err(refused)
     }
 }
 
-fn wish(client: &Client) -> Wish {
+impl std::fmt::Debug for Lock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lock").field("kind", &self.kind.name()).field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn wish(client: &Client) -> Wish {
     let (lease, durability) = (Lease::Renewed(client.watchdog_lease()), client.durability());
     Wish { lease, holder: None, at_least: Duration::ZERO, max_hold: None, once: false, wait: None, durability }
 }

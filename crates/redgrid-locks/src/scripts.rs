@@ -13,7 +13,7 @@ static GIVE_WAY: Script<2> = Script::new("lock/give-way", include_str!("scripts/
 static LINGER: Script<1> = Script::new("lock/linger", include_str!("scripts/linger.lua"));
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
 static ATTACH: Script<1> = Script::new("lock/attach", include_str!("scripts/attach.lua"));
-static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
+pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
 /// A lock of one holder, Redisson's RLock on the wire.

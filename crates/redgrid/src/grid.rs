@@ -61,6 +61,20 @@ impl Grid {
         redgrid_locks::Fence::new(&self.client, name)
     }
 
+    /// A lock that is given in the order of asking. See [`FairLock`](redgrid_locks::FairLock).
+    #[cfg(feature = "locks")]
+    #[doc(alias = "getFairLock")]
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> redgrid_locks::FairLock {
+        redgrid_locks::FairLock::new(&self.client, name)
+    }
+
+    /// A lock that many read or one writes. See [`RwLock`](redgrid_locks::RwLock).
+    #[cfg(feature = "locks")]
+    #[doc(alias = "getReadWriteLock")]
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> redgrid_locks::RwLock {
+        redgrid_locks::RwLock::new(&self.client, name)
+    }
+
     /// A command of any kind. See [`Client::command`].
     pub fn command(&self, name: &'static str) -> Command {
         self.client.command(name)

@@ -31,7 +31,10 @@ pub use redgrid_core::{
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{
-    Acquire, AcquireError, AttachError, Campaign, CampaignError, DetachError, Detached, Election, ExtendError, Fence,
-    FenceError, Follow, HoldWatch, Leader, Leadership, Lock, LockChange, LockGuard, LockLost, LostReason, NotDetached,
-    Observation, ReleaseError, SegmentGuard, SegmentedLock, Tour, TryAcquire, WithError,
+    Acquire, AcquireError, AttachError, Campaign, CampaignError, DetachError, Detached, Election, ExtendError,
+    FairLock, Fence, FenceError, Follow, HoldWatch, Leader, Leadership, Lock, LockChange, LockGuard, LockLost,
+    LostReason, NotDetached, Observation, Place, ReleaseError, SegmentGuard, SegmentedLock, Tour, TryAcquire,
+    WithError,
 };
+#[cfg(feature = "locks")]
+pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};

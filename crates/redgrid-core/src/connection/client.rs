@@ -112,6 +112,11 @@ impl Client {
         self.0.core.settings.patience()
     }
 
+    /// How long a place in the queue of a fair lock outlives a silent process.
+    pub fn fair_wait(&self) -> Duration {
+        self.0.core.settings.fair_wait
+    }
+
     /// The clock that decides in this client.
     pub fn clock(&self) -> &Clock {
         &self.0.core.clock

@@ -16,7 +16,7 @@ use super::error::{AcquireError, AttachError, DetachError};
 use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
 use super::release::Settlement;
-use super::slot::{Failure, SlotKey};
+use super::slot::{Failure, Slot, SlotKey};
 use super::state::Phase;
 use super::table::Table;
 use super::tenure::Granted;
@@ -125,13 +125,14 @@ impl Table {
             max_hold: hold.wish.max_hold.map(|longest| (hold.granted + longest).since(now)),
         };
         let lost = hold.lost();
-        let slot = state.slots.get_mut(&key).filter(|slot| slot.has(tenure) && lost.is_none());
+        let is_alone = |slot: &&mut Slot| slot.has(tenure) && slot.holds.len() == 1 && slot.position(hold).is_some();
+        let slot = state.slots.get_mut(&key).filter(is_alone).filter(|_| lost.is_none());
         let Some(slot) = slot.filter(|_| hold.end(Phase::Released)) else {
             let reason = lost.or_else(|| hold.lost()).unwrap_or(super::error::LostReason::Gone);
             return Err(DetachError::Lost { name: name(), reason });
         };
         hold.guards.fetch_sub(1, Ordering::AcqRel);
-        slot.hold = None;
+        slot.holds.clear();
         slot.tenure = None;
         tenure.end();
         state.schedule.remove(tenure.id);
@@ -234,7 +235,7 @@ impl Table {
             self.settle(settlement(limit.unwrap_or(Instant::PAST)));
             return Ok(None);
         }
-        let stretch = self.stretch(kind, &SlotKey(kind.name(), target.key.clone()));
+        let stretch = self.stretch(kind, &SlotKey::of(kind, &target));
         let granted =
             Granted::by(&asked, id, field.clone(), detached.token.get(), (on_server, durability), sent + stretch);
         let grant = self.install(client, kind, Arc::clone(&target), granted, wish);

@@ -53,7 +53,7 @@ impl Table {
         wish: Wish,
         only_if_held: bool,
     ) -> Result<Option<Grant>, Failure> {
-        let stretch = self.stretch(kind, &SlotKey(kind.name(), target.key.clone()));
+        let stretch = self.stretch(kind, &SlotKey::of(kind, &target));
         // It must outlive the wait for the former holder's stretch, also where what is wished for is shorter.
         let lease = wish.server_lease(stretch).max(terms::with_margin(stretch::LONGEST + self.core.settings.timeout));
         let theft = Theft { kind, target, lease, only_if_held };
@@ -152,9 +152,9 @@ impl Table {
     /// Whoever of ours had it has it no more.
     fn dispossess(self: &Arc<Self>, theft: &Theft, granted: &Granted) {
         let mut state = self.state();
-        let key = SlotKey(theft.kind.name(), theft.target.key.clone());
-        let former = state.slots.get(&key).and_then(|slot| slot.tenure.clone());
-        if let Some(former) = former.filter(|former| former.token < granted.token) {
+        let all = state.all_of(theft.kind, &theft.target);
+        let former: Vec<_> = all.iter().filter_map(|key| state.slots.get(key)?.tenure.clone()).collect();
+        for former in former.into_iter().filter(|former| former.token < granted.token) {
             self.lose(&mut state, &former, LostReason::Forced);
         }
     }
@@ -169,9 +169,9 @@ impl Table {
         wish: Wish,
     ) -> Option<Grant> {
         let sent = granted.sent;
-        let key = SlotKey(kind.name(), target.key.clone());
+        let key = SlotKey::of(kind, &target);
         let now = self.now();
-        let tenure = Arc::new(Tenure::new(granted, Arc::clone(&target), kind, self.core.clock.clone()));
+        let tenure = Arc::new(Tenure::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
         let mut state = self.state();
         state.slots.entry(key.clone()).or_insert_with(|| Slot::new(kind, target, now));
         match self.arrive(&mut state, &key, &tenure, sent) {
