@@ -16,7 +16,7 @@ use super::error::{AcquireError, AttachError, DetachError};
 use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
 use super::release::Settlement;
-use super::slot::{Failure, SlotKey};
+use super::slot::{Failure, Slot, SlotKey};
 use super::state::Phase;
 use super::table::Table;
 use super::tenure::Granted;
@@ -125,7 +125,8 @@ impl Table {
             max_hold: hold.wish.max_hold.map(|longest| (hold.granted + longest).since(now)),
         };
         let lost = hold.lost();
-        let slot = state.slots.get_mut(&key).filter(|slot| slot.has(tenure) && lost.is_none());
+        let is_alone = |slot: &&mut Slot| slot.has(tenure) && slot.holds.len() == 1 && slot.position(hold).is_some();
+        let slot = state.slots.get_mut(&key).filter(is_alone).filter(|_| lost.is_none());
         let Some(slot) = slot.filter(|_| hold.end(Phase::Released)) else {
             let reason = lost.or_else(|| hold.lost()).unwrap_or(super::error::LostReason::Gone);
             return Err(DetachError::Lost { name: name(), reason });
