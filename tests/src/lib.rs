@@ -4,6 +4,7 @@ pub mod cancel;
 pub mod history;
 pub mod lossy;
 pub mod made;
+pub mod spread;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
