@@ -87,8 +87,9 @@ macro_rules! options {
                 $builder(Options::new(lock))
             }
 
-            /// Waits at most this long for others to release; zero looks once. Without it, an acquire waits as long as it
-            /// takes (but not without any contact to the server), and a try does not wait.
+            /// Waits at most this long for others to release, and for a server that can not be reached; zero looks once.
+            /// Without it, an acquire waits as long as it takes (but not without any contact to the server), and a try does
+            /// not wait.
             pub fn wait(mut self, wait: Duration) -> Self {
                 self.0.wait = Some(wait);
                 self

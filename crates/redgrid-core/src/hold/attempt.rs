@@ -59,6 +59,8 @@ impl Table {
     pub(super) fn attempt_of(&self, key: &SlotKey, slot: &mut Slot) -> Option<Attempt> {
         let first = slot.queue.iter().find(|entry| !entry.answer.is_closed() && entry.until > self.now())?;
         let stretch = self.stretch(key);
+        // Who set a bound waits up to it, without contact too.
+        let patience = if first.wish.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
             kind: slot.kind,
@@ -66,7 +68,7 @@ impl Table {
             entry: first.id,
             wish: first.wish.clone(),
             seen: Arc::clone(&first.seen),
-            until: first.until.min(self.now() + self.core.settings.patience()),
+            until: first.until.min(self.now() + patience),
             lease: first.wish.server_lease(stretch),
             stretch,
             continued: slot.continued.take(),
