@@ -138,8 +138,9 @@ impl std::fmt::Debug for Options {
 macro_rules! options {
     ($builder:ident) => {
         impl $builder {
-            /// Waits at most this long for others to release; zero looks once. Without it, an acquire waits as long as it
-            /// takes (but not without any contact to the server), and a try does not wait.
+            /// Waits at most this long for others to release, and for a server that can not be reached; zero looks once.
+            /// Without it, an acquire waits as long as it takes (but not without any contact to the server), and a try does
+            /// not wait.
             pub fn wait(mut self, wait: std::time::Duration) -> Self {
                 self.0.wait = Some(wait);
                 self

@@ -71,6 +71,8 @@ impl Table {
     pub(super) fn attempt_for(&self, key: &SlotKey, slot: &mut Slot, at: usize) -> Option<Attempt> {
         let entry = slot.queue.get(at)?;
         let stretch = self.stretch(slot.kind, key);
+        // Who set a bound waits up to it, without contact too.
+        let patience = if entry.wish.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
             kind: slot.kind,
@@ -78,7 +80,7 @@ impl Table {
             entry: entry.id,
             wish: entry.wish.clone(),
             seen: Arc::clone(&entry.seen),
-            until: entry.until.min(self.now() + self.core.settings.patience()),
+            until: entry.until.min(self.now() + patience),
             lease: entry.wish.server_lease(stretch),
             stretch,
             continued: slot.continued.take(),

@@ -80,8 +80,12 @@ impl Ticket {
     }
 
     async fn come(mut self) -> Result<Option<Grant>, AcquireError> {
-        // A little more than an attempt has, so that its own words come first.
-        let patience = self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE;
+        let patience = match self.wish.wait {
+            // Who set a bound waits up to it, without contact too.
+            Some(_) => Duration::MAX,
+            // A little more than an attempt has, so that its own words come first.
+            None => self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE,
+        };
         let mut contact = self.entered;
         loop {
             let clock = self.table.core.clock.clone();
