@@ -34,7 +34,7 @@ async fn buy(hot: &SegmentedLock, client: &Client, user: u64) -> bool {
             segment.release().await.unwrap();
             return true;
         }
-        if user % 2 == 0 {
+        if user.is_multiple_of(2) {
             segment.exhaust().await.unwrap();
         }
     }
