@@ -11,10 +11,13 @@ mod redisson;
 mod crowd;
 mod deaths;
 mod exclusion;
+mod fenced;
 mod force;
 mod handover;
 mod leases;
+mod multi;
 mod reentry;
+mod spin;
 mod traces;
 
 use std::process::ExitCode;
@@ -44,10 +47,13 @@ fn main() -> ExitCode {
         crowd::scenarios(),
         deaths::scenarios(),
         exclusion::scenarios(),
+        fenced::scenarios(),
         force::scenarios(),
         handover::scenarios(),
         leases::scenarios(),
+        multi::scenarios(),
         reentry::scenarios(),
+        spin::scenarios(),
         traces::scenarios(),
     ]
     .concat();

@@ -1,4 +1,4 @@
-//! Asking for a lock: options, then await.
+//! Asking for a lock, or several as one: options, then await.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -6,27 +6,48 @@ use std::time::Duration;
 
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::hold::{Grant, Lease, Wish};
-use redgrid_core::{Holder, Token};
+use redgrid_core::{Holder, Name, Token};
 
 use crate::guard::{LockGuard, LockLost};
 use crate::lock::Lock;
-use crate::scripts::PLAIN;
 use crate::{AcquireError, ReleaseError};
 
-/// Acquires a lock when awaited; made by [`Lock::acquire`].
+/// Acquires a lock when awaited; made by [`Lock::acquire`] and its like.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
-pub struct Acquire(Options);
+pub struct Acquire<L = Lock>(Options<L>);
 
-/// Tries to acquire a lock when awaited; made by [`Lock::try_acquire`].
+/// Tries to acquire a lock when awaited; made by [`Lock::try_acquire`] and its like.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
-pub struct TryAcquire(Options);
+pub struct TryAcquire<L = Lock>(Options<L>);
 
+/// What is acquired with options: a [`Lock`], or several as one. Of this crate only.
+pub trait Acquirable: sealed::Sealed + Clone + Send + Sync + 'static {
+    /// The proof that it is held.
+    type Guard: Send;
+
+    /// The first of its names.
+    #[doc(hidden)]
+    fn first(&self) -> Result<&Name, AcquireError>;
+
+    /// Asks for it: `None` where others have it.
+    #[doc(hidden)]
+    fn ask(
+        options: Options<Self>,
+        once: bool,
+    ) -> impl Future<Output = Result<Option<Self::Guard>, AcquireError>> + Send;
+}
+
+pub(crate) mod sealed {
+    pub trait Sealed {}
+}
+
+/// What was said of an acquire before it was awaited.
 #[derive(Clone, Debug)]
-struct Options {
-    lock: Lock,
-    wait: Option<Duration>,
+pub struct Options<L> {
+    pub(crate) lock: L,
+    pub(crate) wait: Option<Duration>,
     lease: Option<Duration>,
     watchdog: Option<Duration>,
     holder: Option<Holder>,
@@ -35,8 +56,8 @@ struct Options {
     durability: Option<Durability>,
 }
 
-impl Options {
-    fn new(lock: Lock) -> Self {
+impl<L: Acquirable> Options<L> {
+    fn new(lock: L) -> Self {
         Options {
             lock,
             wait: None,
@@ -49,8 +70,9 @@ impl Options {
         }
     }
 
-    async fn ask(self, once: bool) -> Result<Option<LockGuard>, AcquireError> {
-        let target = self.lock.target()?;
+    /// What is wished of a lock, once its values are found to be possible.
+    pub(crate) fn wish(&self, lock: &Lock, once: bool) -> Result<Wish, AcquireError> {
+        let target = lock.target()?;
         let refuse = |option, expected, got| {
             Err(AcquireError::InvalidArgument { name: target.name.clone(), option, expected, got })
         };
@@ -68,22 +90,37 @@ impl Options {
         }
         let lease = match self.lease {
             Some(lease) => Lease::Fixed(lease),
-            None => Lease::Renewed(self.watchdog.unwrap_or(self.lock.client().watchdog_lease())),
+            None => Lease::Renewed(self.watchdog.unwrap_or(lock.client().watchdog_lease())),
         };
-        let holder = self.holder.or_else(Holder::current).map(|holder| holder.id());
-        let durability = self.durability.unwrap_or(self.lock.client().durability());
+        let holder = self.holder.clone().or_else(Holder::current).map(|holder| holder.id());
+        let durability = self.durability.unwrap_or(lock.client().durability());
         let (at_least, max_hold, wait) = (self.at_least, self.max_hold, self.wait);
-        let wish = Wish { lease, holder, at_least, max_hold, once, wait, durability };
-        let ticket = self.lock.client().enter(&PLAIN, target, wish)?;
-        let grant: Option<Grant> = ticket.outcome().await?;
+        let (reenters, backoff) = (lock.reenters(), lock.backoff());
+        Ok(Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff })
+    }
+}
+
+impl sealed::Sealed for Lock {}
+
+impl Acquirable for Lock {
+    type Guard = LockGuard;
+
+    fn first(&self) -> Result<&Name, AcquireError> {
+        Ok(&self.target()?.name)
+    }
+
+    async fn ask(options: Options<Self>, once: bool) -> Result<Option<LockGuard>, AcquireError> {
+        let lock = &options.lock;
+        let wish = options.wish(lock, once)?;
+        let grant: Option<Grant> = lock.client().enter(lock.kind(), lock.target()?, wish)?.outcome().await?;
         Ok(grant.map(LockGuard::new))
     }
 }
 
 macro_rules! options {
     ($builder:ident) => {
-        impl $builder {
-            pub(crate) fn new(lock: Lock) -> Self {
+        impl<L: Acquirable> $builder<L> {
+            pub(crate) fn new(lock: L) -> Self {
                 $builder(Options::new(lock))
             }
 
@@ -170,25 +207,25 @@ impl Acquire {
     }
 }
 
-impl IntoFuture for Acquire {
-    type Output = Result<LockGuard, AcquireError>;
+impl<L: Acquirable> IntoFuture for Acquire<L> {
+    type Output = Result<L::Guard, AcquireError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             // A wait of zero is one look.
             let once = self.0.wait.is_some_and(|wait| wait.is_zero());
-            let name = self.0.lock.target()?.name.clone();
+            let name = self.0.lock.first()?.clone();
             let mut options = self.0;
             options.wait = options.wait.filter(|wait| !wait.is_zero());
-            let guard = options.ask(once).await?;
+            let guard = L::ask(options, once).await?;
             guard.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
         })
     }
 }
 
-impl IntoFuture for TryAcquire {
-    type Output = Result<Option<LockGuard>, AcquireError>;
+impl<L: Acquirable> IntoFuture for TryAcquire<L> {
+    type Output = Result<Option<L::Guard>, AcquireError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -196,7 +233,7 @@ impl IntoFuture for TryAcquire {
             let mut options = self.0;
             options.wait = options.wait.filter(|wait| !wait.is_zero());
             let once = options.wait.is_none();
-            match options.ask(once).await {
+            match L::ask(options, once).await {
                 Err(AcquireError::TimedOut { .. }) => Ok(None),
                 outcome => outcome,
             }

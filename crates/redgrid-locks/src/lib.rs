@@ -25,6 +25,7 @@
 //! |---|---|---|
 //! | `name` | hash: `<client id>:<number>` → `1` | the lease |
 //! | `redisson_lock__channel:{name}` | channel; a release publishes `0` | |
+//! | `redisson_lock_token:{name}` | string: the last token of a [`FencedLock`] | none |
 //! | `redgrid_client:{<client id>}` | channel; a hold that was taken by force | |
 //!
 //! A namespace goes in front of the name, inside the braces too.
@@ -33,12 +34,18 @@ mod acquire;
 mod guard;
 mod inspect;
 mod lock;
+mod multi;
+mod multi_guard;
 mod scripts;
+mod variants;
 
-pub use acquire::{Acquire, TryAcquire, WithError};
+pub use acquire::{Acquirable, Acquire, TryAcquire, WithError};
 pub use guard::{LockGuard, LockLost};
 pub use inspect::{LockHolder, LockState};
 pub use lock::Lock;
+pub use multi::MultiLock;
+pub use multi_guard::MultiGuard;
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::hold::{AcquireError, ExtendError, HoldWatch, LostReason, ReleaseError};
 pub use redgrid_core::{Client, CommitError, Config, Holder, ServerError, Token};
+pub use variants::{FencedLock, SpinLock};

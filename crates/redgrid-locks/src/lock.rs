@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::config::Durability;
-use redgrid_core::hold::{Lease, Target, Wish};
+use redgrid_core::hold::{Backoff, HoldKind, Lease, Target, Wish};
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::{Client, Name, ServerError, Token};
 
@@ -26,22 +26,59 @@ const FORCED_LEASE: Duration = Duration::from_secs(5);
 /// those who say who they are, with [`Acquire::by`] or [`Holder::scope`](crate::Holder::scope).
 #[doc(alias = "RLock")]
 #[doc(alias = "RedissonLock")]
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lock {
     client: Client,
     target: Result<Arc<Target>, InvalidName>,
+    kind: &'static dyn HoldKind,
+    reenters: bool,
+    backoff: Option<Backoff>,
 }
 
 impl Lock {
     /// The lock with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
+        Lock::of_kind(client, name, &PLAIN, &[])
+    }
+
+    /// The lock with this name, whose kind has further keys that begin so.
+    pub(crate) fn of_kind(
+        client: &Client,
+        name: impl AsRef<str>,
+        kind: &'static dyn HoldKind,
+        more: &[&'static str],
+    ) -> Self {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
             let mark = companion("redgrid_wait", &key);
-            Arc::new(Target { name, key, channel, mark, more: Box::default() })
+            let more = more.iter().map(|prefix| companion(prefix, &key)).collect();
+            Arc::new(Target { name, key, channel, mark, more })
         });
-        Lock { client: client.clone(), target }
+        Lock { client: client.clone(), target, kind, reenters: true, backoff: None }
+    }
+
+    /// The same lock, which nobody enters twice: an acquire by a holder that holds it ends
+    /// [`AlreadyHeld`](AcquireError::AlreadyHeld) instead of getting in again.
+    ///
+    /// ```no_run
+    /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid_locks::{AcquireError, Holder};
+    ///
+    /// let (lock, me) = (lock.non_reentrant(), Holder::new());
+    /// let guard = lock.acquire().by(&me).await?;
+    /// assert!(matches!(lock.acquire().by(&me).await, Err(AcquireError::AlreadyHeld { .. })));
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "getNonReentrantLock")]
+    #[must_use]
+    pub fn non_reentrant(self) -> Self {
+        Lock { reenters: false, ..self }
+    }
+
+    /// The same lock, waited for with pauses instead of messages.
+    pub(crate) fn backing_off(self, backoff: Backoff) -> Self {
+        Lock { backoff: Some(backoff), ..self }
     }
 
     /// Acquires the lock, waiting for it as long as it takes or as [`Acquire::wait`] says.
@@ -186,8 +223,8 @@ impl Lock {
     /// Dropped early, it may or may not be done.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
-        let wish = Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..wish(&self.client) };
-        match self.client.seize(&PLAIN, self.target()?, wish, true).await? {
+        let wish = Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.wish() };
+        match self.client.seize(self.kind, self.target()?, wish, true).await? {
             None => Ok(false),
             Some(grant) => {
                 // Our own lease of it ends it in any case.
@@ -210,8 +247,7 @@ impl Lock {
     /// Dropped early, the former holder may have lost it, and what was taken is given back in the background.
     pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
         let target = self.target()?;
-        let wish = wish(&self.client);
-        match self.client.seize(&PLAIN, target, wish, false).await? {
+        match self.client.seize(self.kind, target, self.wish(), false).await? {
             Some(grant) => Ok(LockGuard::new(grant)),
             None => Err(AcquireError::ShuttingDown { name: target.name.clone() }),
         }
@@ -221,17 +257,42 @@ impl Lock {
         &self.client
     }
 
-    pub(crate) fn target(&self) -> Result<&Arc<Target>, AcquireError> {
-        self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
+    pub(crate) fn kind(&self) -> &'static dyn HoldKind {
+        self.kind
     }
 
-    fn reachable(&self) -> Result<&Arc<Target>, ServerError> {
+    pub(crate) fn reenters(&self) -> bool {
+        self.reenters
+    }
+
+    pub(crate) fn backoff(&self) -> Option<Backoff> {
+        self.backoff
+    }
+
+    pub(crate) fn sure_target(&self) -> Result<&Arc<Target>, InvalidName> {
+        self.target.as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn target(&self) -> Result<&Arc<Target>, AcquireError> {
+        Ok(self.sure_target()?)
+    }
+
+    pub(crate) fn reachable(&self) -> Result<&Arc<Target>, ServerError> {
         let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
         self.target.as_ref().map_err(refused)
     }
+
+    /// What is asked for unless something else is said.
+    fn wish(&self) -> Wish {
+        let (lease, durability) = (Lease::Renewed(self.client.watchdog_lease()), self.client.durability());
+        let (holder, at_least, max_hold, once, wait) = (None, Duration::ZERO, None, false, None);
+        let (reenters, backoff) = (self.reenters, self.backoff);
+        Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff }
+    }
 }
 
-fn wish(client: &Client) -> Wish {
-    let (lease, durability) = (Lease::Renewed(client.watchdog_lease()), client.durability());
-    Wish { lease, holder: None, at_least: Duration::ZERO, max_hold: None, once: false, wait: None, durability }
+impl std::fmt::Debug for Lock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lock").field("kind", &self.kind.name()).field("target", &self.target).finish_non_exhaustive()
+    }
 }

@@ -31,6 +31,6 @@ pub use redgrid_core::{
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{
-    Acquire, AcquireError, ExtendError, HoldWatch, Lock, LockGuard, LockLost, LostReason, ReleaseError, TryAcquire,
-    WithError,
+    Acquirable, Acquire, AcquireError, ExtendError, FencedLock, HoldWatch, Lock, LockGuard, LockLost, LostReason,
+    MultiGuard, MultiLock, ReleaseError, SpinLock, TryAcquire, WithError,
 };

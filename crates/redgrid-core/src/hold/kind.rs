@@ -45,6 +45,11 @@ pub trait HoldKind: Send + Sync + 'static {
         true
     }
 
+    /// How many names are taken together, where that can be.
+    fn together(&self) -> Option<&dyn Together> {
+        None
+    }
+
     /// Takes the name if it is free. Answers `{status, time, left}`: status 1 granted, 0 busy, 2 too late; `time` is the
     /// server's, in microseconds since 1970, as text; `left` is the holder's PTTL when busy. A fourth element is the token
     /// of the grant, which otherwise is `time`; only a kind that does not hand over may have tokens of its own.
@@ -71,6 +76,13 @@ pub trait HoldKind: Send + Sync + 'static {
     /// Lengthens many leases, never shortens one. Answers a list: 1 renewed, 0 not ours, anything else not known.
     fn renew(&self, claims: &[Claim<'_>]) -> Request;
 
-    /// Gives many back. Answers a list as `release` does.
+    /// Gives many back. Answers a list as `release` does; -1 for one that can not be written.
     fn release_many(&self, claims: &[Claim<'_>]) -> Request;
+}
+
+/// A kind of hold of which many are taken by one script.
+pub trait Together {
+    /// Takes all of the names, which share a slot, or none. Answers as [`HoldKind::acquire`] does, and when busy with the
+    /// number of the name that is taken as a fourth element, from 1. The token of each grant is `time`.
+    fn acquire_many(&self, claims: &[Claim<'_>]) -> Request;
 }

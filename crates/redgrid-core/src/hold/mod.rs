@@ -21,6 +21,8 @@
 //! | `attempt` | asking the server, and what its answer means |
 //! | `succession` | who has the name next: hand-over, adoption, fitting what is held to other wishes |
 //! | `lease` | longer and shorter leases of a tenure |
+//! | `many` | many names by one look, all or none |
+//! | `together` | many given back by one script |
 //! | `drive` | the loop of a name that more than one waits for |
 //! | `release` | giving back, settling what is unclear, shutting down |
 //! | `seize` | taking by force |
@@ -37,6 +39,7 @@ mod grant;
 mod holder;
 mod kind;
 mod lease;
+mod many;
 mod recent;
 mod release;
 mod schedule;
@@ -49,14 +52,17 @@ mod table;
 mod tenure;
 mod terms;
 mod ticket;
+mod together;
 mod turn;
 
 pub use error::{AcquireError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::Work;
 pub use grant::{Grant, HoldWatch};
 pub use holder::{Holder, HolderId};
-pub use kind::{Claim, HoldKind, Target};
+pub use kind::{Claim, HoldKind, Target, Together};
+pub use many::Many;
 pub(crate) use stretch::LONGEST as LONGEST_STRETCH;
 pub(crate) use table::Table;
-pub use terms::{Lease, Wish};
+pub use terms::{Backoff, Lease, Wish};
 pub use ticket::Ticket;
+pub use together::Bundle;
