@@ -36,6 +36,8 @@ mod inspect;
 mod lock;
 mod multi;
 mod multi_guard;
+mod quorum;
+mod quorum_guard;
 mod scripts;
 mod variants;
 
@@ -45,6 +47,8 @@ pub use inspect::{LockHolder, LockState};
 pub use lock::Lock;
 pub use multi::MultiLock;
 pub use multi_guard::MultiGuard;
+pub use quorum::{InvalidQuorum, Quorum, QuorumLock};
+pub use quorum_guard::QuorumGuard;
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::hold::{AcquireError, ExtendError, HoldWatch, LostReason, ReleaseError};
 pub use redgrid_core::{Client, CommitError, Config, Holder, ServerError, Token};

@@ -20,6 +20,9 @@ const MOST: usize = 10_000;
 /// The longest pause before what was busy is waited for again: 64 ms. Two that are in each other's way part sooner.
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
+/// How long it is waited for that what a round had taken is given back: 1 s. It goes on in the background.
+const GIVEN_BACK: Duration = Duration::from_secs(1);
+
 /// Several locks as one, which is held when all of them are. On the wire each is a lock of its own: a [`Lock`] of one of the
 /// names, and Redisson's `RLock` and `RMultiLock`, are kept out and keep out.
 ///
@@ -115,13 +118,12 @@ impl Members {
                 clients.push(id.to_owned());
             }
             let slot = lock.client().slot(&key);
-            // Kinds that are taken one by one stand alone.
-            placed.push(((client, slot, lock.kind().name(), key), lock));
+            placed.push(((client, slot, lock.kind().name(), lock.reenters(), key), lock));
         }
         placed.sort_by(|(one, _), (other, _)| one.cmp(other));
         placed.dedup_by(|(one, _), (other, _)| one == other);
         let mut seen = HashSet::new();
-        for ((client, _, _, key), lock) in &placed {
+        for ((client, _, _, _, key), lock) in &placed {
             if !seen.insert((*client, key.clone())) {
                 return Err(refuse(&lock.sure_target()?.name, "several locks as one have a name of one kind only"));
             }
@@ -143,11 +145,11 @@ impl Members {
 }
 
 /// Where a lock stands among the others.
-type Place = (usize, u16, &'static str, bytes::Bytes);
+type Place = (usize, u16, &'static str, bool, bytes::Bytes);
 
-/// Whether two locks are of one client, slot and kind.
+/// Whether two locks are of one client, slot and kind, and entered twice or not.
 fn same((one, _): &(Place, Lock), (other, _): &(Place, Lock)) -> bool {
-    (one.0, one.1, one.2) == (other.0, other.1, other.2)
+    (one.0, one.1, one.2, one.3) == (other.0, other.1, other.2, other.3)
 }
 
 impl sealed::Sealed for MultiLock {}
@@ -169,9 +171,16 @@ impl Acquirable for MultiLock {
         loop {
             let (taken, busy) = round(&members, &options, once, until, waited.take()).await?;
             let Some(busy) = busy else { return Ok(Some(MultiGuard::new(taken))) };
-            // Everything goes back before anything is waited for.
-            for back in taken.into_iter().map(Bundle::release).collect::<Vec<_>>() {
-                back.await;
+            // Everything goes back before anything is waited for; a server that does not answer is not waited for long.
+            let backs: Vec<_> = taken.into_iter().map(Bundle::release).collect();
+            let back = async {
+                for back in backs {
+                    back.await;
+                }
+            };
+            tokio::select! {
+                () = back => {}
+                () = clock.sleep_until(until.min(clock.now() + GIVEN_BACK)) => {}
             }
             if once {
                 return Ok(None);

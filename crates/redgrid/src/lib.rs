@@ -32,5 +32,5 @@ pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{
     Acquirable, Acquire, AcquireError, ExtendError, FencedLock, HoldWatch, Lock, LockGuard, LockLost, LostReason,
-    MultiGuard, MultiLock, ReleaseError, SpinLock, TryAcquire, WithError,
+    MultiGuard, MultiLock, Quorum, QuorumGuard, QuorumLock, ReleaseError, SpinLock, TryAcquire, WithError,
 };
