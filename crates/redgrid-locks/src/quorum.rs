@@ -328,7 +328,7 @@ impl Acquirable for QuorumLock {
         let mut watches: Vec<Watch> = Vec::new();
         loop {
             let failed = match round(&lock, &wish).await {
-                Round::Held(guard) => return Ok(Some(guard)),
+                Round::Held(guard) => return Ok(Some(*guard)),
                 Round::Busy => None,
                 Round::Failed(error) => Some(error),
             };
@@ -373,7 +373,7 @@ async fn any_wakes(watches: &mut [Watch]) {
 
 /// What asking all of them once came to.
 enum Round {
-    Held(QuorumGuard),
+    Held(Box<QuorumGuard>),
     Busy,
     /// So many could not be asked that the rest is no majority.
     Failed(AcquireError),
@@ -406,5 +406,5 @@ async fn round(lock: &QuorumLock, wish: &Wish) -> Round {
     }
     let guard = QuorumGuard::new(lock.clone(), wish.clone(), grants, votes, token);
     // A majority whose answers took too long holds nothing.
-    if guard.is_held() { Round::Held(guard) } else { Round::Busy }
+    if guard.is_held() { Round::Held(Box::new(guard)) } else { Round::Busy }
 }
