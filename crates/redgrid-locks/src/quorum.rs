@@ -12,8 +12,9 @@ use redgrid_core::{Client, DeploymentKind, Name, Script, ServerError, Token, Wat
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::AcquireError;
-use crate::acquire::{Acquirable, Acquire, Options, TryAcquire, sealed};
+use crate::acquire::Said;
 use crate::lock::Lock;
+use crate::many::{Acquirable, AcquireMany, TryAcquireMany, sealed};
 use crate::quorum_guard::QuorumGuard;
 use crate::scripts::{VOTE, VOTE_COUNTED};
 
@@ -191,7 +192,7 @@ impl QuorumLock {
         QuorumLock::of(&self.quorum, name, true)
     }
 
-    /// Acquires it at a majority of the servers, waiting as long as it takes or as [`Acquire::wait`] says.
+    /// Acquires it at a majority of the servers, waiting as long as it takes or as [`AcquireMany::wait`] says.
     ///
     /// # Errors
     ///
@@ -200,8 +201,8 @@ impl QuorumLock {
     /// # Cancel safety
     ///
     /// Dropping the future gives back in the background what some servers have granted.
-    pub fn acquire(&self) -> Acquire<QuorumLock> {
-        Acquire::new(self.clone())
+    pub fn acquire(&self) -> AcquireMany<QuorumLock> {
+        AcquireMany::new(self)
     }
 
     /// Acquires it if a majority grants it at once: `None` when others hold it, or too many abstain.
@@ -213,8 +214,8 @@ impl QuorumLock {
     /// # Cancel safety
     ///
     /// As [`QuorumLock::acquire`].
-    pub fn try_acquire(&self) -> TryAcquire<QuorumLock> {
-        TryAcquire::new(self.clone())
+    pub fn try_acquire(&self) -> TryAcquireMany<QuorumLock> {
+        TryAcquireMany::new(self)
     }
 
     pub(crate) fn majority(&self) -> usize {
@@ -307,13 +308,13 @@ impl Acquirable for QuorumLock {
     type Guard = QuorumGuard;
 
     fn first(&self) -> Result<&Name, AcquireError> {
-        self.locks[0].first()
+        Ok(&self.locks[0].target()?.name)
     }
 
-    async fn ask(options: Options<Self>, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
-        let lock = options.lock.clone();
+    async fn ask(&self, said: Said, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
+        let lock = self;
         let name = lock.first()?.clone();
-        let wish = Wish { wait: None, ..options.wish(&lock.locks[0], true)? };
+        let wish = Wish { wait: None, ..lock.locks[0].options().with(&said).wish(true)? };
         for (option, got, most) in
             [("lease", wish.lease.duration(), lock.quorum.longest), ("at_least", wish.at_least, Duration::ZERO)]
         {
@@ -323,11 +324,11 @@ impl Acquirable for QuorumLock {
             }
         }
         let (client, began) = (lock.locks[0].client(), lock.clock_now());
-        let until = options.wait.map_or(Instant::NEVER, |wait| began + wait);
+        let until = said.wait.map_or(Instant::NEVER, |wait| began + wait);
         let (mut contact, mut tries) = (began, 0_u32);
         let mut watches: Vec<Watch> = Vec::new();
         loop {
-            let failed = match round(&lock, &wish).await {
+            let failed = match round(lock, &wish).await {
                 Round::Held(guard) => return Ok(Some(*guard)),
                 Round::Busy => None,
                 Round::Failed(error) => Some(error),
