@@ -6,6 +6,7 @@ mod durable;
 mod events;
 mod failover;
 mod ground;
+mod kinds;
 mod migration;
 mod read_write;
 
@@ -31,7 +32,9 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for topology in Topology::ALL {
         let shared = Arc::new(Shared::new(topology));
-        for scenario in [contract::scenarios(), read_write::scenarios(), around::scenarios()].concat() {
+        for scenario in
+            [contract::scenarios(), kinds::scenarios(), read_write::scenarios(), around::scenarios()].concat()
+        {
             for user in [User::Anybody, User::Published] {
                 let (shared, on, run_it) = (Arc::clone(&shared), runtime.handle().clone(), scenario.run);
                 let (clause, under) = (scenario.name, if user == User::Published { "::published_acl" } else { "" });

@@ -1,12 +1,13 @@
 //! Asking for a lock: options, then await.
 
 use std::future::IntoFuture;
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::hold::{Grant, HoldKind, Lease, Target, Wish};
+use redgrid_core::hold::{Backoff, Grant, HoldKind, Lease, Target, Wish};
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Holder, Token};
 
@@ -25,12 +26,9 @@ pub struct Acquire(Options);
 #[derive(Clone, Debug)]
 pub struct TryAcquire(Options);
 
-/// What is asked for, and how: of all kinds of locks.
-#[derive(Clone)]
-pub(crate) struct Options {
-    client: Client,
-    target: Result<Arc<Target>, InvalidName>,
-    kind: &'static dyn HoldKind,
+/// What was said of an acquire before it was awaited: of all kinds of locks.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
     pub(crate) wait: Option<Duration>,
     pub(crate) lease: Option<Duration>,
     pub(crate) watchdog: Option<Duration>,
@@ -38,7 +36,33 @@ pub(crate) struct Options {
     pub(crate) at_least: Duration,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) durability: Option<Durability>,
+}
+
+/// What is asked for, and how.
+#[derive(Clone)]
+pub(crate) struct Options {
+    client: Client,
+    target: Result<Arc<Target>, InvalidName>,
+    kind: &'static dyn HoldKind,
+    pub(crate) reenters: bool,
+    pub(crate) backoff: Option<Backoff>,
     place: Option<Place>,
+    said: Said,
+}
+
+/// Builders of one lock and of several set the same.
+impl Deref for Options {
+    type Target = Said;
+
+    fn deref(&self) -> &Said {
+        &self.said
+    }
+}
+
+impl DerefMut for Options {
+    fn deref_mut(&mut self) -> &mut Said {
+        &mut self.said
+    }
 }
 
 impl Options {
@@ -47,19 +71,20 @@ impl Options {
             client: client.clone(),
             target: target.clone(),
             kind,
-            wait: None,
-            lease: None,
-            watchdog: None,
-            holder: None,
-            at_least: Duration::ZERO,
-            max_hold: None,
-            durability: None,
+            reenters: true,
+            backoff: None,
             place: None,
+            said: Said::default(),
         }
     }
 
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The same with what was said elsewhere.
+    pub(crate) fn with(self, said: &Said) -> Self {
+        Options { said: said.clone(), ..self }
     }
 
     /// The same of another thing.
@@ -86,7 +111,16 @@ impl Options {
     }
 
     async fn ask(self, once: bool) -> Result<Option<Grant>, AcquireError> {
-        let target = &self.target?;
+        let ticket = self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.wish(once)?)?;
+        if let Some(place) = &self.place {
+            place.taken(ticket.place());
+        }
+        ticket.outcome().await
+    }
+
+    /// What is wished, once its values are found to be possible.
+    pub(crate) fn wish(&self, once: bool) -> Result<Wish, AcquireError> {
+        let target = self.target.as_ref().map_err(Clone::clone)?;
         let refuse = |option, expected, got| {
             Err(AcquireError::InvalidArgument { name: target.name.clone(), option, expected, got })
         };
@@ -106,15 +140,11 @@ impl Options {
             Some(lease) => Lease::Fixed(lease),
             None => Lease::Renewed(self.watchdog.unwrap_or(self.client.watchdog_lease())),
         };
-        let holder = self.holder.or_else(Holder::current).map(|holder| holder.id());
+        let holder = self.holder.clone().or_else(Holder::current).map(|holder| holder.id());
         let durability = self.durability.unwrap_or(self.client.durability());
         let (at_least, max_hold, wait) = (self.at_least, self.max_hold, self.wait);
-        let wish = Wish { lease, holder, at_least, max_hold, once, wait, durability };
-        let ticket = self.client.enter(self.kind, target, wish)?;
-        if let Some(place) = &self.place {
-            place.taken(ticket.place());
-        }
-        ticket.outcome().await
+        let (reenters, backoff) = (self.reenters, self.backoff);
+        Ok(Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff })
     }
 }
 
@@ -123,21 +153,15 @@ impl std::fmt::Debug for Options {
         f.debug_struct("Options")
             .field("kind", &self.kind.name())
             .field("target", &self.target)
-            .field("wait", &self.wait)
-            .field("lease", &self.lease)
-            .field("watchdog", &self.watchdog)
-            .field("holder", &self.holder)
-            .field("at_least", &self.at_least)
-            .field("max_hold", &self.max_hold)
-            .field("durability", &self.durability)
+            .field("said", &self.said)
             .finish_non_exhaustive()
     }
 }
 
 /// The options of a builder around [`Options`].
 macro_rules! options {
-    ($builder:ident) => {
-        impl $builder {
+    ($builder:ident $(, $of:ident: $bound:path)?) => {
+        impl$(<$of: $bound>)? $builder$(<$of>)? {
             /// Waits at most this long for others to release, and for a server that can not be reached; zero looks once.
             /// Without it, an acquire waits as long as it takes (but not without any contact to the server), and a try does
             /// not wait.

@@ -25,6 +25,7 @@
 //! |---|---|---|
 //! | `name` | hash: `<client id>:<number>` → `1` | the lease |
 //! | `redisson_lock__channel:{name}` | channel; a release publishes `0` | |
+//! | `redisson_lock_token:{name}` | string: the last token of a [`FencedLock`] | none |
 //! | `redisson_rwlock:{name}` | channel of a read-write lock; [`RwLock`] has its keys | |
 //! | `redgrid_client:{<client id>}` | channel; a hold that was taken by force | |
 //! | `redgrid_leader:{name}` | hash: who leads an [`Election`] | the lease |
@@ -45,9 +46,15 @@ mod guard;
 mod inspect;
 mod lock;
 mod looks;
+mod many;
+mod multi;
+mod multi_guard;
+mod quorum;
+mod quorum_guard;
 mod rw;
 mod scripts;
 mod segmented;
+mod variants;
 
 pub use acquire::{Acquire, TryAcquire, WithError};
 pub use detached::{Detached, NotDetached};
@@ -58,6 +65,11 @@ pub use follow::{Follow, LockChange};
 pub use guard::{LockGuard, LockLost};
 pub use inspect::{LockHolder, LockState, LockWaiter};
 pub use lock::Lock;
+pub use many::{Acquirable, AcquireMany, TryAcquireMany};
+pub use multi::MultiLock;
+pub use multi_guard::MultiGuard;
+pub use quorum::{InvalidQuorum, Quorum, QuorumLock};
+pub use quorum_guard::QuorumGuard;
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::hold::{
     AcquireError, AttachError, DetachError, ExtendError, HoldWatch, LostReason, ReleaseError,
@@ -68,3 +80,4 @@ pub use rw::{
     Write, WriteGuard,
 };
 pub use segmented::{SegmentGuard, SegmentedLock, Tour};
+pub use variants::{FencedLock, SpinLock};

@@ -42,6 +42,27 @@ impl Grid {
         redgrid_locks::Lock::new(&self.client, name)
     }
 
+    /// A lock whose tokens are counted in a key of their own. See [`FencedLock`](redgrid_locks::FencedLock).
+    #[cfg(feature = "locks")]
+    #[doc(alias = "getFencedLock")]
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> redgrid_locks::FencedLock {
+        redgrid_locks::FencedLock::new(&self.client, name)
+    }
+
+    /// Several locks as one. See [`MultiLock`](redgrid_locks::MultiLock).
+    #[cfg(feature = "locks")]
+    #[doc(alias = "getMultiLock")]
+    pub fn multi_lock<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> redgrid_locks::MultiLock {
+        redgrid_locks::MultiLock::new(&self.client, names)
+    }
+
+    /// A lock without messages. See [`SpinLock`](redgrid_locks::SpinLock).
+    #[cfg(feature = "locks")]
+    #[doc(alias = "getSpinLock")]
+    pub fn spin_lock(&self, name: impl AsRef<str>) -> redgrid_locks::SpinLock {
+        redgrid_locks::SpinLock::new(&self.client, name)
+    }
+
     /// A lock that is given in the order of asking. See [`FairLock`](redgrid_locks::FairLock).
     #[cfg(feature = "locks")]
     #[doc(alias = "getFairLock")]

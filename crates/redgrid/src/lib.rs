@@ -31,9 +31,10 @@ pub use redgrid_core::{
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{
-    Acquire, AcquireError, AttachError, Campaign, CampaignError, DetachError, Detached, Election, ExtendError,
-    FairLock, Fence, FenceError, Follow, HoldWatch, Leader, Leadership, Lock, LockChange, LockGuard, LockLost,
-    LostReason, NotDetached, Observation, Place, ReleaseError, SegmentGuard, SegmentedLock, Tour, TryAcquire,
+    Acquirable, Acquire, AcquireError, AcquireMany, AttachError, Campaign, CampaignError, DetachError, Detached,
+    Election, ExtendError, FairLock, Fence, FenceError, FencedLock, Follow, HoldWatch, Leader, Leadership, Lock,
+    LockChange, LockGuard, LockLost, LostReason, MultiGuard, MultiLock, NotDetached, Observation, Place, Quorum,
+    QuorumGuard, QuorumLock, ReleaseError, SegmentGuard, SegmentedLock, SpinLock, Tour, TryAcquire, TryAcquireMany,
     WithError,
 };
 #[cfg(feature = "locks")]

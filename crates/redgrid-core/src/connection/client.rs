@@ -212,6 +212,31 @@ impl Client {
         entered
     }
 
+    /// Takes all of `targets` or none, by one look: none is waited for. They share a kind and a slot
+    /// ([`Client::slot`]), and are several only where the kind takes many together. Given up at `until`.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then, of the names together.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, what is granted goes back in the background.
+    pub async fn take_all(
+        &self,
+        kind: &'static dyn HoldKind,
+        targets: Vec<Arc<Target>>,
+        wish: Wish,
+        until: crate::clock::Instant,
+    ) -> Result<crate::hold::Many, AcquireError> {
+        self.0.table.take_all(self, kind, targets, wish, until).await
+    }
+
+    /// The slot of a key: names of one slot may go together in a script. The same for all where there are no slots.
+    pub fn slot(&self, key: &[u8]) -> u16 {
+        self.0.core.topology.slot(key)
+    }
+
     /// Takes a name by force: its holders are told that they have lost it. `None` where it was free and `only_if_held`.
     ///
     /// # Errors

@@ -176,7 +176,8 @@ impl Table {
         durability: Durability,
     ) -> Result<Option<Grant>, Failure> {
         let DetachedHold { lease, at_least, max_hold, .. } = detached;
-        let mut wish = Wish { lease, holder: None, at_least, max_hold, once: false, wait: None, durability };
+        let (holder, once, wait, reenters, backoff) = (None, false, None, true, None);
+        let mut wish = Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff };
         // Past its `max_hold` it is renewed by nobody, whoever has it.
         let wanted = match lease {
             Lease::Renewed(_) if max_hold != Some(Duration::ZERO) => wish.server_lease(Duration::ZERO),

@@ -61,6 +61,12 @@ pub enum AcquireError {
         /// What was asked for.
         name: Name,
     },
+    /// The holder that asks has it already, and the lock is one that nobody enters twice. It goes on to hold it.
+    #[error("the holder that asks for `{name}` again holds it, and nobody enters this lock twice")]
+    AlreadyHeld {
+        /// What was asked for.
+        name: Name,
+    },
     /// The caller would wait for itself: its scope's holder holds what it asks for as somebody else.
     #[error("waiting for `{name}` would never end: the caller's own scope holds it")]
     WouldDeadlock {

@@ -44,6 +44,12 @@ impl Grant {
         self.hold.claim()
     }
 
+    /// The hold, left to whoever calls this to be given back.
+    pub(super) fn disarm(mut self) -> Arc<Hold> {
+        self.armed = false;
+        Arc::clone(&self.hold)
+    }
+
     pub(super) fn table(&self) -> &Arc<Table> {
         self.client.table()
     }

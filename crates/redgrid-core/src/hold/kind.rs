@@ -57,6 +57,11 @@ pub trait HoldKind: Send + Sync + 'static {
         true
     }
 
+    /// How many names are taken together, where that can be.
+    fn together(&self) -> Option<&dyn Together> {
+        None
+    }
+
     /// How its waiters stand in a queue on the server; `None` for a kind that has no such queue.
     fn queue(&self) -> Option<&dyn ServerQueue> {
         None
@@ -128,8 +133,15 @@ pub trait HoldKind: Send + Sync + 'static {
     /// Lengthens many leases, never shortens one. Answers a list: 1 renewed, 0 not ours, anything else not known.
     fn renew(&self, claims: &[Claim<'_>]) -> Request;
 
-    /// Gives many back. Answers a list as `release` does.
+    /// Gives many back. Answers a list as `release` does; -1 for one that can not be written.
     fn release_many(&self, claims: &[Claim<'_>]) -> Request;
+}
+
+/// A kind of hold of which many are taken by one script.
+pub trait Together {
+    /// Takes all of the names, which share a slot, or none. Answers as [`HoldKind::acquire`] does, and when busy with the
+    /// number of the name that is taken as a fourth element, from 1. The token of each grant is `time`.
+    fn acquire_many(&self, claims: &[Claim<'_>]) -> Request;
 }
 
 /// The queue of a kind whose waiters stand in line on the server, each under the holder field that it will hold with.

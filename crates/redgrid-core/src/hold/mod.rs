@@ -22,6 +22,8 @@
 //! | `attempt` | asking the server, and what its answer means |
 //! | `succession` | who has the name next: hand-over, adoption, fitting what is held to other wishes |
 //! | `lease` | longer and shorter leases of a tenure |
+//! | `many` | many names by one look, all or none |
+//! | `together` | many given back by one script |
 //! | `place` | a request's place in a queue on the server |
 //! | `attend` | the loop of a name whose waiters stand in such a queue |
 //! | `drive` | the loop of a name that more than one waits for |
@@ -43,6 +45,7 @@ mod grant;
 mod holder;
 mod kind;
 mod lease;
+mod many;
 mod place;
 mod recent;
 mod release;
@@ -57,6 +60,7 @@ mod table;
 mod tenure;
 mod terms;
 mod ticket;
+mod together;
 mod turn;
 
 pub use detach::DetachedHold;
@@ -64,9 +68,11 @@ pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason,
 pub(crate) use flight::Work;
 pub use grant::{Grant, HoldWatch};
 pub use holder::{Holder, HolderId};
-pub use kind::{Claim, Entrance, HoldKind, ServerQueue, Target};
+pub use kind::{Claim, Entrance, HoldKind, ServerQueue, Target, Together};
+pub use many::Many;
 pub use place::PlaceView;
 pub(crate) use stretch::LONGEST as LONGEST_STRETCH;
 pub(crate) use table::Table;
-pub use terms::{Lease, Wish};
+pub use terms::{Backoff, Lease, Wish};
 pub use ticket::Ticket;
+pub use together::Bundle;

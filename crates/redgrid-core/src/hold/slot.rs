@@ -109,6 +109,8 @@ pub(super) enum Failure {
     Unavailable(ServerError),
     Unknown(ServerError),
     Refused(ServerError),
+    /// Its holder was granted it by another request of its own, and does not enter twice.
+    AlreadyHeld,
     /// Granted, not as durable as asked, and given back.
     NotDurable(CommitError),
     ShuttingDown,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::error::LostReason;
 use super::grant::Grant;
 use super::lease::Set;
-use super::slot::{Answers, Busy, Entry, SlotKey, send};
+use super::slot::{Answers, Busy, Entry, Failure, SlotKey, send};
 use super::state::{Hold, Phase};
 use super::stretch::{self, Fit, Held};
 use super::table::{State, Table};
@@ -134,7 +134,10 @@ impl Table {
         }
         let hold = self.own(state, key, &tenure, (confirmed.unwrap_or(now), now), first.wish);
         let mut answers = vec![(first.answer, Ok(Some(Grant::new(first.client, Arc::clone(&hold)))))];
-        let again = |entry: Entry| (entry.answer, Ok(Some(Grant::new(entry.client, Arc::clone(&hold)))));
+        let again = |entry: Entry| match entry.wish.reenters {
+            true => (entry.answer, Ok(Some(Grant::new(entry.client, Arc::clone(&hold))))),
+            false => (entry.answer, Err(Failure::AlreadyHeld)),
+        };
         answers.extend(same.into_iter().map(again));
         answers
     }

@@ -54,6 +54,13 @@ pub(super) struct State {
     pub(super) closed: bool,
 }
 
+impl State {
+    /// What is remembered of a name that we have just let go of.
+    pub(super) fn recent(&self, key: &SlotKey, now: Instant) -> Option<Recent> {
+        self.recent.get(key, now)
+    }
+}
+
 impl Table {
     pub(crate) fn new(core: Arc<Core>) -> (Arc<Table>, mpsc::UnboundedReceiver<Work>) {
         let (work, receiver) = mpsc::unbounded_channel();
@@ -309,12 +316,15 @@ impl Table {
 }
 
 /// A holder that is already in gets in again, without asking anybody; one that lost its hold is told.
-fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option<Result<Arc<Hold>, AcquireError>> {
+pub(super) fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option<Result<Arc<Hold>, AcquireError>> {
     let name = || target.name.clone();
     if let Some(holder) = wish.holder {
         // What was forgotten is left to its lease, and nobody's any more.
         let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
         if let Some(hold) = slot.held().find(|hold| hold.holder == Some(holder) && guarded(hold)) {
+            if !wish.reenters {
+                return Some(Err(AcquireError::AlreadyHeld { name: name() }));
+            }
             if wish.at_least > hold.wish.at_least {
                 let (expected, got) = ("as set by the holder's first acquire", wish.at_least);
                 return Some(Err(AcquireError::InvalidArgument { name: name(), option: "at_least", expected, got }));

@@ -32,6 +32,7 @@ pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
         Failure::Unavailable(source) => AcquireError::Unavailable { name, source },
         Failure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
         Failure::Refused(source) => AcquireError::Refused { name, source },
+        Failure::AlreadyHeld => AcquireError::AlreadyHeld { name },
         Failure::NotDurable(source) => AcquireError::NotDurable { name, source },
         Failure::ShuttingDown => AcquireError::ShuttingDown { name },
     }

@@ -75,6 +75,8 @@ impl Campaign {
             once,
             wait: self.wait.filter(|wait| !wait.is_zero()),
             durability: client.durability(),
+            reenters: true,
+            backoff: None,
         };
         let elected = client.enter(&LEADING, target, wish)?.outcome().await?;
         let Some(grant) = elected else {
