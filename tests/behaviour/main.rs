@@ -22,7 +22,6 @@ mod lock_basics;
 mod lost_replies;
 mod multi;
 mod processes;
-mod quorum;
 mod redirections;
 mod regressions;
 mod renewals;

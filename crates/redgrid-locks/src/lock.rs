@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use redgrid_core::config::Durability;
 use redgrid_core::hold::{Backoff, HoldKind, Lease, Target, Wish};
 use redgrid_core::name::{InvalidName, companion};
@@ -39,21 +38,21 @@ pub struct Lock {
 impl Lock {
     /// The lock with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Lock::of_kind(client, name, &PLAIN, |_| Box::default())
+        Lock::of_kind(client, name, &PLAIN, &[])
     }
 
-    /// The lock with this name, whose kind has further keys.
+    /// The lock with this name, whose kind has further keys that begin so.
     pub(crate) fn of_kind(
         client: &Client,
         name: impl AsRef<str>,
         kind: &'static dyn HoldKind,
-        more: impl FnOnce(&[u8]) -> Box<[Bytes]>,
+        more: &[&'static str],
     ) -> Self {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
             let mark = companion("redgrid_wait", &key);
-            let more = more(&key);
+            let more = more.iter().map(|prefix| companion(prefix, &key)).collect();
             Arc::new(Target { name, key, channel, mark, more })
         });
         Lock::of(client, kind, target)

@@ -61,7 +61,7 @@ async fn a_free_lock_is_told_as_free_with_exit_code_0() {
     let server = RedisServer::start().await.expect("a server");
     let ended = on(&server, &["inspect", "job", "--json"]);
     assert_eq!(ended.code(), 0, "{}", ended.stderr());
-    let want = json!({ "name": "job", "held": false, "holders": [], "lease_left_ms": null, "waiting": 0 });
+    let want = json!({ "name": "job", "held": false, "holders": [], "lease_left_ms": null, "queue": [], "waiting": 0 });
     assert_eq!(ended.json(), want);
     assert_eq!(on(&server, &["inspect", "job"]).stdout(), "job: free\n  waiting  nobody\n");
 }
