@@ -161,7 +161,7 @@ async fn a_late_copy_does_not_undo_what_the_same_holder_wrote_since() {
     assert_eq!(observer.get::<String>("{a}").await.unwrap().as_deref(), Some("two"));
 }
 
-/// How many trials of a paused writer: 10,000 take about a minute.
+/// How many trials of a paused writer: 10,000 take some minutes.
 fn trials() -> usize {
     std::env::var("REDGRID_PAUSED_TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000)
 }
@@ -174,7 +174,7 @@ async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
     let server = server().await;
     let (next, observer) = (client(&server).await, server.observer().await.unwrap());
     let mut writer = Command::new(env!("CARGO_BIN_EXE_writer"))
-        .args([server.url().as_str(), "1500"])
+        .args([server.url().as_str(), "3000"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)

@@ -121,7 +121,7 @@ async fn tasks_of_the_process_that_attached_have_it_next_with_higher_tokens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewed_lease_is_renewed_there_and_a_fixed_one_ends_as_it_was_to_end() {
     let server = server().await;
-    let short = |config: redgrid_core::Config| config.watchdog_lease(900 * MS);
+    let short = |config: redgrid_core::Config| config.watchdog_lease(1500 * MS);
     let one = client_with(&server.url(), short).await;
     let two = client_with(&server.url(), short).await;
     let renewed = Lock::new(&one, "renewed").acquire().await.unwrap().detach().await.unwrap();
@@ -135,7 +135,7 @@ async fn a_renewed_lease_is_renewed_there_and_a_fixed_one_ends_as_it_was_to_end(
     assert_eq!(fixed.lost().await, LostReason::Expired);
     let lasted = began.elapsed();
     assert!(lasted > 2500 * MS && lasted < 3000 * MS + SOON / 10, "{lasted:?}");
-    assert!(renewed.is_held(), "three leases later");
+    assert!(renewed.is_held(), "two leases later");
     renewed.release().await.unwrap();
 }
 
@@ -143,7 +143,7 @@ async fn a_renewed_lease_is_renewed_there_and_a_fixed_one_ends_as_it_was_to_end(
 async fn what_nobody_attaches_ends_with_its_lease() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
-    let guard = Lock::new(&one, "a").acquire().watchdog(600 * MS).await.unwrap();
+    let guard = Lock::new(&one, "a").acquire().watchdog(2000 * MS).await.unwrap();
     let detached = guard.detach().await.unwrap();
     let next = Lock::new(&two, "a").acquire().wait(SOON).await.unwrap();
     assert!(next.token() > detached.token());
@@ -182,7 +182,7 @@ async fn what_can_not_be_handed_over_stays_with_its_guard() {
 async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_back() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let quick = |config: redgrid_core::Config| config.timeout(600 * MS).retries(1);
+    let quick = |config: redgrid_core::Config| config.timeout(2000 * MS).retries(1);
     let (one, two) = (client(&server).await, client_with(&server.url_via(proxy.addr()), quick).await);
     // Known to the server, so that what is lost is the answer of the script.
     let warm = Lock::new(&one, "warm").acquire().await.unwrap().detach().await.unwrap();
@@ -205,7 +205,7 @@ async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_
     wait_until(SOON, async || !observer.exists("b").await.unwrap()).await;
 
     // Left at once: it is given back, or was never taken over.
-    let detached = Lock::new(&one, "c").acquire().watchdog(1000 * MS).await.unwrap().detach().await.unwrap();
+    let detached = Lock::new(&one, "c").acquire().watchdog(2000 * MS).await.unwrap().detach().await.unwrap();
     drop(futures_util::poll!(std::pin::pin!(Lock::new(&two, "c").attach(&detached))));
     wait_until(SOON, async || !observer.exists("c").await.unwrap() && two.in_hand() == NOTHING).await;
 }
@@ -221,9 +221,9 @@ async fn at_least_and_max_hold_go_with_it() {
     assert!(began.elapsed() >= 2000 * MS, "{:?}", began.elapsed());
 
     let began = tokio::time::Instant::now();
-    let longest = Lock::new(&one, "a").acquire().watchdog(600 * MS).max_hold(1200 * MS).await.unwrap();
+    let longest = Lock::new(&one, "a").acquire().watchdog(2000 * MS).max_hold(3000 * MS).await.unwrap();
     let longest = Lock::new(&two, "a").attach(&longest.detach().await.unwrap()).await.unwrap();
     assert_eq!(longest.lost().await, LostReason::Expired);
     let lasted = began.elapsed();
-    assert!(lasted >= 1000 * MS && lasted < 1800 * MS + SOON / 10, "{lasted:?}");
+    assert!(lasted >= 2500 * MS && lasted < 5000 * MS + SOON / 10, "{lasted:?}");
 }

@@ -34,6 +34,8 @@ pub struct Follow {
     told: Option<Vec<LockHolder>>,
     /// Messages since a holder was last seen.
     messages: u64,
+    /// It was seen free once without a message, which may be on its way.
+    doubt: bool,
 }
 
 impl Lock {
@@ -58,7 +60,7 @@ impl Lock {
     pub fn follow(&self) -> Follow {
         let target = self.target().ok();
         let watch = target.map(|target| self.client().watch(target.channel.clone(), target.key.clone()));
-        Follow { lock: self.clone(), looks: Looks::new(watch), every: EVERY, told: None, messages: 0 }
+        Follow { lock: self.clone(), looks: Looks::new(watch), every: EVERY, told: None, messages: 0, doubt: false }
     }
 }
 
@@ -84,6 +86,12 @@ impl Follow {
             let state = self.lock.inspect().await?;
             self.messages += self.looks.taken();
             let holders = state.as_ref().map(|state| state.holders.clone()).unwrap_or_default();
+            let in_doubt = std::mem::take(&mut self.doubt);
+            if state.is_none() && self.messages == 0 && !in_doubt && self.told.iter().any(|told| !told.is_empty()) {
+                // The message comes by another connection: one more look, before it is said that there was none.
+                self.doubt = true;
+                continue;
+            }
             let before = self.told.replace(holders.clone());
             let messages = std::mem::take(&mut self.messages);
             match (before, state) {

@@ -28,14 +28,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let (name, client) = (format!("{round}:{n}"), client.clone());
                 let (wrote, refused) = (wrote.clone(), Arc::clone(&refused));
                 tokio::spawn(async move {
-                    let guard = Lock::new(&client, &name).acquire().lease(lease).await?;
+                    // On a machine so slow that the lease ends before its answer is here, there is nothing to pause.
+                    let Ok(guard) = Lock::new(&client, &name).acquire().lease(lease).await else { return };
                     // Closed when the first of its writes is done.
                     let mut wrote = Some(wrote);
                     while guard.is_held() {
                         refused.fetch_add(write(&client, &name, &guard).await, Ordering::Relaxed);
                         wrote.take();
                     }
-                    Ok::<_, redgrid_locks::AcquireError>(())
                 })
             })
             .collect();
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let _: Option<()> = writing.recv().await;
         say("writing")?;
         for task in tasks {
-            task.await??;
+            task.await?;
         }
         say(&format!("done {}", refused.load(Ordering::Relaxed)))?;
     }
