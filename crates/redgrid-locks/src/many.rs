@@ -9,14 +9,12 @@ use redgrid_core::Name;
 use crate::AcquireError;
 use crate::acquire::{Said, options};
 
-/// Acquires several locks when awaited; made by [`MultiLock::acquire`](crate::MultiLock::acquire) and
-/// [`QuorumLock::acquire`](crate::QuorumLock::acquire).
+/// Acquires several locks when awaited; made by [`MultiLock::acquire`](crate::MultiLock::acquire).
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct AcquireMany<L>(Said, L);
 
-/// Tries to acquire several locks when awaited; made by [`MultiLock::try_acquire`](crate::MultiLock::try_acquire) and
-/// [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
+/// Tries to acquire several locks when awaited; made by [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct TryAcquireMany<L>(Said, L);
