@@ -1,5 +1,6 @@
 //! The project's own commands. They find or install a real server themselves, and say what they do.
 
+mod endurance;
 mod failovers;
 mod install;
 mod matrix;
@@ -57,6 +58,18 @@ enum Task {
         #[arg(default_value_t = 100_000)]
         count: u32,
     },
+    /// Measures what lasting trouble costs, one deployment after the other, each promise against its bound: slots that move, a dead
+    /// primary, a stopped replica, 100,000 names, servers that start late, idleness; bounded in time
+    Endurance {
+        /// Only this one: reshard, dead-primary, stopped-replica, names, early-start or idle
+        measure: Option<String>,
+        /// How many seconds clients of `early-start` wait for their servers
+        #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+        late: u32,
+        /// How many names are awaited in `names`
+        #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+        names: u32,
+    },
     /// Runs the tests that depend on the server on all the servers we support; bounded in time
     Matrix {
         /// Only servers whose names contain this, for example `valkey` or `6.2`
@@ -80,6 +93,7 @@ fn main() -> ExitCode {
         Task::Histories { count } => histories(count),
         Task::Fairness { count } => fairness(count),
         Task::Failovers { rounds } => failovers::play(rounds),
+        Task::Endurance { measure, late, names } => endurance::play(measure.as_deref(), late, names),
         Task::Matrix { server, suite, test } => {
             workspace().and_then(|workspace| matrix::run(&workspace, &matrix::Only { server, suite, test }))
         }

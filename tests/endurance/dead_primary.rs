@@ -1,0 +1,80 @@
+//! One of three primaries is gone and nobody takes its place: what that costs the names of the other two.
+
+use std::time::Duration;
+
+use redgrid_core::config::Durability;
+use redgrid_testkit::Cluster;
+use redgrid_tests::SOON;
+use redgrid_tests::spread::{Spread, median};
+
+use crate::ground::{THIRDS, by_seeds, connected, hold, names_in};
+use crate::pairs::Pairs;
+use crate::report::Report;
+
+/// Windows before and while it is gone.
+const WINDOW: Duration = Duration::from_secs(2);
+const BEFORE: usize = 3;
+const WHILE: usize = 5;
+
+/// Names with pairs, on each of the living shards and on the dead one.
+const NAMES: usize = 4;
+
+/// Names held all the time on each of the living, and their lease: renewed every second.
+const HELD: usize = 10;
+const LEASE: Duration = Duration::from_secs(3);
+
+/// How long calls for the dead shard wait: they are to go on asking.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// What a pair may take at the 99th percentile whatever it took before: two processors and six servers are noisy.
+const FLOOR_MS: f64 = 20.0;
+
+/// The longest that any pair may take: nothing of the others waits for a timeout (3 s).
+const LONGEST_MS: f64 = 1000.0;
+
+pub(crate) async fn play(report: &mut Report) {
+    for fault in ["kill -9", "SIGSTOP"] {
+        one(report, fault).await;
+    }
+}
+
+async fn one(report: &mut Report, fault: &str) {
+    let cluster = Cluster::builder().replicas_per_primary(0).full_coverage(false).start().await.expect("it starts");
+    let client = connected(by_seeds(&cluster)).await;
+    // The one that is a seed, and is asked first.
+    let victim = &cluster.nodes()[0];
+    let its = names_in(&cluster, THIRDS[0].clone(), "its", NAMES).await;
+    let (mut others, mut kept) = (Vec::new(), Vec::new());
+    for third in &THIRDS[1..] {
+        others.extend(names_in(&cluster, third.clone(), "others", NAMES).await);
+        kept.extend(names_in(&cluster, third.clone(), "kept", HELD).await);
+    }
+    let held = hold(&client, &kept, LEASE).await;
+    let others = Pairs::start(&client, &others, SOON, Durability::Primary);
+    let its = Pairs::start(&client, &its, WAIT, Durability::Primary);
+    tokio::time::sleep(WINDOW / 2).await;
+    let (before, _) = others.windows(BEFORE, WINDOW).await;
+    its.take();
+    if fault == "SIGSTOP" {
+        victim.pause().await.expect("it runs");
+    } else {
+        victim.kill().await.expect("it runs");
+    }
+    let (during, books) = others.windows(WHILE, WINDOW).await;
+    let lost = held.iter().filter(|guard| !guard.is_held()).count();
+    // Those are left where they are: a release goes on until the lease is over.
+    let (its, rest) = (its.take(), others.end().await);
+    let p99 = |windows: &[Spread]| median(windows.iter().map(|window| window.p99));
+    let (was, is) = (p99(&before), p99(&during));
+    report.exactly(format!("{fault}: errors on the other shards"), books.error_count() + rest.error_count(), 0);
+    report.at_most(format!("{fault}: p99 of a pair there, ms"), is, (2.0 * was).max(FLOOR_MS));
+    report.at_most(format!("{fault}: the longest pair there, ms"), Spread::of(&books.times).max, LONGEST_MS);
+    report.exactly(format!("{fault}: holds lost there"), lost, 0);
+    report.also(format!("{fault}: windows before"), before);
+    report.also(format!("{fault}: windows while it is gone"), during);
+    report.also(format!("{fault}: pairs"), books.times.len());
+    report.also(format!("{fault}: words of errors"), [books.words, rest.words]);
+    report.also(format!("{fault}: errors on its own shard"), its.errors);
+    report.also(format!("{fault}: how long these took, ms"), Spread::of(&its.failed));
+    let _ = victim.resume().await;
+}

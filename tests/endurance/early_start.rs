@@ -1,0 +1,147 @@
+//! Clients that begin long before their servers: calls wait within their time and then work, or end in time and in words.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redgrid_core::Client;
+use redgrid_locks::{AcquireError, Lock, LockGuard};
+use redgrid_testkit::RedisServer;
+use redgrid_tests::spread::{Spread, millis};
+use tokio::time::{sleep, sleep_until, timeout};
+
+use crate::ground::{Deployment, Topology};
+use crate::pairs::kind;
+use crate::report::Report;
+
+/// Calls that wait for the servers, on names of their own.
+const CALLS: usize = 8;
+
+/// How long they wait beyond the time that servers are missing.
+const BEYOND: Duration = Duration::from_secs(30);
+
+/// Calls that do not wait so long.
+const SHORT: Duration = Duration::from_secs(2);
+
+/// What a call without a bound has: `timeout × (retries + 1)` of the default settings.
+const WITHOUT_A_BOUND: Duration = Duration::from_secs(15);
+
+/// What an end in time may come too late, on a busy machine.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// The longest that servers which can grant are not asked: the longest wait between two attempts to connect (2 s), and a second
+/// for the connection and the look behind it.
+const FOUND_WITHIN: Duration = Duration::from_secs(3);
+
+struct Found {
+    topology: Topology,
+    /// From when the servers could grant; 0 for a grant that was there before it was seen that they could.
+    grants: Vec<Duration>,
+    failed: Vec<AcquireError>,
+    short: (Duration, Result<LockGuard, AcquireError>),
+    boundless: (Duration, Result<LockGuard, AcquireError>),
+    /// From their start until they could grant.
+    starting: Duration,
+}
+
+pub(crate) async fn play(report: &mut Report, late: Duration) {
+    // Long enough that a call without a bound has its end.
+    let late = late.max(WITHOUT_A_BOUND + 2 * SLACK);
+    // Side by side: they are missing most of the time.
+    for found in join_all(Topology::ALL.map(|topology| one(topology, late))).await {
+        let Found { topology, grants, failed, short, boundless, starting } = found;
+        report.exactly(format!("{topology}: calls that waited and were granted"), grants.len(), CALLS);
+        let last = Spread::of(&grants).max;
+        report.at_most(format!("{topology}: the last of them after the servers, ms"), last, millis(FOUND_WITHIN));
+        for (what, (took, outcome), bound) in
+            [("a call of 2 s", short, SHORT), ("a call without a bound", boundless, WITHOUT_A_BOUND)]
+        {
+            let error = outcome.err().map(|error| kind(&error));
+            let said = usize::from(error.as_deref() == Some("Unavailable"));
+            report.exactly(format!("{topology}: {what} ends `Unavailable`"), said, 1);
+            report.at_most(format!("{topology}: {what} ends within, ms"), millis(took), millis(bound + SLACK));
+            report.also(format!("{topology}: {what} ended"), error);
+        }
+        report.also(format!("{topology}: grants after the servers, ms"), Spread::of(&grants));
+        report.also(format!("{topology}: servers took, ms"), millis(starting));
+        report.also(format!("{topology}: failed"), failed.iter().map(|error| format!("{error:?}")).collect::<Vec<_>>());
+    }
+}
+
+async fn one(topology: Topology, late: Duration) -> Found {
+    // Started once, for their addresses and for what they know of each other.
+    let deployment = Deployment::start(topology).await;
+    let all = || deployment.sentinels().iter().chain(deployment.servers());
+    for server in all() {
+        server.kill().await.expect("it runs");
+    }
+    let client = Client::connect(deployment.config()).await.expect("a valid configuration");
+    let began = tokio::time::Instant::now();
+    let ended = |name: &str, wait: Option<Duration>| {
+        let acquire = Lock::new(&client, name).acquire();
+        let acquire = if let Some(wait) = wait { acquire.wait(wait) } else { acquire };
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let outcome = acquire.await;
+            (began.elapsed(), outcome)
+        })
+    };
+    let (short, boundless) = (ended("short", Some(SHORT)), ended("boundless", None));
+    let waiting: Vec<_> = (0..CALLS)
+        .map(|call| {
+            let lock = Lock::new(&client, format!("early:{call}"));
+            tokio::spawn(async move { (lock.acquire().wait(late + BEYOND).await, Instant::now()) })
+        })
+        .collect();
+    sleep_until(began + late).await;
+    let started = Instant::now();
+    // Those with data first: a sentinel that finds nobody has somebody else promoted.
+    for servers in [deployment.servers(), deployment.sentinels()] {
+        join_all(servers.iter().map(RedisServer::restart_empty))
+            .await
+            .into_iter()
+            .for_each(|it| it.expect("it starts"));
+    }
+    timeout(BEYOND, able(&deployment)).await.expect("the servers come together");
+    let ready = Instant::now();
+    let (mut grants, mut failed) = (Vec::new(), Vec::new());
+    for call in waiting {
+        match call.await.expect("no task panics") {
+            (Ok(guard), at) => {
+                grants.push(at.saturating_duration_since(ready));
+                if let Err(error) = guard.release().await {
+                    eprintln!("{topology}: {error}");
+                }
+            }
+            (Err(error), _) => failed.push(error),
+        }
+    }
+    let (short, boundless) = (short.await.expect("no task panics"), boundless.await.expect("no task panics"));
+    Found { topology, grants, failed, short, boundless, starting: ready - started }
+}
+
+/// Waits until every primary can be written to, and a sentinel can name it.
+async fn able(deployment: &Deployment) {
+    for sentinel in deployment.sentinels().iter().take(1) {
+        let names = async || {
+            sentinel.observer().await?.query::<Vec<String>>(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]).await
+        };
+        while names().await.is_err() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let ok = async |server: &RedisServer| {
+        let observer = server.observer().await.ok()?;
+        match deployment {
+            Deployment::Cluster(_) => {
+                let info = observer.query::<String>(&["CLUSTER", "INFO"]).await.ok()?;
+                info.contains("cluster_state:ok").then_some(())
+            }
+            _ => observer.cmd(&["SET", "able", "1"]).await.ok().map(drop),
+        }
+    };
+    for primary in deployment.primaries() {
+        while ok(primary).await.is_none() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}

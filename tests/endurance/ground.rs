@@ -1,0 +1,132 @@
+//! Deployments of each kind, the clients of them, and names of a place of one's choice.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use futures_util::future::join_all;
+use redgrid_core::{Client, Config};
+use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels};
+use redgrid_tests::SOON;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topology {
+    Single,
+    MasterSlave,
+    Sentinel,
+    Cluster,
+}
+
+impl Topology {
+    pub(crate) const ALL: [Topology; 4] =
+        [Topology::Single, Topology::MasterSlave, Topology::Sentinel, Topology::Cluster];
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Topology::Single => "single",
+            Topology::MasterSlave => "master-slave",
+            Topology::Sentinel => "sentinel",
+            Topology::Cluster => "cluster",
+        })
+    }
+}
+
+/// Servers that are running.
+pub(crate) enum Deployment {
+    Single(RedisServer),
+    MasterSlave(Replicated),
+    Sentinel(Sentinels),
+    Cluster(Cluster),
+}
+
+impl Deployment {
+    /// One server; one replica; three sentinels and two replicas; three primaries with a replica each.
+    pub(crate) async fn start(topology: Topology) -> Self {
+        match topology {
+            Topology::Single => Deployment::Single(RedisServer::start().await.expect("it starts")),
+            Topology::MasterSlave => Deployment::MasterSlave(Replicated::start(1).await.expect("it starts")),
+            Topology::Sentinel => Deployment::Sentinel(Sentinels::start().await.expect("it starts")),
+            Topology::Cluster => Deployment::Cluster(Cluster::start(3, 1).await.expect("it starts")),
+        }
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        match self {
+            Deployment::Single(server) => Config::single(server.addr().to_string()).expect("an address"),
+            Deployment::MasterSlave(replicated) => by_list(replicated),
+            Deployment::Sentinel(sentinels) => {
+                Config::sentinel(sentinels.master_name(), words(sentinels.sentinels())).expect("addresses")
+            }
+            Deployment::Cluster(cluster) => by_seeds(cluster),
+        }
+    }
+
+    /// All that have data.
+    pub(crate) fn servers(&self) -> &[RedisServer] {
+        match self {
+            Deployment::Single(server) => std::slice::from_ref(server),
+            Deployment::MasterSlave(replicated) => replicated.servers(),
+            Deployment::Sentinel(sentinels) => sentinels.servers(),
+            Deployment::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
+    /// Those that decide, as long as nobody was promoted.
+    pub(crate) fn primaries(&self) -> &[RedisServer] {
+        let count = if matches!(self, Deployment::Cluster(_)) { 3 } else { 1 };
+        &self.servers()[..count]
+    }
+
+    pub(crate) fn sentinels(&self) -> &[RedisServer] {
+        if let Deployment::Sentinel(sentinels) = self { sentinels.sentinels() } else { &[] }
+    }
+}
+
+/// How a client finds a cluster: by its first two nodes.
+pub(crate) fn by_seeds(cluster: &Cluster) -> Config {
+    Config::cluster(words(&cluster.nodes()[..2])).expect("addresses")
+}
+
+/// How a client finds a primary with replicas.
+pub(crate) fn by_list(replicated: &Replicated) -> Config {
+    Config::master_slave(replicated.primary().addr().to_string(), words(replicated.replicas())).expect("addresses")
+}
+
+fn words(servers: &[RedisServer]) -> Vec<String> {
+    servers.iter().map(|server| server.addr().to_string()).collect()
+}
+
+pub(crate) async fn connected(config: Config) -> Client {
+    let client = Client::connect(config).await.expect("a valid configuration");
+    client.wait_ready(SOON).await.expect("the servers answer");
+    client
+}
+
+/// So many names whose slots are in a range: `prefix:…`.
+pub(crate) async fn names_in(cluster: &Cluster, slots: RangeInclusive<u16>, prefix: &str, count: usize) -> Vec<String> {
+    let observer = cluster.nodes()[0].observer().await.expect("the node answers");
+    let mut names = Vec::with_capacity(count);
+    for number in 0.. {
+        if names.len() == count {
+            break;
+        }
+        let name = format!("{prefix}:{number}");
+        let slot: u16 = observer.query(&["CLUSTER", "KEYSLOT", &name]).await.expect("the node answers");
+        names.extend(slots.contains(&slot).then_some(name));
+    }
+    names
+}
+
+/// The slots of each of three primaries at the start, as `redis-cli --cluster create` shares them out.
+pub(crate) const THIRDS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
+
+/// Holds names until it is asked for them, with renewals.
+pub(crate) async fn hold(
+    client: &Client,
+    names: &[String],
+    lease: std::time::Duration,
+) -> Vec<redgrid_locks::LockGuard> {
+    let taken = names.iter().map(|name| redgrid_locks::Lock::new(client, name).acquire().watchdog(lease).into_future());
+    join_all(taken).await.into_iter().map(|taken| taken.expect("a free name is granted")).collect()
+}

@@ -1,0 +1,240 @@
+//! Many names, a hundred thousand unless asked otherwise, that one client waits for at once: what that costs while nothing happens, and how soon those are
+//! woken whose name is released.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt};
+use redgrid_core::Client;
+use redgrid_locks::{AcquireError, Lock, LockGuard};
+use redgrid_testkit::{Cluster, Observer, RedisServer};
+use redgrid_tests::SOON;
+use redgrid_tests::spread::{Spread, millis};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::ground::{by_seeds, connected};
+use crate::look::{Counter, connections, cpu_time};
+use crate::report::Report;
+
+/// Waiters that begin together: each asks twice, and who asks behind too many others is not answered in time (3 s).
+const BEGUN_AT_A_TIME: usize = 500;
+
+/// Names released at random, and how many releases are under way at a time.
+const RELEASED: usize = 1_000;
+const AT_A_TIME: usize = 50;
+
+/// Nobody gets a name by its lease, nor gives up, while this runs.
+const LONG: Duration = Duration::from_secs(1_200);
+
+/// How long nothing happens, while polls and processor time are counted.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// `poll_budget`: names looked at per second and node; and what falls into the first and the last moment, a tenth.
+const POLLS_A_SECOND: f64 = 550.0;
+
+/// How long a waiter may sleep on after the release of its name was asked for: it was told, not left to the poll, which would
+/// take minutes to come round.
+const WOKEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// What one core of a machine may be kept busy by those who wait and nothing else: a tenth.
+const IDLE_CPU_SECONDS: f64 = 1.0;
+
+/// Until all are in force, and quiet; on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(200);
+
+/// Slots that move while names are released, and how long each takes: the hub goes through all channels at each change.
+const SLOTS: u16 = 40;
+const EACH: Duration = Duration::from_millis(50);
+
+/// By the number of the name; `None` once its outcome was asked for.
+type Waiting = Vec<Option<JoinHandle<Result<Instant, AcquireError>>>>;
+
+pub(crate) async fn play(report: &mut Report, names: usize) {
+    // Enough for what is released, twice.
+    let names = names.max(4 * RELEASED);
+    report.also("names", names);
+    let single = RedisServer::start().await.expect("it starts");
+    let config = || redgrid_core::Config::single(single.addr().to_string()).expect("an address");
+    let clients = [connected(config()).await, connected(config()).await];
+    on(report, "single", (std::slice::from_ref(&single), None), &clients, names).await;
+    drop(single);
+    let cluster = Cluster::start(3, 0).await.expect("it starts");
+    let clients = [connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await];
+    on(report, "cluster", (cluster.nodes(), Some(&cluster)), &clients, names).await;
+}
+
+async fn on(
+    report: &mut Report,
+    topology: &str,
+    (servers, cluster): (&[RedisServer], Option<&Cluster>),
+    [holder, waiter]: &[Client; 2],
+    names: usize,
+) {
+    let taken = stream::iter(0..names).map(|n| {
+        let lock = Lock::new(holder, format!("name:{n}"));
+        async move { (n, lock.acquire().lease(LONG).wait(LONG).await.expect("it is free")) }
+    });
+    let mut held: Vec<(usize, LockGuard)> = taken.buffer_unordered(BEGUN_AT_A_TIME / 2).collect().await;
+    let began = Instant::now();
+    let failed = Arc::new(AtomicUsize::new(0));
+    let mut observers = Vec::new();
+    for server in servers {
+        observers.push(server.observer().await.expect("the server answers"));
+    }
+    let mut waiting: Waiting = Vec::with_capacity(names);
+    while waiting.len() < names {
+        let more = waiting.len()..names.min(waiting.len() + BEGUN_AT_A_TIME);
+        waiting.extend(more.map(|n| Some(wait(waiter, n, &failed))));
+        // Those have been told that others have their names, and listen. The servers are asked: counting is quick for them.
+        while listened_to(&observers).await + failed.load(Ordering::Relaxed) < waiting.len() {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{} of {} are listened to",
+                listened_to(&observers).await,
+                waiting.len()
+            );
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    until_in_force(waiter, names, &failed).await;
+    let in_force = began.elapsed();
+    until_quiet(servers).await;
+    report.also(format!("{topology}: all in force after, s"), in_force.as_secs_f64());
+    report.also(format!("{topology}: quiet after, s"), began.elapsed().as_secs_f64());
+    report.also(format!("{topology}: resident memory of both clients and all tasks, MB"), resident_megabytes());
+
+    let mut subscribers = 0;
+    for server in servers {
+        // The holder has one of its own, for its notices, at one of them.
+        subscribers = subscribers.max(connections(server).await.1);
+    }
+    report.at_most(format!("{topology}: subscribers of two clients at a node"), subscribers as f64, 2.0);
+
+    let (counter, cpu) = (Counter::begin(servers).await, cpu_time());
+    sleep(IDLE).await;
+    let (calls, cpu) = (counter.so_far().await, cpu_time() - cpu);
+    let seconds = IDLE.as_secs_f64();
+    let polls: Vec<f64> = calls.iter().map(|it| it.get("pttl").copied().unwrap_or_default() as f64 / seconds).collect();
+    let most = polls.iter().copied().fold(0.0, f64::max);
+    report.at_most(format!("{topology}: names looked at by a node in a second"), most, POLLS_A_SECOND);
+    report.at_most(format!("{topology}: processor seconds of 10 s of waiting"), cpu.as_secs_f64(), IDLE_CPU_SECONDS);
+    report.also(format!("{topology}: calls in 10 s, by node"), calls);
+
+    let delays = release_some(&mut held, &mut waiting, Duration::ZERO).await;
+    tell(report, topology, "released", &delays);
+    if let Some(cluster) = cluster {
+        // For as long as the slots take.
+        let pause = EACH * u32::from(SLOTS) / u32::try_from(RELEASED / AT_A_TIME).unwrap_or(1);
+        let moving = async {
+            let (began, cpu) = (Instant::now(), cpu_time());
+            cluster.migrate_slots(0..=SLOTS - 1, &cluster.nodes()[1], (1, EACH)).await.expect("slots move");
+            (began.elapsed(), cpu_time() - cpu)
+        };
+        let (delays, (took, cpu)) = tokio::join!(release_some(&mut held, &mut waiting, pause), moving);
+        tell(report, topology, "released while 40 slots move", &delays);
+        report.also("cluster: the slots took, s", took.as_secs_f64());
+        report.also("cluster: processor seconds meanwhile", cpu.as_secs_f64());
+    }
+    report.exactly(format!("{topology}: waiters that failed"), failed.load(Ordering::Relaxed), 0);
+    // Nobody is to be woken by what is given back now.
+    waiting.into_iter().flatten().for_each(|task| task.abort());
+    held.into_iter().for_each(|(_, guard)| guard.forget());
+    for client in [waiter, holder] {
+        let _ = client.shutdown(SOON).await;
+    }
+}
+
+fn tell(report: &mut Report, topology: &str, what: &str, delays: &[Duration]) {
+    let spread = Spread::of(delays);
+    report.exactly(format!("{topology}: woken of 1,000 {what}"), delays.len(), RELEASED);
+    report.at_most(format!("{topology}: the last woken of 1,000 {what}, ms"), spread.max, millis(WOKEN_WITHIN));
+    report.also(format!("{topology}: delays of 1,000 {what}, ms"), spread);
+}
+
+/// A waiter; when it was granted its name.
+fn wait(client: &Client, n: usize, failed: &Arc<AtomicUsize>) -> JoinHandle<Result<Instant, AcquireError>> {
+    let (lock, failed) = (Lock::new(client, format!("name:{n}")), Arc::clone(failed));
+    tokio::spawn(async move {
+        let granted = lock.acquire().wait(LONG).await;
+        let at = Instant::now();
+        if let Err(error) = &granted
+            && failed.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            eprintln!("{error:?}");
+        }
+        granted.map(|guard| {
+            drop(guard);
+            at
+        })
+    })
+}
+
+/// Channels that somebody has subscribed, on all servers together.
+async fn listened_to(servers: &[Observer]) -> usize {
+    let mut all = 0;
+    for server in servers {
+        let stats: String = server.query(&["INFO", "stats"]).await.expect("the server answers");
+        let lines = stats.lines().filter_map(|line| line.split_once(':'));
+        let counts = lines.filter(|(name, _)| matches!(*name, "pubsub_channels" | "pubsubshard_channels"));
+        all += counts.filter_map(|(_, count)| count.trim().parse::<usize>().ok()).sum::<usize>();
+    }
+    all
+}
+
+async fn until_in_force(client: &Client, names: usize, failed: &AtomicUsize) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let health = client.health().await;
+        let sum = |count: fn(&redgrid_core::NodeHealth) -> usize| health.nodes.iter().map(count).sum::<usize>();
+        let (wanted, subscribed) = (sum(|node| node.channels), sum(|node| node.subscribed));
+        if wanted + failed.load(Ordering::Relaxed) >= names && subscribed == wanted {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{subscribed} of {wanted} are in force");
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Waits until the looks of those whose subscription has come into force are over: then there are only polls.
+async fn until_quiet(servers: &[RedisServer]) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let counter = Counter::begin(servers).await;
+        sleep(Duration::from_secs(1)).await;
+        let scripts = counter.of("evalsha").await;
+        if (scripts as f64) < POLLS_A_SECOND * servers.len() as f64 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{scripts} scripts in a second");
+    }
+}
+
+/// Releases some, so many at a time and with a pause after each; how long each waiter slept on from when that was asked for.
+async fn release_some(held: &mut Vec<(usize, LockGuard)>, waiting: &mut Waiting, pause: Duration) -> Vec<Duration> {
+    let chosen: Vec<_> = (0..RELEASED).map(|_| held.swap_remove(fastrand::usize(..held.len()))).collect();
+    let releases = stream::iter(chosen).map(async |(n, guard): (usize, LockGuard)| {
+        let at = Instant::now();
+        guard.release().await.expect("it is held");
+        sleep(pause).await;
+        (n, at)
+    });
+    let releases: Vec<_> = releases.buffer_unordered(AT_A_TIME).collect().await;
+    let mut delays = Vec::new();
+    for (n, at) in releases {
+        let Some(task) = waiting[n].take() else { continue };
+        if let Ok(Ok(Ok(granted))) = tokio::time::timeout(SOON, task).await {
+            delays.push(granted.saturating_duration_since(at));
+        }
+    }
+    delays
+}
+
+/// What the process has in memory, as the system tells it.
+fn resident_megabytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or_default() / 1000
+}

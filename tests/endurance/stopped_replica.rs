@@ -1,0 +1,119 @@
+//! The only replica hangs: what was to be durable fails in time and in words, and nothing else notices.
+
+use std::time::{Duration, Instant};
+
+use redgrid_core::config::Durability;
+use redgrid_locks::Lock;
+use redgrid_testkit::{Replicated, wait_until};
+use redgrid_tests::SOON;
+use redgrid_tests::spread::{Spread, median, millis};
+use tokio::time::sleep;
+
+use crate::ground::{by_list, connected, hold};
+use crate::pairs::{Pairs, kind};
+use crate::report::Report;
+
+/// Windows before and while it hangs.
+const WINDOW: Duration = Duration::from_secs(2);
+const BEFORE: usize = 3;
+const WHILE: usize = 5;
+
+/// How long the replica may take to acknowledge.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(500);
+const DURABLE: Durability = Durability::Replicas { at_least: 1, timeout: ACKNOWLEDGED_WITHIN };
+
+/// What comes on top of it: the grant itself, its being given back, and a busy machine.
+const SLACK: Duration = Duration::from_millis(500);
+
+/// Renewed every second.
+const LEASE: Duration = Duration::from_secs(3);
+const HELD: usize = 20;
+
+/// Of the extensions: as many as a client of twenty holds sends renewals, several times over.
+const EXTENSIONS: usize = 100;
+
+/// What a pair may take at the 99th percentile whatever it took before: a busy machine of two processors is noisy.
+const FLOOR_MS: f64 = 20.0;
+
+pub(crate) async fn play(report: &mut Report) {
+    let replicated = Replicated::start(1).await.expect("it starts");
+    let client = connected(by_list(&replicated)).await;
+    let names = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}:{n}")).collect::<Vec<_>>();
+    let held = hold(&client, &names("held", HELD), LEASE).await;
+    let proven = Lock::new(&client, "proven").acquire().watchdog(LEASE).durability(DURABLE).await;
+    let proven = proven.expect("the replica acknowledges");
+    let plain = Pairs::start(&client, &names("plain", 8), SOON, Durability::Primary);
+    let durable = Pairs::start(&client, &names("durable", 3), SOON, DURABLE);
+    sleep(WINDOW / 2).await;
+    durable.take();
+    let (before, calm) = plain.windows(BEFORE, WINDOW).await;
+    let extended_before = extensions(&held[0]).await;
+    let durable_before = durable.take();
+    replicated.replicas()[0].pause().await.expect("it runs");
+    let stopped = Instant::now();
+    let lost = async {
+        let reason = proven.lost().await;
+        (stopped.elapsed(), reason)
+    };
+    let (lost, (during, trouble)) = tokio::join!(tokio::time::timeout(SOON, lost), plain.windows(WHILE, WINDOW));
+    let extended_during = extensions(&held[0]).await;
+    let durable_during = durable.take();
+    // Of what was asked for within the last time, nothing stays behind: it is given back.
+    let refused = Lock::new(&client, "refused").acquire().wait(SOON).durability(DURABLE).await;
+    let error = refused.err().map(|error| kind(&error));
+    let observer = replicated.primary().observer().await.expect("it answers");
+    let given_back = Instant::now();
+    wait_until(SOON, async || observer.exists("refused").await.is_ok_and(|there| !there)).await;
+    report.also("a refused grant was gone after, ms", millis(given_back.elapsed()));
+    let kept = held.iter().filter(|guard| guard.is_held()).count();
+    replicated.replicas()[0].resume().await.expect("it is stopped");
+    let resumed = Instant::now();
+    let again = Lock::new(&client, "again");
+    let granted = async || again.acquire().wait(SOON).durability(DURABLE).await.is_ok();
+    wait_until(SOON, granted).await;
+    report.also("durable again after, ms", millis(resumed.elapsed()));
+    let rest = plain.end().await;
+    durable.end().await;
+
+    let p99 = |windows: &[Spread]| median(windows.iter().map(|window| window.p99));
+    let (was, is) = (p99(&before), p99(&during));
+    let errors = calm.error_count() + trouble.error_count() + rest.error_count();
+    report.exactly("errors without durability", errors, 0);
+    report.at_most("p99 of a pair without durability, ms", is, (2.0 * was).max(FLOOR_MS));
+    let (was, is) = (extended_before.p99, extended_during.p99);
+    report.at_most("p99 of an extension without durability, ms", is, (2.0 * was).max(FLOOR_MS));
+    report.exactly("holds without durability that are kept", kept, HELD);
+    report.exactly("durable grants before, errors", durable_before.error_count(), 0);
+    // Those that were under way when it was stopped may have been acknowledged.
+    report.at_most("durable grants while it hangs", durable_during.times.len() as f64, 3.0);
+    let untyped = durable_during.errors.iter().filter(|(kind, _)| *kind != "NotDurable").map(|(_, count)| *count);
+    report.exactly(
+        "refusals that are not `NotDurable`",
+        usize::try_from(untyped.sum::<u64>()).unwrap_or(usize::MAX),
+        0,
+    );
+    report.exactly("the last refusal is `NotDurable`", usize::from(error.as_deref() == Some("NotDurable")), 1);
+    let late = Spread::of(&durable_during.failed).max;
+    report.at_most("the latest refusal, ms", late, millis(ACKNOWLEDGED_WITHIN + SLACK));
+    // Its deadline was never moved by a renewal that was not proven.
+    let told = lost.map_or(f64::INFINITY, |(after, _)| millis(after));
+    report.at_most("a durable hold is lost within, ms", told, millis(LEASE + SLACK));
+    report.also("windows before", before);
+    report.also("windows while it hangs", during);
+    report.also("extensions before and while", [extended_before, extended_during]);
+    report.also("durable pairs before", Spread::of(&durable_before.times));
+    report.also("refusals", Spread::of(&durable_during.failed));
+    report.also("errors while it hangs", durable_during.errors);
+    report.also("words", durable_during.words);
+}
+
+async fn extensions(guard: &redgrid_locks::LockGuard) -> Spread {
+    let mut times = Vec::new();
+    for _ in 0..EXTENSIONS {
+        let began = Instant::now();
+        guard.extend(LEASE).await.expect("it is held");
+        times.push(began.elapsed());
+        sleep(Duration::from_millis(10)).await;
+    }
+    Spread::of(&times)
+}

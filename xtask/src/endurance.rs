@@ -1,0 +1,77 @@
+//! What lasting trouble costs: the measures of `tests/endurance`, each against its bounds.
+
+use std::{process::ExitCode, time::Duration};
+
+use redgrid_testkit::SERVER_VARIABLE;
+use serde_json::Value;
+
+use crate::{
+    cargo, install,
+    measured::{cell, line, table},
+    steps::{Failure, run, say},
+    workspace,
+};
+
+/// The longest a measure may take: three times what the longest takes.
+const A_MEASURE: Duration = Duration::from_secs(300);
+
+const MEASURES: [&str; 6] = ["reshard", "dead-primary", "stopped-replica", "names", "early-start", "idle"];
+
+/// Columns of the table: a heading, and where its value is among the promises of a line of JSON.
+const COLUMNS: [(&str, &str); 4] =
+    [("promise", "/what"), ("measured", "/was"), ("bound", "/bound"), ("holds", "/holds")];
+
+/// Runs all measures, or the one of that name, a line of JSON each, and a table at the end; fails where a promise was broken.
+pub(crate) fn play(only: Option<&str>, late: u32, names: u32) -> Result<ExitCode, Failure> {
+    let chosen: Vec<_> = MEASURES.into_iter().filter(|measure| only.is_none_or(|only| only == *measure)).collect();
+    if chosen.is_empty() {
+        say(&format!("there is no such measure; there are {}", MEASURES.join(", ")));
+        return Ok(ExitCode::from(2));
+    }
+    let server = install::server(&workspace()?)?;
+    say("building");
+    run(cargo().args(["build", "--release", "--package", "redgrid-tests", "--bin", "endurance"]))?;
+    let headings = ["measure"].into_iter().chain(COLUMNS.map(|(heading, _)| heading)).map(str::to_owned).collect();
+    let (mut rows, mut good): (Vec<Vec<String>>, bool) = (vec![headings], true);
+    for measure in chosen {
+        say(measure);
+        let mut command = cargo();
+        command.args(["run", "--release", "--quiet", "--package", "redgrid-tests", "--bin", "endurance", "--"]);
+        command.args([measure, &late.to_string(), &names.to_string()]).env(SERVER_VARIABLE, server.path());
+        match line(&mut command, A_MEASURE + Duration::from_secs(late.into()))? {
+            Some((line, ended_well)) => {
+                println!("{line}");
+                good &= ended_well;
+                rows.extend(rows_of(measure, &serde_json::from_str(&line).unwrap_or_default()));
+            }
+            None => {
+                say("  it did not come to its end");
+                good = false;
+            }
+        }
+    }
+    println!("{}", table(&rows));
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A row for each promise of a line.
+fn rows_of(measure: &str, line: &Value) -> Vec<Vec<String>> {
+    let promises = line.pointer("/promises").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let row = |promise: &Value| {
+        [measure.to_owned()].into_iter().chain(COLUMNS.iter().map(|(_, path)| cell(promise, path))).collect()
+    };
+    promises.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_promise_has_a_row() {
+        let promise = serde_json::json!({ "what": "errors", "was": 0.0, "bound": "= 0", "holds": true });
+        let rows = rows_of("idle", &serde_json::json!({ "promises": [promise.clone(), promise] }));
+        let row = ["idle", "errors", "0.0", "= 0", "true"].map(str::to_owned).to_vec();
+        assert_eq!(rows, [row.clone(), row]);
+    }
+}
