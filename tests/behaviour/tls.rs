@@ -1,13 +1,11 @@
 //! Encrypted connections: whom they trust, by which name, and what is said when they do not.
 
-use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use redgrid_core::config::Tls;
 use redgrid_core::{Client, Config};
 use redgrid_locks::Lock;
-use redgrid_testkit::{RedisServer, Sentinels, ServerBuilder, StartError};
+use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, ServerBuilder, StartError, wait_until};
 use redgrid_tests::{SOON, in_full};
 
 /// Long enough for a refusal to be told.
@@ -151,37 +149,77 @@ async fn files_that_can_not_be_used_are_named_when_the_client_is_built() {
     assert!(text.contains("tls_server_name") && text.contains("no name"), "{text}");
 }
 
-/// Trusts all who signed certificates of these servers.
-fn bundle(servers: &[&RedisServer], path: &Path) -> Tls {
-    let mut all = String::new();
-    for server in servers {
-        let _ = writeln!(all, "{}", std::fs::read_to_string(server.tls().unwrap().ca_file()).unwrap());
+/// Whether servers take TLS, and deployments of them speak it among themselves as well as to clients.
+async fn deployments_take_tls() -> bool {
+    let Some(server) = start(RedisServer::builder().tls()).await else { return false };
+    let version = server.binary().version();
+    if version.major < 7 {
+        eprintln!("SKIPPED {}: {version} is too old", std::thread::current().name().unwrap_or_default());
     }
-    std::fs::write(path, all).unwrap();
-    Tls::new().ca_file(path)
+    version.major >= 7
+}
+
+/// A lock passes from one client to another, which waits for it.
+async fn passes_between_clients(url: &str, server: &RedisServer) -> [Client; 2] {
+    let config = || Config::from_url(url).unwrap().tls(trusting(server));
+    let (one, two) = (connected(config()).await, connected(config()).await);
+    let guard = Lock::new(&one, "a").acquire().await.unwrap();
+    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(SOON).into_future());
+    wait_until(SOON, async || two.in_hand().channels == 1).await;
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    [one, two]
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_and_the_primary_they_name_are_reached_over_tls() {
-    if start(RedisServer::builder().tls()).await.is_none() {
+async fn a_primary_and_its_replicas_are_reached_over_tls() {
+    if !deployments_take_tls().await {
+        return;
+    }
+    let deployment = Replicated::start_with(1, RedisServer::builder().tls().password("a/b@c")).await.unwrap();
+    let addrs: Vec<String> = deployment.addrs().iter().map(ToString::to_string).collect();
+    let url = format!("rediss-master-slave://:a%2Fb%40c@{}?read_mode=any", addrs.join(","));
+    for client in passes_between_clients(&url, deployment.primary()).await {
+        // It reads from the replica, too.
+        wait_until(SOON, async || client.topology().shards.iter().any(|shard| shard.replicas.len() == 1)).await;
+        client.shutdown(SOON).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_the_primaries_they_name_are_reached_over_tls() {
+    if !deployments_take_tls().await {
         return;
     }
     let options = RedisServer::builder().tls();
-    let deployment = Sentinels::builder().sentinels(1).replicas(0).server_options(options.clone());
-    let deployment = deployment.sentinel_options(options).start().await.unwrap();
-    let (sentinel, primary) = (&deployment.sentinels()[0], &deployment.servers()[0]);
-    // Sentinels of the testkit speak in the clear among themselves. One that was told the port for TLS takes the primary for
-    // dead, and tells where it is all the same.
-    let port = primary.tls().unwrap().addr().port().to_string();
-    let observer = sentinel.observer().await.unwrap();
-    observer.cmd(&["SENTINEL", "MONITOR", "encrypted", "127.0.0.1", &port, "1"]).await.unwrap();
-    let tls = bundle(&[sentinel, primary], &primary.folder().join("both.pem"));
-    let config = |tls| Config::sentinel("encrypted", [sentinel.tls().unwrap().addr().to_string()]).unwrap().tls(tls);
-    let client = connected(config(tls)).await;
-    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
-    client.shutdown(SOON).await.unwrap();
-    let text = trouble(config(trusting(primary))).await;
+    let deployment = Sentinels::builder().sentinels(1).replicas(1).server_options(options).start().await.unwrap();
+    let clients = passes_between_clients(&deployment.url(), &deployment.servers()[0]).await;
+    deployment.fail_over().await.unwrap();
+    for client in clients {
+        Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
+        client.shutdown(SOON).await.unwrap();
+    }
+    let stranger = RedisServer::builder().tls().start().await.unwrap();
+    let text = trouble(Config::from_url(&deployment.url()).unwrap().tls(trusting(&stranger))).await;
     assert!(text.contains("sentinel") && text.contains("signed by nobody"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nodes_of_a_cluster_are_reached_over_tls() {
+    if !deployments_take_tls().await {
+        return;
+    }
+    let cluster = Cluster::builder().server_options(RedisServer::builder().tls()).start().await.unwrap();
+    let clients = passes_between_clients(&cluster.url(), &cluster.nodes()[0]).await;
+    let slot = cluster.slot_of("a").await.unwrap();
+    let owner = cluster.primary_of(slot).await.unwrap();
+    let target = cluster.nodes()[..3].iter().find(|node| node.addr() != owner.addr()).unwrap();
+    cluster.migrate_slot(slot, target).await.unwrap();
+    cluster.fail_over(target).await.unwrap();
+    for client in clients {
+        Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+        client.shutdown(SOON).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

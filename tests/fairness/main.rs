@@ -232,3 +232,16 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
     // A poll every 100 ms, at times only after 200.
     assert!(waits[2] < 1000 * MS, "{waits:?}");
 }
+
+/// The order in which the server has them line up is that in which they get in: by its own record, over four processes.
+/// `cargo xtask fairness` does the same a hundred thousand times.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fair_lock_is_given_in_the_order_of_arrival_over_four_processes() {
+    let _alone = ALONE.lock().await;
+    let server = server().await;
+    let contender = std::path::Path::new(env!("CARGO_BIN_EXE_contender"));
+    let contest = redgrid_tests::fair::contest(&server, contender, (4, 4, 50), SOON * 3).await.unwrap();
+    let record = contest.record;
+    assert_eq!((record.grants, record.overtaken.len()), (800, 0), "{record:?}");
+    assert!(record.by_place > 400, "most of them waited: {record:?}");
+}

@@ -15,6 +15,8 @@ pub(crate) struct Actor {
     name: String,
     redisson: Arc<Redisson>,
     lines: UnboundedReceiver<String>,
+    /// In front of its verbs: which of Redisson's locks a name means.
+    kind: &'static str,
 }
 
 /// What Redisson threw.
@@ -26,7 +28,12 @@ pub(crate) struct Thrown {
 
 impl Actor {
     pub(crate) fn new(name: String, redisson: Arc<Redisson>, lines: UnboundedReceiver<String>) -> Actor {
-        Actor { name, redisson, lines }
+        Actor { name, redisson, lines, kind: "" }
+    }
+
+    /// The same thread; by a name it means the fair lock from now on.
+    pub(crate) fn fair(self) -> Actor {
+        Actor { kind: "fair:", ..self }
     }
 
     /// `lock()`, where it is to be had at once.
@@ -65,6 +72,11 @@ impl Actor {
     /// `tryLock(wait, -1)`.
     pub(crate) async fn try_lock(&mut self, name: &str, wait: Duration) -> bool {
         self.value(&["tryLock", name, &millis(wait), "-1"]).await
+    }
+
+    /// The same, begun and not waited for.
+    pub(crate) async fn begin_try_lock(&mut self, name: &str, wait: Duration) {
+        self.begin(&["tryLock", name, &millis(wait), "-1"]).await;
     }
 
     /// `unlock()`; false where Redisson says that it is not ours.
@@ -133,7 +145,12 @@ impl Actor {
 
     /// Waits for the answer to what was begun.
     pub(crate) async fn done(&mut self) -> Result<String, Thrown> {
-        let line = self.line().await;
+        self.done_within(SOON).await
+    }
+
+    /// The same, for what takes longer.
+    pub(crate) async fn done_within(&mut self, time: Duration) -> Result<String, Thrown> {
+        let line = self.line(time).await;
         let mut words = line.splitn(3, '\t').map(str::to_owned);
         let mut word = || words.next().unwrap_or_default();
         match word().as_str() {
@@ -144,8 +161,10 @@ impl Actor {
     }
 
     async fn begin(&mut self, words: &[&str]) {
-        self.redisson.send(&[&[self.name.as_str()], words].concat()).await;
-        let line = self.line().await;
+        let [verb, rest @ ..] = words else { return };
+        let verb = format!("{}{verb}", self.kind);
+        self.redisson.send(&[&[self.name.as_str(), &verb], rest].concat()).await;
+        let line = self.line(SOON).await;
         assert_eq!(line, "started", "{} was to {words:?}", self.name);
     }
 
@@ -158,8 +177,8 @@ impl Actor {
         self.ask(words).await.unwrap().parse().unwrap()
     }
 
-    async fn line(&mut self) -> String {
-        let line = tokio::time::timeout(SOON, self.lines.recv()).await;
+    async fn line(&mut self, time: Duration) -> String {
+        let line = tokio::time::timeout(time, self.lines.recv()).await;
         line.unwrap_or_else(|_| panic!("{} had no answer in time", self.name)).expect("Redisson is alive")
     }
 }

@@ -109,6 +109,11 @@ impl Ground {
         Redisson::start(&self.line.program, &self.url, watchdog).await
     }
 
+    /// The same on another server, with Redisson's default.
+    pub(crate) async fn own_redisson_at(&self, url: &str) -> Arc<Redisson> {
+        Redisson::start(&self.line.program, url, WATCHDOG).await
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.url
     }

@@ -11,11 +11,13 @@ mod redisson;
 mod crowd;
 mod deaths;
 mod exclusion;
+mod fair;
 mod fenced;
 mod force;
 mod handover;
 mod leases;
 mod multi;
+mod read_write;
 mod reentry;
 mod spin;
 mod traces;
@@ -47,11 +49,13 @@ fn main() -> ExitCode {
         crowd::scenarios(),
         deaths::scenarios(),
         exclusion::scenarios(),
+        fair::scenarios(),
         fenced::scenarios(),
         force::scenarios(),
         handover::scenarios(),
         leases::scenarios(),
         multi::scenarios(),
+        read_write::scenarios(),
         reentry::scenarios(),
         spin::scenarios(),
         traces::scenarios(),

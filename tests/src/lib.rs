@@ -1,6 +1,7 @@
 //! What the tests share.
 
 pub mod cancel;
+pub mod fair;
 pub mod history;
 pub mod lossy;
 pub mod made;

@@ -4,30 +4,36 @@ use std::time::{Duration, Instant};
 
 use redgrid_core::config::ReadMode;
 use redgrid_core::{Client, InHand, Script};
-use redgrid_locks::{AcquireError, Holder, Lock, LostReason};
+use redgrid_locks::{AcquireError, FairLock, Holder, Lock, LostReason};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
-use crate::ground::{Clause, Ground, Topology};
+use crate::ground::{Ground, Topology};
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+pub(crate) const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
 
 /// Later than any message takes on a busy machine, and sooner than anybody looks without one.
-const AT_ONCE: Duration = Duration::from_secs(5);
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Renewed every second, and long enough for a machine on which an answer takes as long.
-const LEASE: Duration = Duration::from_secs(3);
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-macro_rules! contract {
-    ($($name:ident),* $(,)?) => {
-        pub(crate) fn scenarios() -> Vec<Clause> {
-            vec![$(Clause { name: concat!("contract::", stringify!($name)), run: |ground| Box::pin($name(ground)) }),*]
+/// Lists functions of a file as clauses, under the name of what they are about.
+macro_rules! clauses {
+    ($about:literal; $($name:ident),* $(,)?) => {
+        pub(crate) fn scenarios() -> Vec<$crate::ground::Clause> {
+            vec![$($crate::ground::Clause {
+                name: concat!($about, "::", stringify!($name)),
+                run: |ground| Box::pin($name(ground)),
+            }),*]
         }
     };
 }
+pub(crate) use clauses;
 
-contract![
+clauses![
+    "contract";
     one_at_a_time_and_free_again,
     a_waiter_elsewhere_is_woken_by_the_release,
     tasks_of_two_processes_lose_no_update,
@@ -47,6 +53,8 @@ contract![
     commands_go_to_the_node_of_their_key,
     a_wait_that_is_over_leaves_nothing,
     reads_go_where_the_read_mode_says,
+    a_fair_lock_is_given_in_the_order_of_asking,
+    a_fair_place_is_left_behind_by_nobody,
 ];
 
 async fn one_at_a_time_and_free_again(on: Ground) {
@@ -296,4 +304,65 @@ async fn reads_go_where_the_read_mode_says(on: Ground) {
         // What is written is written to the primary.
         client.command("SET").key(&on.name).unwrap().arg("1").query::<()>().await.unwrap();
     }
+}
+
+async fn until_lined_up(lock: &FairLock, places: usize) {
+    wait_until(SOON, async || lock.waiting().await.unwrap().len() == places).await;
+}
+
+/// Nobody looks by himself for as long as this takes: the message has the next one try.
+async fn a_fair_lock_is_given_in_the_order_of_asking(on: Ground) {
+    let clients = [on.client().await, on.client().await];
+    let lock = FairLock::new(&clients[0], &on.name);
+    let gate = lock.acquire().await.unwrap();
+    let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for n in 0..8 {
+        let (mine, order) = (FairLock::new(&clients[n % 2], &on.name), order.clone());
+        waiting.push(tokio::spawn(async move {
+            let guard = mine.acquire().await.unwrap();
+            order.lock().unwrap().push(n);
+            guard.release().await.unwrap();
+        }));
+        until_lined_up(&lock, n + 1).await;
+    }
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let released = Instant::now();
+    gate.release().await.unwrap();
+    for waiter in waiting {
+        waiter.await.unwrap();
+    }
+    assert!(released.elapsed() < AT_ONCE, "{:?}", released.elapsed());
+    assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
+    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+}
+
+async fn a_fair_place_is_left_behind_by_nobody(on: Ground) {
+    let (one, two) = (on.client().await, on.client_with(|config| config.watchdog_lease(LEASE)).await);
+    let lock = FairLock::new(&one, &on.name);
+    let gate = lock.acquire().lease(600 * MS).await.unwrap();
+    let dropped = tokio::spawn(FairLock::new(&two, &on.name).acquire().into_future());
+    until_lined_up(&lock, 1).await;
+    let shut_down = tokio::spawn(lock.acquire().into_future());
+    until_lined_up(&lock, 2).await;
+    let looker = on.client().await;
+    let waiting = FairLock::new(&looker, &on.name);
+    dropped.abort();
+    until_lined_up(&waiting, 1).await;
+    drop(gate);
+    let next = shut_down.await.unwrap().unwrap();
+    assert!(waiting.waiting().await.unwrap().is_empty());
+    let timed_out = FairLock::new(&two, &on.name).acquire().wait(300 * MS).await;
+    assert!(matches!(timed_out, Err(AcquireError::TimedOut { .. })), "{timed_out:?}");
+    until_lined_up(&waiting, 0).await;
+    let last = tokio::spawn(FairLock::new(&two, &on.name).acquire().into_future());
+    until_lined_up(&waiting, 1).await;
+    // What is held and who waits goes with the client.
+    one.shutdown(SOON).await.unwrap();
+    assert!(!next.is_held());
+    let last = last.await.unwrap().unwrap();
+    assert!(waiting.force_release().await.unwrap());
+    tokio::time::timeout(SOON, last.watch().lost()).await.unwrap();
+    two.shutdown(SOON).await.unwrap();
+    assert!(waiting.waiting().await.unwrap().is_empty() && !waiting.is_locked().await.unwrap());
 }

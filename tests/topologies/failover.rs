@@ -1,11 +1,12 @@
 //! Nodes that die, and those that take their place.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redgrid_core::Client;
-use redgrid_locks::{AcquireError, Lock};
+use redgrid_locks::{AcquireError, Election, Fence, FenceError, Lock};
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, wait_until};
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
@@ -16,10 +17,12 @@ scenarios![
     sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held,
     sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_wakes,
     sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon,
+    sentinel_nobody_is_led_back_by_the_one_that_leads_an_election,
     sentinel_a_planned_failover_is_no_error_for_anybody,
     sentinel_any_one_sentinel_is_enough,
     sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary,
     sentinel_calls_wait_for_the_first_sentinel_to_start,
+    sentinel_what_is_around_a_lock_goes_on_at_the_new_primary,
     cluster_a_killed_primary_is_followed_and_the_others_see_no_error,
     cluster_a_planned_failover_is_no_error_for_anybody,
     cluster_a_waiter_is_woken_by_a_release_on_the_new_primary,
@@ -157,6 +160,48 @@ async fn sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon(
     assert!(promoted.elapsed() < patience / 2, "{:?}", promoted.elapsed());
 }
 
+async fn sentinel_nobody_is_led_back_by_the_one_that_leads_an_election() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels).scan_interval(50 * MS)).await;
+    let former = sentinels.current_primary().await.unwrap();
+    // A replica that does not take the place of another, nor follows it when it is told so: until the leader has given up
+    // on it, `SENTINEL MASTER` there counts the election and tells the former primary.
+    let stubborn = sentinels.servers().iter().find(|server| server.addr() != former.addr()).unwrap();
+    stubborn.set_config("replica-priority", "0").await.unwrap();
+    for sentinel in sentinels.sentinels() {
+        let is_told =
+            |facts: &HashMap<String, String>| facts.get("slave-priority").is_some_and(|priority| priority == "0");
+        let (observer, ask) = (sentinel.observer().await.unwrap(), ["SENTINEL", "REPLICAS", sentinels.master_name()]);
+        wait_until(SOON, async || {
+            observer.query::<Vec<HashMap<String, String>>>(&ask).await.unwrap().iter().any(is_told)
+        })
+        .await;
+    }
+    stubborn.deny(&["slaveof", "replicaof"]).await.unwrap();
+    former.kill().await.unwrap();
+    let primary = || client.topology().shards.first().map(|shard| shard.primary.0.to_string());
+    let led_by_former = Some(former.addr().to_string());
+    wait_until(SOON, async || primary().is_some_and(|primary| Some(primary) != led_by_former)).await;
+    former.restart_empty().await.unwrap();
+    let mut seen = 0;
+    loop {
+        let mut told = Vec::new();
+        for sentinel in sentinels.sentinels() {
+            let observer = sentinel.observer().await.unwrap();
+            let ask = ["SENTINEL", "MASTER", sentinels.master_name()];
+            let facts: HashMap<String, String> = observer.query(&ask).await.unwrap();
+            told.push((facts["config-epoch"].clone(), facts["port"].clone()));
+        }
+        assert!(primary() != led_by_former, "{told:?}");
+        if told.windows(2).all(|two| two[0] == two[1]) {
+            break;
+        }
+        seen += told.windows(2).filter(|two| two[0].0 == two[1].0 && two[0].1 != two[1].1).count();
+        Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    }
+    assert!(seen > 0, "no sentinel told another primary than the others for the same election");
+}
+
 async fn sentinel_a_planned_failover_is_no_error_for_anybody() {
     let sentinels = Sentinels::start().await.unwrap();
     let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE)).await;
@@ -239,6 +284,43 @@ async fn sentinel_calls_wait_for_the_first_sentinel_to_start() {
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
     sentinels.sentinels()[1].restart_empty().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// A detached hold, a fence and a leader with an observer.
+async fn sentinel_what_is_around_a_lock_goes_on_at_the_new_primary() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let lease = 2 * LEASE;
+    let one = connected(by_sentinels(&sentinels).watchdog_lease(lease)).await;
+    let two = connected(by_sentinels(&sentinels).watchdog_lease(lease)).await;
+    let early = Lock::new(&one, "fenced").acquire().await.unwrap();
+    let stale = early.token();
+    early.release().await.unwrap();
+    let late = Lock::new(&two, "fenced").acquire().wait(SOON).await.unwrap();
+    Fence::new(&two, "{fenced}").set("{fenced}:value", "new", late.token()).await.unwrap();
+    let leadership = Election::new(&one, "elected").campaign().proclaim("one").await.unwrap();
+    let mut changes = Election::new(&two, "elected").observe();
+    assert_eq!(changes.next().await.unwrap().map(|leader| leader.term), Some(leadership.term()));
+    let detached = Lock::new(&one, "handed on").acquire().await.unwrap().detach().await.unwrap();
+    let former = sentinels.current_primary().await.unwrap();
+    replicated(former, 2).await;
+    let address = former.addr();
+    former.kill().await.unwrap();
+    sentinels.wait_for_primary_other_than(address).await.unwrap();
+
+    let guard = Lock::new(&two, "handed on").attach(&detached).await.unwrap();
+    assert_eq!(guard.token(), detached.token());
+    guard.release().await.unwrap();
+    let refused = Fence::new(&one, "{fenced}").set("{fenced}:value", "old", stale).await;
+    assert!(matches!(refused, Err(FenceError::Stale { .. })), "{refused:?}");
+    assert!(leadership.is_leader());
+    assert_eq!(
+        Election::new(&two, "elected").leader().await.unwrap().map(|leader| leader.id_text()),
+        Some("one".into())
+    );
+    leadership.resign().await.unwrap();
+    let told = tokio::time::timeout(SOON, changes.next()).await.expect("it is told");
+    assert_eq!(told.unwrap(), None);
+    late.release().await.unwrap();
 }
 
 async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_error() {

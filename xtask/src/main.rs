@@ -50,6 +50,12 @@ enum Task {
         #[arg(default_value_t = 50)]
         rounds: u32,
     },
+    /// Has four processes acquire a fair lock so often (100,000 unless said otherwise), and two with two of Redisson's as often for
+    /// a tenth of it, and checks the order of entry by the server's own record; bounded in time
+    Fairness {
+        #[arg(default_value_t = 100_000)]
+        count: u32,
+    },
     /// Runs the tests that depend on the server on all the servers we support; bounded in time
     Matrix {
         /// Only servers whose names contain this, for example `valkey` or `6.2`
@@ -71,6 +77,7 @@ fn main() -> ExitCode {
         Task::Demo { .. } => demo(),
         Task::Test { .. } => test(),
         Task::Histories { count } => histories(count),
+        Task::Fairness { count } => fairness(count),
         Task::Failovers { rounds } => failovers::play(rounds),
         Task::Matrix { server, suite, test } => {
             workspace().and_then(|workspace| matrix::run(&workspace, &matrix::Only { server, suite, test }))
@@ -114,6 +121,24 @@ fn histories(count: u32) -> Result<ExitCode, Failure> {
     tests.env(SERVER_VARIABLE, server.path()).env("REDGRID_HISTORIES", count.to_string());
     say(&format!("building, then recording and checking {count} histories"));
     steps::run_through(&mut tests)
+}
+
+fn fairness(count: u32) -> Result<ExitCode, Failure> {
+    let server = install::server(&workspace()?)?;
+    say("building");
+    steps::run(cargo().args(["build", "--release", "--package", "redgrid-tests", "--bins"]))?;
+    let mut ours = cargo();
+    ours.args(["run", "--release", "--quiet", "--package", "redgrid-tests", "--bin", "fair_order", "--"]);
+    ours.arg(count.to_string()).env(SERVER_VARIABLE, server.path());
+    say(&format!("{count} acquisitions by 4 processes"));
+    steps::run(&mut ours)?;
+    let mut mixed = cargo();
+    mixed.args(["test", "--release", "--package", "redgrid-tests", "--test", "interop", "--"]);
+    mixed.args(["both_take_turns_in_order", "--nocapture"]).env(SERVER_VARIABLE, server.path());
+    // Eight threads and tasks share them.
+    mixed.env("REDGRID_FAIRNESS", (count / 10).div_ceil(8).to_string());
+    say("beside two processes of Redisson");
+    steps::run_through(&mut mixed)
 }
 
 fn server() -> Result<ExitCode, Failure> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use redgrid::Name;
-use redgrid::locks::LockState;
+use redgrid::locks::{LockHolder, LockState, LockWaiter};
 use redgrid_core::name::companion;
 use serde::Serialize;
 
@@ -31,7 +31,20 @@ struct Told {
     holders: Vec<Holder>,
     lease_left_ms: Option<u64>,
     waiting: Option<u64>,
+    queue: Vec<Waiter>,
 }
+
+/// One who stands in the queue of a fair lock. The fields are those of the JSON line, in its order.
+#[derive(Debug, Serialize)]
+struct Waiter {
+    client: String,
+    number: Option<u64>,
+    /// Of this toolkit; otherwise Redisson's.
+    ours: bool,
+}
+
+/// Waiters of a queue that are shown to a person.
+const SHOWN: usize = 20;
 
 /// A holder of a lock. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
@@ -44,6 +57,12 @@ pub(crate) struct Holder {
     pub(crate) entries: u64,
 }
 
+impl From<LockHolder> for Holder {
+    fn from(one: LockHolder) -> Self {
+        Holder { client: one.client, number: one.number, entries: one.entries }
+    }
+}
+
 /// Runs `redgrid inspect`.
 pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<ExitCode, Failure> {
     let name = Name::new(&options.name).map_err(|invalid| Failure::usage(chain(&invalid)))?;
@@ -51,8 +70,10 @@ pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<Exi
     let state = server.grid.lock(&options.name).inspect().await;
     let state = state.map_err(|error| server.unanswered(name.as_str(), &error))?;
     let waiting = listeners(&server, &name).await;
+    // A user who may not look has none to show.
+    let queue = server.grid.fair_lock(&options.name).waiting().await.unwrap_or_default();
     server.leave().await;
-    let told = Told::new(name, state, waiting);
+    let told = Told::new(name, state, waiting, queue);
     say(&if global.json {
         serde_json::to_string(&told).map_err(|e| Failure::broken(e.to_string()))?
     } else {
@@ -68,17 +89,22 @@ async fn listeners(server: &Server, name: &Name) -> Option<u64> {
     asked.query::<(String, u64)>().await.ok().map(|(_, count)| count)
 }
 
+impl From<LockWaiter> for Waiter {
+    fn from(waiter: LockWaiter) -> Self {
+        Waiter { client: waiter.client, number: waiter.number, ours: waiter.ours }
+    }
+}
+
 impl Told {
-    fn new(name: Name, state: Option<LockState>, waiting: Option<u64>) -> Self {
+    fn new(name: Name, state: Option<LockState>, waiting: Option<u64>, queue: Vec<LockWaiter>) -> Self {
         let (holders, remaining) = state.map(|state| (state.holders, state.remaining)).unwrap_or_default();
-        let holder =
-            |one: redgrid::locks::LockHolder| Holder { client: one.client, number: one.number, entries: one.entries };
         Told {
             name: name.as_str().to_owned(),
             held: !holders.is_empty(),
-            holders: holders.into_iter().map(holder).collect(),
+            holders: holders.into_iter().map(Holder::from).collect(),
             lease_left_ms: remaining.and_then(|left| u64::try_from(left.as_millis()).ok()),
             waiting,
+            queue: queue.into_iter().map(Waiter::from).collect(),
         }
     }
 
@@ -98,6 +124,13 @@ impl Told {
             Some(count) => write!(text, "\n  waiting  {count} clients"),
             None => write!(text, "\n  waiting  not known: the server does not let this user ask"),
         };
+        for (nth, waiter) in (1..).zip(self.queue.iter().take(SHOWN)) {
+            let whose = if waiter.ours { "" } else { ", of Redisson" };
+            let _ = write!(text, "\n  queue    {nth}. {}{whose}", who(&waiter.client, waiter.number));
+        }
+        if self.queue.len() > SHOWN {
+            let _ = write!(text, "\n  queue    and {} more", self.queue.len() - SHOWN);
+        }
         text
     }
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use redgrid_core::clock::Instant;
 use redgrid_core::hold::Target;
+use redgrid_core::name::companion;
 use redgrid_core::{Client, Script, ServerError};
 
+static PLACES: Script<2> = Script::new("fair/places", include_str!("scripts/fair_places.lua"));
 static INSPECT: Script<1> = Script::new("lock/inspect", include_str!("scripts/inspect.lua"));
 
 /// A held lock as the server sees it.
@@ -29,15 +31,45 @@ pub struct LockHolder {
     pub entries: u64,
 }
 
+impl LockHolder {
+    /// The holder with this field.
+    pub(crate) fn of(field: &str, entries: u64) -> Self {
+        let form = field.rsplit_once(':').and_then(|(id, number)| Some((id, number.parse().ok()?)));
+        let (client, number) = form.map_or((field, None), |(id, number)| (id, Some(number)));
+        LockHolder { client: client.to_owned(), number, entries }
+    }
+}
+
+/// One who waits in the queue of a fair lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockWaiter {
+    /// The id of its client, a UUID; the whole field where it is not in Redisson's form.
+    pub client: String,
+    /// The number with which it will hold: of the request for this toolkit, of the thread for Redisson.
+    pub number: Option<u64>,
+    /// Whether it is of this toolkit.
+    pub ours: bool,
+}
+
+/// Who waits for a fair lock, the next one in front.
+pub(crate) async fn waiting(client: &Client, target: &Arc<Target>) -> Result<Vec<LockWaiter>, ServerError> {
+    let keys = [companion("redisson_lock_queue", &target.key), companion("redgrid_fair", &target.key)];
+    let parts: Vec<String> = client.run(PLACES.with(keys).idempotent()).await?;
+    let waiter = |pair: &[String]| {
+        let [field, ours] = pair else { return None };
+        let LockHolder { client, number, .. } = LockHolder::of(field, 1);
+        Some(LockWaiter { client, number, ours: ours == "1" })
+    };
+    Ok(parts.chunks(2).filter_map(waiter).collect())
+}
+
 pub(crate) async fn state(client: &Client, target: &Arc<Target>) -> Result<Option<LockState>, ServerError> {
     let parts: Vec<String> = client.run(INSPECT.with([target.key.clone()]).idempotent()).await?;
     let mut parts = parts.into_iter();
     let left: i64 = parts.next().and_then(|left| left.parse().ok()).unwrap_or(-2);
     let mut holders = Vec::new();
     while let (Some(field), Some(count)) = (parts.next(), parts.next()) {
-        let form = field.rsplit_once(':').and_then(|(id, number)| Some((id.to_owned(), number.parse().ok()?)));
-        let (id, number) = form.map_or((field, None), |(id, number)| (id, Some(number)));
-        holders.push(LockHolder { client: id, number, entries: count.parse().unwrap_or(1) });
+        holders.push(LockHolder::of(&field, count.parse().unwrap_or(1)));
     }
     let remaining = u64::try_from(left).ok().map(Duration::from_millis);
     Ok((!holders.is_empty()).then_some(LockState { holders, remaining }))

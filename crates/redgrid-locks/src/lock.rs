@@ -10,14 +10,14 @@ use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::{Client, Name, ServerError, Token};
 
 use crate::AcquireError;
-use crate::acquire::{Acquire, TryAcquire, WithError};
+use crate::acquire::{Acquire, Options, TryAcquire, WithError};
 use crate::guard::LockGuard;
 use crate::inspect::{self, LockState};
 use crate::scripts::PLAIN;
 
 /// Lifetime of the field with which a lock is taken away by force before it is freed: 5 s. It matters only if the client
 /// that forces dies in between.
-const FORCED_LEASE: Duration = Duration::from_secs(5);
+pub(crate) const FORCED_LEASE: Duration = Duration::from_secs(5);
 
 /// A lock that one holder has at a time, over all processes that reach the same server. Redisson's `RLock` on the wire.
 ///
@@ -30,8 +30,8 @@ const FORCED_LEASE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Lock {
     client: Client,
-    target: Result<Arc<Target>, InvalidName>,
     kind: &'static dyn HoldKind,
+    target: Result<Arc<Target>, InvalidName>,
     reenters: bool,
     backoff: Option<Backoff>,
 }
@@ -56,7 +56,7 @@ impl Lock {
             let more = more(&key);
             Arc::new(Target { name, key, channel, mark, more })
         });
-        Lock { client: client.clone(), target, kind, reenters: true, backoff: None }
+        Lock::of(client, kind, target)
     }
 
     /// The same lock, which nobody enters twice: an acquire by a holder that holds it ends
@@ -82,6 +82,11 @@ impl Lock {
         Lock { backoff: Some(backoff), ..self }
     }
 
+    /// The lock of a kind, whose options and guards are the same.
+    pub(crate) fn of(client: &Client, kind: &'static dyn HoldKind, target: Result<Arc<Target>, InvalidName>) -> Self {
+        Lock { client: client.clone(), kind, target, reenters: true, backoff: None }
+    }
+
     /// Acquires the lock, waiting for it as long as it takes or as [`Acquire::wait`] says.
     ///
     /// ```no_run
@@ -105,7 +110,7 @@ impl Lock {
     #[doc(alias = "lock")]
     #[doc(alias = "lockInterruptibly")]
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(self.clone())
+        Acquire::new(self)
     }
 
     /// Acquires the lock if it is free: `None` when others hold it. Being busy is an answer, not an error.
@@ -127,7 +132,7 @@ impl Lock {
     /// As [`Lock::acquire`].
     #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire {
-        TryAcquire::new(self.clone())
+        TryAcquire::new(self)
     }
 
     /// Acquires the lock, runs `work` with its fencing token, and releases. The work is dropped when the lock is lost.
@@ -258,16 +263,19 @@ impl Lock {
         &self.client
     }
 
+    /// What it is asked for with, unless said otherwise.
+    pub(crate) fn options(&self) -> Options {
+        let mut options = Options::new(&self.client, &self.target, self.kind);
+        (options.reenters, options.backoff) = (self.reenters, self.backoff);
+        options
+    }
+
     pub(crate) fn kind(&self) -> &'static dyn HoldKind {
         self.kind
     }
 
     pub(crate) fn reenters(&self) -> bool {
         self.reenters
-    }
-
-    pub(crate) fn backoff(&self) -> Option<Backoff> {
-        self.backoff
     }
 
     pub(crate) fn sure_target(&self) -> Result<&Arc<Target>, InvalidName> {
@@ -285,10 +293,7 @@ impl Lock {
 
     /// What is asked for unless something else is said.
     fn wish(&self) -> Wish {
-        let (lease, durability) = (Lease::Renewed(self.client.watchdog_lease()), self.client.durability());
-        let (holder, at_least, max_hold, once, wait) = (None, Duration::ZERO, None, false, None);
-        let (reenters, backoff) = (self.reenters, self.backoff);
-        Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff }
+        Wish { reenters: self.reenters, backoff: self.backoff, ..wish(&self.client) }
     }
 }
 
@@ -296,4 +301,10 @@ impl std::fmt::Debug for Lock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lock").field("kind", &self.kind.name()).field("target", &self.target).finish_non_exhaustive()
     }
+}
+
+pub(crate) fn wish(client: &Client) -> Wish {
+    let (lease, durability) = (Lease::Renewed(client.watchdog_lease()), client.durability());
+    let (holder, at_least, max_hold, once, wait) = (None, Duration::ZERO, None, false, None);
+    Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters: true, backoff: None }
 }

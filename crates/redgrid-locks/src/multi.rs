@@ -10,8 +10,9 @@ use redgrid_core::hold::{Bundle, Grant, Many, Wish};
 use redgrid_core::{Client, InvalidName, Name};
 
 use crate::AcquireError;
-use crate::acquire::{Acquirable, Acquire, Options, TryAcquire, sealed};
+use crate::acquire::Said;
 use crate::lock::Lock;
+use crate::many::{Acquirable, AcquireMany, TryAcquireMany, sealed};
 use crate::multi_guard::MultiGuard;
 
 /// Names in one lock: 10,000. One script takes those of a slot, and the server does nothing else meanwhile: some 3 µs a name.
@@ -74,7 +75,7 @@ impl MultiLock {
         MultiLock { members: Members::of(locks.into_iter().collect()).map(Arc::new) }
     }
 
-    /// Acquires all of them, waiting as long as it takes or as [`Acquire::wait`] says. Leases and other options hold for each.
+    /// Acquires all of them, waiting as long as it takes or as [`AcquireMany::wait`] says. Leases and other options hold for each.
     ///
     /// # Errors
     ///
@@ -83,8 +84,8 @@ impl MultiLock {
     /// # Cancel safety
     ///
     /// Dropping the future gives back in the background what was taken so far.
-    pub fn acquire(&self) -> Acquire<MultiLock> {
-        Acquire::new(self.clone())
+    pub fn acquire(&self) -> AcquireMany<MultiLock> {
+        AcquireMany::new(self)
     }
 
     /// Acquires all of them if all are free: `None` when others hold one.
@@ -96,8 +97,8 @@ impl MultiLock {
     /// # Cancel safety
     ///
     /// As [`MultiLock::acquire`].
-    pub fn try_acquire(&self) -> TryAcquire<MultiLock> {
-        TryAcquire::new(self.clone())
+    pub fn try_acquire(&self) -> TryAcquireMany<MultiLock> {
+        TryAcquireMany::new(self)
     }
 
     fn members(&self) -> Result<&Arc<Members>, AcquireError> {
@@ -161,15 +162,15 @@ impl Acquirable for MultiLock {
         Ok(&self.members()?.locks[0].target()?.name)
     }
 
-    async fn ask(options: Options<Self>, once: bool) -> Result<Option<MultiGuard>, AcquireError> {
-        let members = Arc::clone(options.lock.members()?);
+    async fn ask(&self, said: Said, once: bool) -> Result<Option<MultiGuard>, AcquireError> {
+        let members = Arc::clone(self.members()?);
         let clock = members.locks[0].client().clock().clone();
         let began = clock.now();
-        let until = options.wait.map_or(Instant::NEVER, |wait| began + wait);
+        let until = said.wait.map_or(Instant::NEVER, |wait| began + wait);
         let mut waited = None;
         let mut tries = 0;
         loop {
-            let (taken, busy) = round(&members, &options, once, until, waited.take()).await?;
+            let (taken, busy) = round(&members, &said, once, until, waited.take()).await?;
             let Some(busy) = busy else { return Ok(Some(MultiGuard::new(taken))) };
             // Everything goes back before anything is waited for; a server that does not answer is not waited for long.
             let backs: Vec<_> = taken.into_iter().map(Bundle::release).collect();
@@ -196,8 +197,8 @@ impl Acquirable for MultiLock {
             if now >= until {
                 return Err(out_of_time());
             }
-            let wait = options.wait.map(|_| until.since(now));
-            let wish = Wish { wait, ..options.wish(lock, false)? };
+            let wait = said.wait.map(|_| until.since(now));
+            let wish = Wish { wait, ..lock.options().with(&said).wish(false)? };
             match one(lock, wish).await {
                 Ok(grant) => waited = grant.map(|grant| (busy, grant)),
                 Err(AcquireError::TimedOut { .. }) => return Err(out_of_time()),
@@ -214,7 +215,7 @@ async fn one(lock: &Lock, wish: Wish) -> Result<Option<Grant>, AcquireError> {
 /// One look at all of them: what was taken, and which one was busy. What was waited for is there already.
 async fn round(
     members: &Members,
-    options: &Options<MultiLock>,
+    said: &Said,
     once: bool,
     until: Instant,
     waited: Option<(usize, Grant)>,
@@ -230,7 +231,7 @@ async fn round(
             }
             let targets =
                 missing.iter().map(|at| members.locks[*at].target().cloned()).collect::<Result<Vec<_>, _>>()?;
-            let wish = options.wish(lock, once)?;
+            let wish = lock.options().with(said).wish(once)?;
             match lock.client().take_all(lock.kind(), targets, wish, until).await? {
                 Many::All(bundle) => {
                     taken.push(bundle);
@@ -241,7 +242,7 @@ async fn round(
                 Many::Busy { at, theirs: false } => {
                     let at = missing[at];
                     let lock = &members.locks[at];
-                    let wish = Wish { wait: None, ..options.wish(lock, true)? };
+                    let wish = Wish { wait: None, ..lock.options().with(said).wish(true)? };
                     let Some(grant) = one(lock, wish).await? else { return Ok((taken, Some(at))) };
                     have.push(at);
                     taken.push(Bundle::of(vec![grant]));

@@ -171,6 +171,6 @@ mod tests {
         fn is_free_to_move<T: Send + Sync + 'static>() {}
         is_free_to_move::<MultiGuard>();
         is_free_to_move::<crate::MultiLock>();
-        is_free_to_move::<crate::Acquire<crate::MultiLock>>();
+        is_free_to_move::<crate::AcquireMany<crate::MultiLock>>();
     }
 }

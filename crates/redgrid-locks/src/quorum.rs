@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use redgrid_core::{Client, DeploymentKind, Name, Script, ServerError, Token, Wat
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::AcquireError;
-use crate::acquire::{Acquirable, Acquire, Options, TryAcquire, sealed};
+use crate::acquire::Said;
 use crate::lock::Lock;
+use crate::many::{Acquirable, AcquireMany, TryAcquireMany, sealed};
 use crate::quorum_guard::QuorumGuard;
 use crate::scripts::{VOTE, VOTE_COUNTED};
 
@@ -25,6 +27,9 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// What each server has for its answer unless set: 100 ms, some round trips within a region.
 const SHARE: Duration = Duration::from_millis(100);
+
+/// How often a server is asked for its mark at most: every 100 ms, in nanoseconds.
+const REMINDED_NANOS: u64 = 100_000_000;
 
 /// The longest pause between two rounds: 128 ms. A release is told by a message meanwhile.
 const LONGEST_PAUSE: Duration = Duration::from_millis(128);
@@ -53,6 +58,8 @@ pub struct Quorum {
     clients: Arc<[Client]>,
     longest: Duration,
     share: Duration,
+    /// When each server was last asked for its mark, in nanoseconds.
+    reminded: Arc<[AtomicU64]>,
 }
 
 impl Quorum {
@@ -69,7 +76,8 @@ impl Quorum {
         if let Some(at) = clients.iter().position(|client| client.topology().kind == DeploymentKind::Cluster) {
             return Err(InvalidQuorum::Cluster { at });
         }
-        Ok(Quorum { clients, longest: LONGEST, share: SHARE })
+        let reminded = clients.iter().map(|_| AtomicU64::new(0)).collect();
+        Ok(Quorum { clients, longest: LONGEST, share: SHARE, reminded })
     }
 
     /// The longest lease that is granted: a minute unless set, and the same for all who use these servers. A server that was
@@ -115,11 +123,17 @@ impl Quorum {
         self.clients.len() / 2 + 1
     }
 
-    /// A server that has no mark, or one of another process, is marked: it votes when nobody it has forgotten can still hold.
-    fn remind(&self) {
-        let after = self.longest + self.longest / 10;
-        // By tasks of their own: nobody waits for it.
-        drop(each(self.clients.iter().cloned().map(|client| async move { mark(&client, after, false).await })));
+    /// One that did not grant may have no mark, or one of another process: it is marked, to vote when nobody it has forgotten can
+    /// still hold. By a task of its own: nobody waits for it.
+    fn remind(&self, at: usize) {
+        let (client, after) = (self.clients[at].clone(), self.longest + self.longest / 10);
+        let now = client.clock().now();
+        let last = self.reminded[at].load(Ordering::Relaxed);
+        let due = now.as_nanos() >= last.saturating_add(REMINDED_NANOS);
+        if due && self.reminded[at].compare_exchange(last, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            tokio::spawn(async move { mark(&client, after, false).await });
+        }
     }
 }
 
@@ -191,7 +205,7 @@ impl QuorumLock {
         QuorumLock::of(&self.quorum, name, true)
     }
 
-    /// Acquires it at a majority of the servers, waiting as long as it takes or as [`Acquire::wait`] says.
+    /// Acquires it at a majority of the servers, waiting as long as it takes or as [`AcquireMany::wait`] says.
     ///
     /// # Errors
     ///
@@ -200,8 +214,8 @@ impl QuorumLock {
     /// # Cancel safety
     ///
     /// Dropping the future gives back in the background what some servers have granted.
-    pub fn acquire(&self) -> Acquire<QuorumLock> {
-        Acquire::new(self.clone())
+    pub fn acquire(&self) -> AcquireMany<QuorumLock> {
+        AcquireMany::new(self)
     }
 
     /// Acquires it if a majority grants it at once: `None` when others hold it, or too many abstain.
@@ -213,8 +227,8 @@ impl QuorumLock {
     /// # Cancel safety
     ///
     /// As [`QuorumLock::acquire`].
-    pub fn try_acquire(&self) -> TryAcquire<QuorumLock> {
-        TryAcquire::new(self.clone())
+    pub fn try_acquire(&self) -> TryAcquireMany<QuorumLock> {
+        TryAcquireMany::new(self)
     }
 
     pub(crate) fn majority(&self) -> usize {
@@ -228,14 +242,19 @@ impl QuorumLock {
     /// One look at all servers but those that have it; their answers come one by one.
     pub(crate) fn ask_all(&self, wish: &Wish, but: &[usize]) -> Answers<Vote> {
         let asking = self.locks.iter().enumerate().filter(|(at, _)| !but.contains(at)).map(|(at, lock)| {
-            let (lock, wish, share) = (lock.clone(), wish.clone(), self.quorum.share);
+            let (lock, wish, quorum, share) = (lock.clone(), wish.clone(), self.quorum.clone(), self.quorum.share);
             async move {
                 let until = lock.client().clock().now() + share;
                 let look = async { lock.client().enter(lock.kind(), lock.target()?, wish)?.outcome().await };
                 let late =
                     || ServerError::NotSent { reason: "the server did not answer within its share of the time".into() };
                 match within(lock.client(), until, look).await {
-                    Some(vote) => (at, vote),
+                    Some(vote) => {
+                        if let Ok(None) = vote {
+                            quorum.remind(at);
+                        }
+                        (at, vote)
+                    }
                     None => (at, lock.target().and_then(|target| Err(unavailable(target, late())))),
                 }
             }
@@ -307,13 +326,13 @@ impl Acquirable for QuorumLock {
     type Guard = QuorumGuard;
 
     fn first(&self) -> Result<&Name, AcquireError> {
-        self.locks[0].first()
+        Ok(&self.locks[0].target()?.name)
     }
 
-    async fn ask(options: Options<Self>, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
-        let lock = options.lock.clone();
+    async fn ask(&self, said: Said, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
+        let lock = self;
         let name = lock.first()?.clone();
-        let wish = Wish { wait: None, ..options.wish(&lock.locks[0], true)? };
+        let wish = Wish { wait: None, ..lock.locks[0].options().with(&said).wish(true)? };
         for (option, got, most) in
             [("lease", wish.lease.duration(), lock.quorum.longest), ("at_least", wish.at_least, Duration::ZERO)]
         {
@@ -323,18 +342,15 @@ impl Acquirable for QuorumLock {
             }
         }
         let (client, began) = (lock.locks[0].client(), lock.clock_now());
-        let until = options.wait.map_or(Instant::NEVER, |wait| began + wait);
+        let until = said.wait.map_or(Instant::NEVER, |wait| began + wait);
         let (mut contact, mut tries) = (began, 0_u32);
         let mut watches: Vec<Watch> = Vec::new();
         loop {
-            let failed = match round(&lock, &wish).await {
+            let failed = match round(lock, &wish).await {
                 Round::Held(guard) => return Ok(Some(*guard)),
                 Round::Busy => None,
                 Round::Failed(error) => Some(error),
             };
-            if watches.is_empty() {
-                lock.quorum.remind();
-            }
             let now = lock.clock_now();
             match failed {
                 Some(error) if once || now >= contact + PATIENCE || now >= until => return Err(error),

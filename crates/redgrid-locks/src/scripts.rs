@@ -15,7 +15,8 @@ static RELEASE: Script<1> = Script::new("lock/release", include_str!("scripts/re
 static GIVE_WAY: Script<2> = Script::new("lock/give-way", include_str!("scripts/give_way.lua"));
 static LINGER: Script<1> = Script::new("lock/linger", include_str!("scripts/linger.lua"));
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
-static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
+static ATTACH: Script<1> = Script::new("lock/attach", include_str!("scripts/attach.lua"));
+pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
 /// A lock of one holder in a hash of its own: Redisson's RLock on the wire, and what differs from it in a point.
@@ -49,7 +50,7 @@ fn one(script: &'static Script<1>, claim: Claim<'_>) -> Request {
     script.with([claim.target.key.clone()]).arg(claim.field.clone())
 }
 
-fn millis(lease: Duration) -> i64 {
+pub(crate) fn millis(lease: Duration) -> i64 {
     // Rounded up, so that the server never ends a lease before the deadline that was counted from it.
     i64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
@@ -82,9 +83,15 @@ impl HoldKind for OneHolder {
     }
 
     fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request {
-        let keys = std::iter::once(&claim.target.key).chain(&claim.target.more).cloned();
+        let token = claim.target.more.first().filter(|_| self.counts_tokens);
+        let keys = std::iter::once(&claim.target.key).chain(token).cloned();
         let request = SEIZE.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
         request.int(i64::from(only_if_held)).arg(notices.to_owned()).idempotent()
+    }
+
+    fn adopt(&self, claim: Claim<'_>, former: &Bytes) -> Option<Request> {
+        let request = one(&ATTACH, claim).arg(former.clone()).int(millis(claim.lease));
+        Some(request.not_after_here().idempotent())
     }
 
     fn release(&self, claim: Claim<'_>) -> Request {
@@ -152,6 +159,7 @@ mod tests {
             GIVE_WAY.body(),
             LINGER.body(),
             EXTEND.body(),
+            ATTACH.body(),
             RENEW.body(),
             RELEASE_MANY.body(),
         ] {

@@ -1,12 +1,16 @@
 //! How a server is set up before it starts.
 
 use std::fmt::Write as _;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::{
     find::{ServerBinary, Version},
+    port,
     server::{RedisServer, StartError},
+    tls::Authority,
 };
 
 /// The user of the testkit's own connections, in every server. Tests that take rights from the default user, or kill
@@ -22,6 +26,8 @@ pub struct ServerBuilder {
     pub(crate) password: Option<String>,
     pub(crate) role: Role,
     pub(crate) tls: Option<TlsClients>,
+    /// Members of a deployment trust each other, and speak TLS among themselves.
+    pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) socket: bool,
     users: Vec<(String, String)>,
     lines: Vec<String>,
@@ -41,6 +47,16 @@ pub(crate) enum Role {
     Data,
     ClusterNode,
     Sentinel,
+}
+
+impl Role {
+    /// An address for such a process.
+    pub(crate) fn free_address(self) -> io::Result<SocketAddr> {
+        match self {
+            Role::ClusterNode => port::free_cluster_address(),
+            Role::Data | Role::Sentinel => port::free_address(),
+        }
+    }
 }
 
 impl std::fmt::Debug for ServerBuilder {
@@ -81,7 +97,8 @@ impl ServerBuilder {
     /// Takes TLS connections too, on a second port, with certificates made for this server; see
     /// [`RedisServer::tls`]. Not every server program can: [`StartError::NoTls`].
     ///
-    /// In a deployment every server takes them, but all tell each other, and clients, the plain ports.
+    /// In a deployment all speak TLS with each other, trust the same authority, and tell clients the ports for TLS. In a
+    /// cluster that takes Redis 7.0: before, who asks by one kind of connection is told the ports of the other.
     pub fn tls(mut self) -> Self {
         self.tls = Some(TlsClients::Any);
         self
@@ -103,6 +120,14 @@ impl ServerBuilder {
     pub fn config(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
         self
+    }
+
+    /// The same for the members of a deployment.
+    pub(crate) fn among_themselves(mut self) -> io::Result<Self> {
+        if self.tls.is_some() && self.authority.is_none() {
+            self.authority = Some(Arc::new(Authority::new()?));
+        }
+        Ok(self)
     }
 
     pub(crate) fn role(mut self, role: Role) -> Self {

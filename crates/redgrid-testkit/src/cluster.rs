@@ -57,9 +57,9 @@ impl Cluster {
         &self.nodes
     }
 
-    /// The addresses of all nodes.
+    /// The addresses of all nodes as they tell them.
     pub fn addrs(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(RedisServer::addr).collect()
+        self.nodes.iter().map(RedisServer::announced).collect()
     }
 
     /// The node that listens on `addr`, for example one named by a `MOVED`.
@@ -69,10 +69,7 @@ impl Cluster {
 
     /// `redis-cluster://host:port,…` of all nodes, with the password if there is one.
     pub fn url(&self) -> String {
-        match self.nodes.split_first() {
-            Some((first, others)) => topology::url("redis-cluster", &first.url(), others),
-            None => "redis-cluster://".to_owned(),
-        }
+        topology::url("cluster", &self.nodes[0], &self.nodes)
     }
 
     /// The slot of a key, from 0 to 16383.
@@ -130,7 +127,7 @@ impl Cluster {
         let none = TopologyError::NoReplica { primary: primary.addr() };
         let successor = replicas.first().copied().ok_or(none)?;
         successor.observer().await?.cmd(&["CLUSTER", "FAILOVER"]).await?;
-        until(SETTLED_WITHIN, || follows(primary, successor.addr())).await?;
+        until(SETTLED_WITHIN, || follows(primary, successor)).await?;
         self.wait_until_ok().await?;
         Ok(successor)
     }
@@ -161,7 +158,8 @@ impl Cluster {
             }
             let primary = view::own(view).and_then(|own| own.primary.as_ref());
             if let Some(primary) = primary.and_then(|id| view.iter().find(|member| member.id == *id)) {
-                follows(node, primary.addr.ok_or("an address of every primary")?).await?;
+                let primary = primary.addr.and_then(|addr| self.node_at(addr)).ok_or("an address of every primary")?;
+                follows(node, primary).await?;
             }
         }
         Ok(())

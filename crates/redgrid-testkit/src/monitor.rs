@@ -13,7 +13,7 @@ use crate::{builder::TESTKIT_USER, faults::ClientInfo, observer::Observer, serve
 
 /// Sees every command the server executes, by `MONITOR`.
 ///
-/// Left out are what scripts do inside the server, the testkit's own commands, and those named to
+/// Left out are what scripts do inside the server (unless asked for by [`with_scripts`](Self::with_scripts)), the testkit's own commands, and those named to
 /// [`without`](Self::without). The server itself does not show some: `AUTH` and `HELLO` (they hold passwords),
 /// administrative commands such as `CONFIG`, and requests it refused before executing them.
 ///
@@ -33,6 +33,7 @@ pub struct Monitor {
     stream: BufReader<TcpStream>,
     observer: Observer,
     without: Vec<String>,
+    scripts: bool,
     /// Addresses of the testkit's own connections.
     own: HashSet<String>,
     markers: u64,
@@ -57,13 +58,20 @@ impl Monitor {
                 return Err(MonitorError::Refused { answer: line.trim_end().to_owned() });
             }
         }
-        Ok(Self { stream, observer, without: Vec::new(), own: HashSet::new(), markers: 0 })
+        Ok(Self { stream, observer, without: Vec::new(), scripts: false, own: HashSet::new(), markers: 0 })
     }
 
     /// Leaves out a command by its name, whatever its arguments.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.without.push(name.to_ascii_uppercase());
+        self
+    }
+
+    /// Also shows what scripts do inside the server: their source is `lua`.
+    #[must_use]
+    pub fn with_scripts(mut self) -> Self {
+        self.scripts = true;
         self
     }
 
@@ -95,7 +103,9 @@ impl Monitor {
         let own = list.lines().map(ClientInfo::from_line).filter(|client| client.user == TESTKIT_USER);
         self.own.extend(own.map(|client| client.addr));
         seen.retain(|command| {
-            command.source != LUA && !self.own.contains(&command.source) && !self.without.contains(&command.name)
+            (self.scripts || command.source != LUA)
+                && !self.own.contains(&command.source)
+                && !self.without.contains(&command.name)
         });
         Ok(seen)
     }

@@ -44,9 +44,9 @@ impl Replicated {
     ///
     /// [`StartError`]; nothing is left running.
     pub async fn start_with(replicas: usize, options: ServerBuilder) -> Result<Self, StartError> {
-        let options = member(&options);
+        let options = member(&options).among_themselves()?;
         let primary = options.clone().start().await?;
-        let following = format!("replicaof {} {}", primary.addr().ip(), primary.addr().port());
+        let following = format!("replicaof {} {}", primary.announced().ip(), primary.announced().port());
         let mut servers = vec![primary];
         servers.extend(start_all(vec![options.config(following); replicas]).await?);
         let started = Self { servers };
@@ -69,9 +69,9 @@ impl Replicated {
         &self.servers
     }
 
-    /// The addresses of all servers, the primary's first.
+    /// The addresses of all servers as they tell them, the primary's first.
     pub fn addrs(&self) -> Vec<SocketAddr> {
-        self.servers.iter().map(RedisServer::addr).collect()
+        self.servers.iter().map(RedisServer::announced).collect()
     }
 
     /// Waits until every running replica has caught up with the primary.
@@ -82,7 +82,7 @@ impl Replicated {
     pub async fn wait_until_ok(&self) -> Result<(), TopologyError> {
         until(SETTLED_WITHIN, || async {
             for replica in running(self.replicas()) {
-                follows(replica, self.primary().addr()).await?;
+                follows(replica, self.primary()).await?;
             }
             Ok(())
         })

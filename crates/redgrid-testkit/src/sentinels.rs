@@ -63,9 +63,9 @@ impl Sentinels {
         &self.sentinels
     }
 
-    /// The addresses of the sentinels.
+    /// The addresses of the sentinels as they tell them.
     pub fn addrs(&self) -> Vec<SocketAddr> {
-        self.sentinels.iter().map(RedisServer::addr).collect()
+        self.sentinels.iter().map(RedisServer::announced).collect()
     }
 
     /// The primary and the replicas; the first is the one that was the primary at the start.
@@ -80,12 +80,7 @@ impl Sentinels {
 
     /// `redis-sentinel://host:port,…/mymaster`, with the password of the servers, not of the sentinels, if there is one.
     pub fn url(&self) -> String {
-        let hosts = match self.sentinels.split_first() {
-            Some((first, others)) => {
-                topology::url("redis-sentinel", &self.data.primary().url_via(first.addr()), others)
-            }
-            None => "redis-sentinel://".to_owned(),
-        };
+        let hosts = topology::url("sentinel", self.data.primary(), &self.sentinels);
         format!("{hosts}/{MASTER_NAME}")
     }
 
@@ -144,7 +139,7 @@ impl Sentinels {
             let primary = self.agreed().await?;
             for server in running(self.servers()) {
                 if server.addr() != primary.addr() {
-                    follows(server, primary.addr()).await?;
+                    follows(server, primary).await?;
                 }
             }
             let (replicas, others) = (self.servers().len() - 1, self.sentinels.len() - 1);
@@ -283,8 +278,12 @@ impl SentinelsBuilder {
     ///
     /// [`StartError`]; nothing is left running.
     pub async fn start(self) -> Result<Sentinels, StartError> {
-        let data = Replicated::start_with(self.replicas, self.server_options.clone()).await?;
-        let sentinels = start_all(vec![self.sentinel(data.primary()); self.sentinels]).await?;
+        let options = self.server_options.clone().among_themselves()?;
+        let data = Replicated::start_with(self.replicas, options.clone()).await?;
+        let mut sentinel = self.sentinel(data.primary());
+        sentinel.tls = sentinel.tls.or(options.tls);
+        sentinel.authority = options.authority;
+        let sentinels = start_all(vec![sentinel; self.sentinels]).await?;
         let started = Sentinels { data, sentinels };
         started.make_haste().await?;
         started.wait_until_ok().await?;
@@ -295,7 +294,7 @@ impl SentinelsBuilder {
     fn sentinel(&self, primary: &RedisServer) -> ServerBuilder {
         let mut sentinel = self.sentinel_options.clone().role(Role::Sentinel);
         sentinel.binary.get_or_insert_with(|| primary.binary().clone());
-        let (ip, port, quorum) = (primary.addr().ip(), primary.addr().port(), self.sentinels / 2 + 1);
+        let (ip, port, quorum) = (primary.announced().ip(), primary.announced().port(), self.sentinels / 2 + 1);
         let mut lines = vec![
             format!("monitor {MASTER_NAME} {ip} {port} {quorum}"),
             format!("down-after-milliseconds {MASTER_NAME} {}", self.down_after.as_millis()),

@@ -19,7 +19,7 @@ use crate::{
     observer::Observer,
     port,
     supervisor::{Supervisor, has_ended, is_stopped, stop_or_continue},
-    tls::{self, Tls},
+    tls::{self, Authority, Tls},
     topology::TopologyError,
 };
 
@@ -36,6 +36,7 @@ pub struct RedisServer {
     append_only: bool,
     role: Role,
     tls: Option<Tls>,
+    announces_tls: bool,
     socket: bool,
     testkit_secret: String,
     folder: PathBuf,
@@ -81,19 +82,26 @@ impl RedisServer {
 
     async fn start_on_a_free_port(builder: &ServerBuilder, binary: &ServerBinary) -> Result<Self, StartError> {
         let folder = tempfile::Builder::new().prefix("redgrid-testkit-").tempdir()?;
-        let (addr, options) = match builder.role {
-            Role::Data => (port::free_address()?, &[][..]),
-            Role::ClusterNode => (port::free_cluster_address()?, &[][..]),
-            Role::Sentinel => (port::free_address()?, &["--sentinel"][..]),
-        };
+        let options = if builder.role == Role::Sentinel { &["--sentinel"][..] } else { &[] };
+        let addr = builder.role.free_address()?;
         let testkit_secret = uuid::Uuid::new_v4().simple().to_string();
         let data = folder.path().join(DATA);
         fs::create_dir(&data)?;
         let configuration = folder.path().join("server.conf");
-        let tls = builder.tls.map(|_| Tls::new(folder.path())).transpose()?;
+        let tls = match (builder.tls, &builder.authority) {
+            (None, _) => None,
+            (Some(_), Some(authority)) => Some(Tls::new(builder.role.free_address()?, folder.path(), authority)?),
+            (Some(_), None) => Some(Tls::new(port::free_address()?, folder.path(), &Authority::new()?)?),
+        };
         let mut text = builder.configuration(addr, &data, binary.version(), &testkit_secret);
         if let Some(tls) = &tls {
             text.push_str(&tls.configuration(builder.tls == Some(TlsClients::Certified)));
+            if builder.authority.is_some() {
+                text.push_str("tls-replication yes\n");
+                if builder.role == Role::ClusterNode {
+                    text.push_str("tls-cluster yes\n");
+                }
+            }
         }
         if builder.socket {
             text.push_str(&format!("unixsocket {}\n", folder.path().join(SOCKET).display()));
@@ -107,6 +115,7 @@ impl RedisServer {
             append_only: builder.append_only,
             role: builder.role,
             tls,
+            announces_tls: builder.authority.is_some(),
             socket: builder.socket,
             testkit_secret,
             folder: folder.path().to_owned(),
@@ -119,6 +128,12 @@ impl RedisServer {
     /// The loopback address it listens on, the same over restarts.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where the others of its deployment, and clients, are told that it is: for TLS where all speak it, otherwise
+    /// [`addr`](Self::addr).
+    pub fn announced(&self) -> SocketAddr {
+        self.tls.as_ref().filter(|_| self.announces_tls).map_or(self.addr, Tls::addr)
     }
 
     /// `redis://127.0.0.1:port`, with the password of the default user if there is one.

@@ -8,24 +8,48 @@ use std::{
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
 
-use crate::port;
-
 /// The TLS side of a [`RedisServer`](crate::RedisServer): a port of its own, and the files clients need.
 ///
-/// The server's certificate is for `127.0.0.1` and `localhost`, and signed by an authority made for this server alone.
-/// All files are PEM, and last as long as the server.
+/// The server's certificate is for `127.0.0.1` and `localhost`, and signed by an authority made for this server, or for the
+/// deployment that it is a member of. All files are PEM, and last as long as the server.
 #[derive(Debug)]
 pub struct Tls {
     addr: SocketAddr,
     folder: PathBuf,
 }
 
+/// Who signs certificates.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(crate) fn new() -> io::Result<Self> {
+        let authority = || {
+            let mut authority = params("redgrid-testkit authority")?;
+            authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+            CertifiedIssuer::self_signed(authority, KeyPair::generate()?)
+        };
+        authority().map(Self).map_err(io::Error::other)
+    }
+
+    /// Writes its own certificate, and one with its key for the server and for clients, into `folder`.
+    fn write(&self, folder: &Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        fs::write(folder.join(CA), self.0.pem())?;
+        for name in ["server", "client"] {
+            let key = KeyPair::generate()?;
+            let certificate = params(name)?.signed_by(&key, &self.0)?;
+            fs::write(folder.join(name).with_extension("crt"), certificate.pem())?;
+            fs::write(folder.join(name).with_extension("key"), key.serialize_pem())?;
+        }
+        Ok(())
+    }
+}
+
 impl Tls {
-    /// Makes the certificates in `folder`, and chooses a port.
-    pub(crate) fn new(folder: &Path) -> io::Result<Self> {
-        let tls = Self { addr: port::free_address()?, folder: folder.to_owned() };
-        tls.write_certificates().map_err(io::Error::other)?;
-        Ok(tls)
+    /// Has `authority` make the certificates in `folder`.
+    pub(crate) fn new(addr: SocketAddr, folder: &Path, authority: &Authority) -> io::Result<Self> {
+        authority.write(folder).map_err(io::Error::other)?;
+        Ok(Self { addr, folder: folder.to_owned() })
     }
 
     /// Where the server takes TLS connections. On [`addr`](crate::RedisServer::addr) it takes others.
@@ -35,7 +59,7 @@ impl Tls {
 
     /// The certificate of the authority that signed the server's: what a client must trust.
     pub fn ca_file(&self) -> PathBuf {
-        self.folder.join("ca.crt")
+        self.folder.join(CA)
     }
 
     /// A certificate for clients, signed by the same authority.
@@ -59,22 +83,10 @@ impl Tls {
             if clients_prove_themselves { "yes" } else { "no" },
         )
     }
-
-    fn write_certificates(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let mut authority = params("redgrid-testkit authority")?;
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
-        fs::write(self.ca_file(), authority.pem())?;
-        for name in ["server", "client"] {
-            let key = KeyPair::generate()?;
-            let certificate = params(name)?.signed_by(&key, &authority)?;
-            fs::write(self.folder.join(name).with_extension("crt"), certificate.pem())?;
-            fs::write(self.folder.join(name).with_extension("key"), key.serialize_pem())?;
-        }
-        Ok(())
-    }
 }
+
+/// The file of the authority's certificate.
+const CA: &str = "ca.crt";
 
 /// A certificate for this machine. Each needs another name: OpenSSL takes one that is named like its issuer for
 /// self-signed.

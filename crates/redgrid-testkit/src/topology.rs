@@ -66,9 +66,9 @@ pub(crate) fn member(options: &ServerBuilder) -> ServerBuilder {
     }
 }
 
-/// The server that listens on `addr`.
+/// The server that listens on `addr`, in the clear or for TLS.
 pub(crate) fn at(servers: &[RedisServer], addr: SocketAddr) -> Option<&RedisServer> {
-    servers.iter().find(|server| server.addr() == addr)
+    servers.iter().find(|server| server.addr() == addr || server.announced() == addr)
 }
 
 /// The servers that can answer.
@@ -76,11 +76,13 @@ pub(crate) fn running(servers: &[RedisServer]) -> Vec<&RedisServer> {
     servers.iter().filter(|server| server.is_running()).collect()
 }
 
-/// `first`, a URL that begins with `redis:`, with another scheme and more addresses.
-pub(crate) fn url(scheme: &str, first: &str, others: &[RedisServer]) -> String {
-    let mut url = format!("{scheme}{}", first.trim_start_matches("redis"));
+/// The URL of a deployment: of its kind, with the credentials of one of its servers.
+pub(crate) fn url(kind: &str, credentials: &RedisServer, servers: &[RedisServer]) -> String {
+    let Some((first, others)) = servers.split_first() else { return format!("redis-{kind}://") };
+    let scheme = if first.announced() == first.addr() { "redis" } else { "rediss" };
+    let mut url = credentials.url_via(first.announced()).replacen("redis", &format!("{scheme}-{kind}"), 1);
     for server in others {
-        url.push_str(&format!(",{}", server.addr()));
+        url.push_str(&format!(",{}", server.announced()));
     }
     url
 }
@@ -113,7 +115,8 @@ pub(crate) async fn ask<T: FromRedisValue>(server: &RedisServer, command: &[&str
 }
 
 /// Checks that `replica` follows `primary` and has caught up.
-pub(crate) async fn follows(replica: &RedisServer, primary: SocketAddr) -> Result<(), String> {
+pub(crate) async fn follows(replica: &RedisServer, primary: &RedisServer) -> Result<(), String> {
+    let primary = primary.announced();
     let info: String = ask(replica, &["INFO", "replication"]).await?;
     let wanted = [
         "role:slave".to_owned(),

@@ -255,3 +255,56 @@ async fn the_namespace_is_in_front_of_the_name() {
     wait_until(SOON, async || holder.try_wait().expect("it is ours").is_some()).await;
     assert_eq!(holder.wait().expect("it is ours").code(), Some(76));
 }
+
+#[tokio::test]
+async fn fair_programs_run_in_the_order_of_their_start() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let waiting = async || {
+        let length = observer.query::<usize>(&["LLEN", "redisson_lock_queue:{job}"]).await;
+        length.expect("an answer")
+    };
+    let mut first = started(under(&server, "job", &["--fair"], "echo $$; sleep 1000"));
+    let program = first_number(&mut first);
+    let mut others = Vec::new();
+    for n in 1..=3 {
+        let write = format!("echo {n} >> $ORDER");
+        let mut command = under(&server, "job", &["--fair", "--wait", "30s"], &write);
+        let order = std::env::temp_dir().join(format!("redgrid-fair-{}", server.addr().port()));
+        others.push(command.env("ORDER", &order).spawn().expect("the program runs"));
+        wait_until(SOON, async || waiting().await == n).await;
+    }
+    // One look does not line up, and finds it busy.
+    assert_eq!(ended(under(&server, "job", &["--fair", "--wait", "0s"], "true")).code(), 75);
+    signal(u32::try_from(program).expect("a pid"), "-KILL");
+    for mut other in others {
+        assert!(other.wait().expect("it ends").success());
+    }
+    let order = std::env::temp_dir().join(format!("redgrid-fair-{}", server.addr().port()));
+    assert_eq!(fs::read_to_string(&order).expect("a file"), "1\n2\n3\n");
+    fs::remove_file(&order).expect("it goes");
+    let _ = first.wait();
+}
+
+#[tokio::test]
+async fn readers_run_together_and_a_writer_alone() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let mut readers: Vec<Child> = (0..2)
+        .map(|_| started(under(&server, "job", &["--read"], "echo 1${REDGRID_FENCING_TOKEN}; sleep 30")))
+        .collect();
+    for reader in &mut readers {
+        assert_eq!(first_number(reader), 1, "both are in, without a token");
+    }
+    let busy = ended(under(&server, "job", &["--write", "--wait", "0s"], "true"));
+    assert_eq!(busy.code(), 75);
+    for reader in &mut readers {
+        signal(reader.id(), "-TERM");
+        reader.wait().expect("it ends");
+    }
+    wait_until(SOON, async || is_free(&observer, "job").await).await;
+    let write = ended(under(&server, "job", &["--write"], "test -n \"$REDGRID_FENCING_TOKEN\""));
+    assert_eq!(write.code(), 0);
+    let both = ended(under(&server, "job", &["--write", "--read"], "true"));
+    assert_eq!(both.code(), 2);
+}

@@ -146,3 +146,28 @@ async fn a_lock_is_taken_away_by_force_only() {
     assert_eq!((again.code(), again.stdout().as_str()), (1, "job: was free\n"));
     assert_eq!(on(&server, &["unlock", "--force", "job", "--json"]).stdout(), "{\"name\":\"job\",\"freed\":false}\n");
 }
+
+#[tokio::test]
+async fn the_queue_of_a_fair_lock_is_listed_in_its_order() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    hold(&observer, "job", "1", "60000").await;
+    observer.cmd(&["RPUSH", "redisson_lock_queue:{job}", HOLDER]).await.expect("an answer");
+    observer.cmd(&["ZADD", "redisson_lock_timeout:{job}", "9000000000000", HOLDER]).await.expect("an answer");
+    let client = redgrid::Client::connect(server.url().as_str()).await.expect("a client");
+    let waiting = tokio::spawn(redgrid::FairLock::new(&client, "job").acquire().into_future());
+    let queue = || on(&server, &["inspect", "job", "--json"]).json()["queue"].clone();
+    redgrid_testkit::wait_until(std::time::Duration::from_secs(10), async || {
+        queue().as_array().is_some_and(|queue| queue.len() == 2)
+    })
+    .await;
+    let told = queue();
+    assert_eq!(told[0], json!({ "client": CLIENT, "number": 17, "ours": false }));
+    assert_eq!((&told[1]["client"], &told[1]["ours"]), (&json!(client.id()), &json!(true)));
+    let text = on(&server, &["inspect", "job"]).stdout();
+    assert!(
+        text.contains(&format!("\n  queue    1. client {CLIENT}, number 17, of Redisson\n  queue    2. ")),
+        "{text}"
+    );
+    waiting.abort();
+}

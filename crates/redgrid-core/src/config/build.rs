@@ -162,6 +162,13 @@ impl Config {
         self.by_code("fair_wait")
     }
 
+    /// How many waiters of a process have places of their own in the queue of a fair lock, 1 to 1,000: 16 unless set. The rest
+    /// wait behind them inside the process.
+    pub fn fair_depth(mut self, places: u32) -> Self {
+        self.settings.fair_depth = places;
+        self.by_code("fair_depth")
+    }
+
     fn by_code(mut self, key: &'static str) -> Self {
         self.notes.origins.insert(key, Origin::Code { key });
         self

@@ -96,6 +96,7 @@ pub(crate) struct Settings {
     pub(crate) watchdog_lease: Duration,
     pub(crate) durability: Durability,
     pub(crate) fair_wait: Duration,
+    pub(crate) fair_depth: u32,
     /// `None`: by the measured round trip.
     pub(crate) stretch: Option<Duration>,
     pub(crate) poll_interval: Duration,
@@ -120,6 +121,7 @@ impl Default for Settings {
             watchdog_lease: Duration::from_secs(30),
             durability: Durability::Primary,
             fair_wait: Duration::from_secs(30),
+            fair_depth: 16,
             stretch: None,
             poll_interval: Duration::from_secs(1),
             poll_budget: 500,

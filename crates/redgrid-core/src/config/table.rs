@@ -209,6 +209,12 @@ pub(super) static TABLE: &[Setting] = &[
         "How long a place in the queue of a fair lock outlives a silent process. It must exceed the difference between the clocks of hosts with Java services; shorter skips the dead sooner.",
     ),
     row(
+        "fair_depth",
+        Holds,
+        Count(|d| &mut d.settings.fair_depth, 1, 1000),
+        "How many waiters of a process have places of their own in the queue of a fair lock; the rest wait behind them inside the process. More makes shares follow demand; fewer spares the server.",
+    ),
+    row(
         "stretch",
         Holds,
         AutoTime(|d| &mut d.settings.stretch, Duration::ZERO, crate::hold::LONGEST_STRETCH),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::flight::Work;
-use super::kind::{Claim, HoldKind, Target};
+use super::kind::{Claim, Entrance, HoldKind, ServerQueue, Target};
 use super::release::Settlement;
 use super::slot::{Answers, Entry, Failure, Seen, Slot, SlotKey, send};
 use super::succession::{Arrival, Basis};
@@ -31,9 +31,15 @@ pub(super) struct Attempt {
     stretch: Duration,
     /// When the stretch ends that it continues.
     continued: Option<Instant>,
+    entrance: Entrance,
 }
 
 impl Attempt {
+    /// The queue on the server in which it has, or gets, a place. One look has none.
+    fn queue(&self) -> Option<&'static dyn ServerQueue> {
+        self.kind.queue().filter(|_| !self.wish.once)
+    }
+
     /// What it may have taken until `limit`, to be given back.
     fn settlement(&self, field: &Bytes, limit: Instant, at_once: bool) -> Settlement {
         let (kind, target, field, lease) = (self.kind, Arc::clone(&self.target), field.clone(), self.lease);
@@ -57,19 +63,26 @@ pub(super) enum Verdict {
 impl Table {
     /// The attempt of the first in the queue.
     pub(super) fn attempt_of(&self, key: &SlotKey, slot: &mut Slot) -> Option<Attempt> {
-        let first = slot.queue.iter().find(|entry| !entry.answer.is_closed() && entry.until > self.now())?;
+        let first = slot.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > self.now())?;
+        self.attempt_for(key, slot, first)
+    }
+
+    /// The attempt of whoever stands at this place of the queue.
+    pub(super) fn attempt_for(&self, key: &SlotKey, slot: &mut Slot, at: usize) -> Option<Attempt> {
+        let entry = slot.queue.get(at)?;
         let stretch = self.stretch(slot.kind, key);
         Some(Attempt {
             key: key.clone(),
             kind: slot.kind,
             target: Arc::clone(&slot.target),
-            entry: first.id,
-            wish: first.wish.clone(),
-            seen: Arc::clone(&first.seen),
-            until: first.until.min(self.now() + self.core.settings.patience()),
-            lease: first.wish.server_lease(stretch),
+            entry: entry.id,
+            wish: entry.wish.clone(),
+            seen: Arc::clone(&entry.seen),
+            until: entry.until.min(self.now() + self.core.settings.patience()),
+            lease: entry.wish.server_lease(stretch),
             stretch,
             continued: slot.continued.take(),
+            entrance: Entrance { under: slot.under.clone(), since: slot.waits_since, waits: !entry.wish.once },
         })
     }
 
@@ -110,6 +123,7 @@ impl Table {
             if proven.as_ref().is_err_and(CommitError::is_passing) && self.now() < attempt.until {
                 // Its slot or its primary is on the move: nothing is wrong with the replicas.
                 self.settled(attempt.settlement(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true)).await;
+                attempt.seen.place.moved(self.number());
                 tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
                 continue;
             }
@@ -132,11 +146,18 @@ impl Table {
             Verdict::Granted { token, .. } => {
                 let (lease, stretch_ends) =
                     ((attempt.lease, durability), attempt.continued.unwrap_or(asked.sent + attempt.stretch));
-                self.granted(&attempt, Granted::by(&asked, id, field, token, lease, stretch_ends))
+                let mut granted = Granted::by(&asked, id, field, token, lease, stretch_ends);
+                if attempt.queue().is_some() {
+                    // An earlier word for its place may be carried out late, too.
+                    let unsure = Some(attempt.seen.unsure_until()).filter(|until| *until > asked.sent);
+                    granted.unanswered_until = granted.unanswered_until.max(unsure);
+                }
+                self.granted(&attempt, granted)
             }
             Verdict::Busy(left) => {
                 self.settle_copies(&attempt, &field, &asked, false);
-                self.taken(&attempt, asked.received, asked.unanswered_until);
+                attempt.seen.place.is_next_until(asked.received, left);
+                self.taken(&attempt, &asked);
                 Some(left)
             }
             Verdict::TooLate => {
@@ -156,10 +177,17 @@ impl Table {
     }
 
     async fn ask(&self, attempt: &Attempt) -> (u64, Bytes, Exchange) {
-        let id = self.number();
+        let queue = attempt.queue();
+        let id = queue.map_or_else(|| self.number(), |_| attempt.seen.place.number(attempt.entry));
         let field = self.core.field(id);
         let claim = Claim { target: &attempt.target, field: &field, lease: attempt.lease };
-        let request = attempt.kind.acquire(claim);
+        let request = match queue {
+            None => attempt.kind.enter(claim, &attempt.entrance),
+            Some(queue) => {
+                attempt.seen.place.asked();
+                queue.enter(claim, self.kept())
+            }
+        };
         let asked = self.core.exchange(request, attempt.until, Persistence::Retries, &attempt.seen.progress).await;
         (id, field, asked)
     }
@@ -168,7 +196,10 @@ impl Table {
     fn settle_copies(self: &Arc<Self>, attempt: &Attempt, field: &Bytes, asked: &Exchange, unknown: bool) {
         // An answer that is not understood may have been a grant.
         let limit = asked.unanswered_until.or(unknown.then_some(Instant::PAST));
-        if let Some(limit) = limit {
+        if attempt.queue().is_some() {
+            // Its place is given up with the request, or the hold.
+            limit.into_iter().for_each(|limit| attempt.seen.set_unsure(limit));
+        } else if let Some(limit) = limit {
             self.settle(attempt.settlement(field, limit, unknown));
         }
     }
@@ -178,7 +209,7 @@ impl Table {
     fn granted(self: &Arc<Self>, attempt: &Attempt, granted: Granted) -> Option<Duration> {
         let (sent, received) = (granted.sent, granted.received);
         let (target, clock) = (Arc::clone(&attempt.target), self.core.clock.clone());
-        let tenure = Arc::new(Tenure::new(granted, target, attempt.kind, clock));
+        let tenure = Arc::new(Tenure::new(granted, &attempt.key, target, attempt.kind, clock));
         let mut state = self.state();
         match self.arrive(&mut state, &attempt.key, &tenure, sent) {
             Arrival::Ours => {}
@@ -195,13 +226,24 @@ impl Table {
                 drop(state);
                 // Where it was robbed there is nothing to give back; where clocks deceive us, there is.
                 self.give_back(&tenure);
-                self.taken(attempt, received, None);
+                attempt.seen.place.moved(self.number());
+                self.refused(attempt, received, None, 0);
                 return Some(Duration::ZERO);
             }
         }
         let mut answers = Answers::new();
+        attempt.seen.place.left();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.asking = false;
+            if attempt.queue().is_some() && !slot.bring_forward(attempt.entry, received) {
+                // It was this one's turn, and nobody else's.
+                self.send_back(&mut state, &attempt.key, &tenure, Instant::PAST);
+                self.go_on(&mut state, &attempt.key);
+                return None;
+            }
+            // The grant has taken it back.
+            slot.announced = false;
+            slot.waits_since = 0;
             if self.now() >= terms::deadline(sent, attempt.wish.lease.duration()) {
                 // What the one who asked wanted is over; what the server keeps for us is not.
                 let asker = slot.queue.iter().position(|entry| entry.id == attempt.entry);
@@ -212,7 +254,9 @@ impl Table {
             // It may have been asked for by somebody who has left: then the next has it, without asking again.
             let first = slot.next(received).map(|entry| (entry.id, entry.wish.holder));
             let is_in = |entry: &Entry| {
-                first.is_some_and(|(id, holder)| id == entry.id || (holder.is_some() && holder == entry.wish.holder))
+                attempt.kind.shares()
+                    || first
+                        .is_some_and(|(id, holder)| id == entry.id || (holder.is_some() && holder == entry.wish.holder))
             };
             for entry in std::mem::take(&mut slot.queue) {
                 if entry.wish.once && !is_in(&entry) {
@@ -230,13 +274,26 @@ impl Table {
         None
     }
 
-    /// Others have the name: those who only looked are told, the rest goes on waiting.
-    fn taken(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>) {
+    /// Others have the name.
+    fn taken(self: &Arc<Self>, attempt: &Attempt, asked: &Exchange) {
+        let time = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>());
+        self.refused(attempt, asked.received, asked.unanswered_until, time.map_or(0, |(_, time, _)| time));
+    }
+
+    /// The same at `time` of the server: those who only looked are told, the rest goes on waiting.
+    fn refused(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>, time: u64) {
         let mut answers = Answers::new();
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.contact = received;
             slot.asking = false;
+            let waits = slot.queue.iter().any(|entry| entry.id == attempt.entry && !entry.answer.is_closed());
+            if attempt.queue().is_some() {
+                attempt.seen.place.landed(waits);
+                if !waits {
+                    self.vacate(attempt.kind, &attempt.target, (attempt.entry, &attempt.seen), &attempt.wish);
+                }
+            }
             for entry in std::mem::take(&mut slot.queue) {
                 entry.seen.set_busy();
                 let unsure = unanswered_until.filter(|_| entry.id == attempt.entry);
@@ -253,6 +310,13 @@ impl Table {
                 }
             }
             slot.contended = slot.tenure.is_none() && !slot.queue.is_empty();
+            if slot.waits_since == 0 {
+                slot.waits_since = time;
+            }
+            slot.announced |= attempt.entrance.waits && attempt.kind.announces_every().is_some();
+            if slot.queue.is_empty() && !slot.driven {
+                self.withdraw(slot);
+            }
             self.go_on(&mut state, &attempt.key);
         }
         drop(state);
@@ -272,7 +336,10 @@ impl Table {
             }
             for entry in std::mem::take(&mut slot.queue) {
                 match entry.id == attempt.entry || falls_short_too(&failure, &attempt.wish, &entry.wish) {
-                    true => answers.push((entry.answer, Err(failure.clone()))),
+                    true => {
+                        self.vacate(attempt.kind, &attempt.target, (entry.id, &entry.seen), &entry.wish);
+                        answers.push((entry.answer, Err(failure.clone())));
+                    }
                     false => slot.queue.push_back(entry),
                 }
             }
@@ -301,7 +368,7 @@ fn falls_short_too(failure: &Failure, first: &Wish, other: &Wish) -> bool {
     lacking && asked.covers(has) && asked.timeout() <= has.timeout()
 }
 
-fn failure_of(error: ServerError) -> Failure {
+pub(super) fn failure_of(error: ServerError) -> Failure {
     match error {
         ServerError::Refused { code, .. } if !code.is_passing() => Failure::Refused(error),
         ServerError::Refused { .. } | ServerError::NotSent { .. } => Failure::Unavailable(error),

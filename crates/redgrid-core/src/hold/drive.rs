@@ -61,6 +61,8 @@ struct Course {
     changed: Arc<Notify>,
     watch: Option<Watch>,
     turn: Option<Turn>,
+    /// How often it is said that somebody waits, for kinds that others step back for.
+    announces: Option<Duration>,
     /// Turns in a row that ended by silence.
     silent: u32,
     /// How it waits where nobody sends messages.
@@ -115,8 +117,21 @@ impl Table {
         let slot = state.slots.get(&key)?;
         let (hub, changed) = (Arc::clone(&self.core.hub), Arc::clone(&slot.changed));
         let (channel, mark) = (slot.target.channel.clone(), slot.target.mark.clone());
+        let announces = slot.kind.announces_every();
         let backoff = slot.queue.front().and_then(|first| first.wish.backoff);
-        Some(Course { key, hub, channel, mark, changed, watch: None, turn: None, silent: 0, backoff, tries: 0 })
+        Some(Course {
+            key,
+            hub,
+            channel,
+            mark,
+            changed,
+            watch: None,
+            turn: None,
+            announces,
+            silent: 0,
+            backoff,
+            tries: 0,
+        })
     }
 
     fn step(self: &Arc<Self>, course: &mut Course) -> Step {
@@ -126,6 +141,7 @@ impl Table {
         slot.queue.retain(|entry| !entry.answer.is_closed());
         if slot.queue.is_empty() {
             slot.driven = false;
+            self.withdraw(slot);
             let turn = course.turn.take().or(slot.turn.take());
             if let Some(turn) = turn.filter(|_| slot.tenure.is_none()) {
                 // Whoever comes next takes the place of those who have left.
@@ -171,6 +187,8 @@ impl Table {
         let mut until = self.now() + left.min(A_WHILE);
         let mut silence = self.silence(course);
         let mut found_free = false;
+        // Not while others go first: the try that found it taken has said it.
+        let mut said = course.announces.filter(|_| course.turn.is_none()).map(|_| self.now());
         course.watch();
         loop {
             if course.turn.is_some() && course.turn_is_over() {
@@ -178,6 +196,7 @@ impl Table {
                 course.silent = 0;
                 return;
             }
+            let say = said.zip(course.announces).map_or(Instant::NEVER, |(said, every)| said + every);
             let Course { watch, changed, turn, key, .. } = &mut *course;
             let Some(watch) = watch else { return };
             tokio::select! {
@@ -200,8 +219,18 @@ impl Table {
                         return;
                     }
                     match course.hub.peek(&course.key.1).await {
-                        Some(left) => (until, silence) = (self.now() + left.min(A_WHILE), Instant::NEVER),
+                        Some(left) => {
+                            (until, silence) = (self.now() + left.min(A_WHILE), Instant::NEVER);
+                            // They had their turn, and it is to have an end.
+                            said = said.or(course.announces.map(|_| Instant::PAST));
+                        }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
+                    }
+                }
+                () = self.core.clock.sleep_until(say) => {
+                    said = Some(self.now());
+                    if let Some(every) = course.announces {
+                        self.announce(&course.key, every).await;
                     }
                 }
                 () = changed.notified() => if self.nobody_waits(key) { return },

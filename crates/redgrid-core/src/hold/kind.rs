@@ -33,6 +33,18 @@ pub struct Claim<'a> {
     pub lease: Duration,
 }
 
+/// How somebody comes to ask, beyond what is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entrance {
+    /// The holder field of another hold on the same key under which this one is to be: a writer that reads, a reader that
+    /// is to write.
+    pub under: Option<Bytes>,
+    /// Since when it waits, in microseconds of the server's time; zero for who has just come.
+    pub since: u64,
+    /// It waits when the name is taken, and does not only look.
+    pub waits: bool,
+}
+
 /// How one kind of hold is taken, renewed and given back. A table per kind, static.
 ///
 /// Every script is idempotent: it recognises its own earlier success by the holder field.
@@ -50,6 +62,44 @@ pub trait HoldKind: Send + Sync + 'static {
         None
     }
 
+    /// How its waiters stand in a queue on the server; `None` for a kind that has no such queue.
+    fn queue(&self) -> Option<&dyn ServerQueue> {
+        None
+    }
+
+    /// Whether tasks of this process share a grant of the server: those that come within its stretch.
+    fn shares(&self) -> bool {
+        false
+    }
+
+    /// The name of the kind that is held on the same key beside this one: readers and writers.
+    fn counterpart(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// As `acquire`, for kinds that regard how somebody comes.
+    fn enter(&self, claim: Claim<'_>, entrance: &Entrance) -> Request {
+        let _ = entrance;
+        self.acquire(claim)
+    }
+
+    /// How often a client whose request waits says so, where others are to step back for it.
+    fn announces_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Says that the client of this id waits.
+    fn announce(&self, target: &Target, client: &str) -> Option<Request> {
+        let _ = (target, client);
+        None
+    }
+
+    /// Says that it waits no more.
+    fn withdraw(&self, target: &Target, client: &str) -> Option<Request> {
+        let _ = (target, client);
+        None
+    }
+
     /// Takes the name if it is free. Answers `{status, time, left}`: status 1 granted, 0 busy, 2 too late; `time` is the
     /// server's, in microseconds since 1970, as text; `left` is the holder's PTTL when busy. A fourth element is the token
     /// of the grant, which otherwise is `time`; only a kind that does not hand over may have tokens of its own.
@@ -59,6 +109,13 @@ pub trait HoldKind: Send + Sync + 'static {
     /// the client's id and `}`. Answers as `acquire` does, with the number of holders that lost it as `left`; status 0 where
     /// it was free and `only_if_held`.
     fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request;
+
+    /// Takes over what `former` holds, a field that its process has detached: from here on it is this claim's. Answers
+    /// `{status, time, left}`: status 1 it is ours for `left` milliseconds, 0 it is not `former`'s any more, 2 too late. A
+    /// lease of zero leaves the key's lifetime as it is. `None` for a kind that can not be handed to another process.
+    fn adopt(&self, _claim: Claim<'_>, _former: &Bytes) -> Option<Request> {
+        None
+    }
 
     /// Gives the name back. Answers 0 when it was not ours, otherwise one more than the subscribers that were told.
     fn release(&self, claim: Claim<'_>) -> Request;
@@ -85,4 +142,22 @@ pub trait Together {
     /// Takes all of the names, which share a slot, or none. Answers as [`HoldKind::acquire`] does, and when busy with the
     /// number of the name that is taken as a fourth element, from 1. The token of each grant is `time`.
     fn acquire_many(&self, claims: &[Claim<'_>]) -> Request;
+}
+
+/// The queue of a kind whose waiters stand in line on the server, each under the holder field that it will hold with.
+///
+/// `release` and its kin also give up places: what they are told of is a holder or a place. `acquire` is one look, and makes no
+/// place.
+pub trait ServerQueue {
+    /// Takes the name if it is free and nobody is before, else a place, kept for `kept` without another word. Answers as
+    /// `acquire` does; `left` is the holder's PTTL for the head of the queue, -1 for others.
+    fn enter(&self, claim: Claim<'_>, kept: Duration) -> Request;
+
+    /// Keeps places, throws out dead ones, with `all` looks after the whole queue. Answers `{time, left, first, kept, …}`:
+    /// `left` is the PTTL of the name, -2 when it is free; `first` the number of the place that is the head, counted from 1,
+    /// or 0; `kept` 1 for each place that is in the queue, otherwise 0.
+    fn keep(&self, target: &Target, places: &[Bytes], kept: Duration, all: bool) -> Request;
+
+    /// Where a place is told that it is next.
+    fn channel(&self, target: &Target, place: &Bytes) -> Bytes;
 }

@@ -74,7 +74,7 @@ struct Look {
 
 impl Look {
     fn key(&self, at: usize) -> SlotKey {
-        SlotKey(self.kind.name(), self.targets[at].key.clone())
+        SlotKey::of(self.kind, &self.targets[at])
     }
 
     fn name(&self, at: usize) -> crate::Name {
@@ -108,12 +108,12 @@ impl Table {
         let table = Arc::clone(self);
         // A task of its own: whoever asked may leave. Then what was granted goes back where it is dropped.
         self.hand_over(Box::pin(async move {
-            let _ = answer.send(table.look(&look).await);
+            let _ = answer.send(table.look_at_all(&look).await);
         }));
         outcome.await.unwrap_or(Err(AcquireError::ShuttingDown { name: first }))
     }
 
-    async fn look(self: &Arc<Self>, look: &Look) -> Result<Many, AcquireError> {
+    async fn look_at_all(self: &Arc<Self>, look: &Look) -> Result<Many, AcquireError> {
         let mut waited = false;
         let reserved = loop {
             match self.reserve(look, waited)? {
@@ -294,9 +294,8 @@ impl Table {
             for ((at, id, field), (_, continued)) in part {
                 let ends = continued.unwrap_or(sent + stretch);
                 let granted = Granted::by(&ask.asked, *id, field.clone(), token, (lease, look.wish.durability), ends);
-                let target = Arc::clone(&look.targets[*at]);
-                let tenure = Arc::new(Tenure::new(granted, target, look.kind, self.core.clock.clone()));
-                let key = look.key(*at);
+                let (key, target) = (look.key(*at), Arc::clone(&look.targets[*at]));
+                let tenure = Arc::new(Tenure::new(granted, &key, target, look.kind, self.core.clock.clone()));
                 match self.arrive(&mut state, &key, &tenure, sent) {
                     Arrival::Ours => {
                         let hold = self.own(&mut state, &key, &tenure, (sent, now), look.wish.clone());

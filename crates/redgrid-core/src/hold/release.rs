@@ -119,7 +119,7 @@ impl Table {
         let now = self.now();
         let (key, keep_until) = (tenure.slot_key(), hold.keep_until());
         let slot = state.slots.get_mut(&key);
-        let Some(slot) = slot.filter(|slot| slot.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold))) else {
+        let Some((slot, at)) = slot.and_then(|slot| slot.position(hold).map(|at| (slot, at))) else {
             Self::sweep(&mut state, &key);
             drop(state);
             if lost == Some(LostReason::Expired) && tenure.is_over() {
@@ -128,9 +128,16 @@ impl Table {
             }
             return Parting::Lost(lost.unwrap_or(LostReason::Gone));
         };
-        slot.hold = None;
+        slot.holds.swap_remove(at);
+        if !slot.holds.is_empty() {
+            // Others share it.
+            if slot.is_forgotten() {
+                tenure.stop_renewing();
+            }
+            return lost.map_or(Parting::Done, Parting::Lost);
+        }
         let keep = keep_until > now;
-        if !keep && tenure.is_believed() && now < tenure.stretch_ends && slot.next(now).is_some() {
+        if !keep && tenure.is_believed() && tenure.passes_on(now) && slot.next(now).is_some() {
             let answers = self.pass_on(&mut state, &key, Basis::HandOver);
             drop(state);
             send(answers);
@@ -267,6 +274,10 @@ impl Table {
         let key = tenure.slot_key();
         let mut state = self.state();
         let (now, mut answers) = (self.now(), Answers::new());
+        // Who shares goes first for nobody: others say themselves that they wait. Those of us who wait beside are others, too.
+        let beside = u64::from(state.waits_beside(tenure.kind, &tenure.target));
+        let audience = audience.filter(|_| !tenure.kind.shares());
+        let audience = audience.map(|told| Audience { listeners: told.listeners + beside, ..told });
         let Some(slot) = state.slots.get_mut(&key) else { return };
         slot.contact = now;
         if matches!(slot.busy, Busy::Release { id: present, .. } if Some(present) == id) {
@@ -357,7 +368,10 @@ impl Table {
         let mut waiting = Vec::new();
         let mut flights = Vec::new();
         for slot in state.slots.values_mut() {
-            waiting.extend(slot.queue.drain(..).map(|entry| entry.answer));
+            for entry in slot.queue.drain(..) {
+                self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
+                waiting.push(entry.answer);
+            }
             slot.changed.notify_one();
             // What its caller polls is driven to its end from here: the caller may stop to poll.
             flights.append(&mut slot.flights);
@@ -368,11 +382,10 @@ impl Table {
             let key = tenure.slot_key();
             let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(&tenure)) else { continue };
             slot.tenure = None;
-            let hold = slot.hold.take();
             // What was forgotten is left to its lease.
-            let forgotten = hold.as_ref().is_some_and(|hold| hold.guards.load(Ordering::Acquire) == 0);
-            let keep_until = hold.as_ref().map_or(Instant::PAST, |hold| hold.keep_until());
-            if let Some(hold) = hold {
+            let forgotten = slot.is_forgotten();
+            let keep_until = slot.holds.iter().map(|hold| hold.keep_until()).max().unwrap_or(Instant::PAST);
+            for hold in slot.holds.drain(..) {
                 hold.end(Phase::ShutDown);
             }
             if !forgotten {

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use super::flight::Flight;
 use super::grant::Grant;
 use super::kind::{HoldKind, Target};
+use super::place::Place;
 use super::state::Hold;
 use super::tenure::Tenure;
 use super::terms::Wish;
@@ -18,9 +19,15 @@ use crate::clock::Instant;
 use crate::connection::{Client, CommitError, Progress};
 use crate::error::ServerError;
 
-/// A kind and a key.
+/// A kind and a key; and which of several grants, where a key has more than one at a time. The first is 0.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct SlotKey(pub(super) &'static str, pub(super) Bytes);
+pub(super) struct SlotKey(pub(super) &'static str, pub(super) Bytes, pub(super) u64);
+
+impl SlotKey {
+    pub(super) fn of(kind: &dyn HoldKind, target: &Target) -> Self {
+        SlotKey(kind.name(), target.key.clone(), 0)
+    }
+}
 
 /// One name in this process.
 pub(super) struct Slot {
@@ -29,8 +36,16 @@ pub(super) struct Slot {
     pub(super) queue: VecDeque<Entry>,
     /// What we have on the server under it, until its release has landed.
     pub(super) tenure: Option<Arc<Tenure>>,
-    /// Who of us has it.
-    pub(super) hold: Option<Arc<Hold>>,
+    /// Who of us has it: one, or all who share it.
+    pub(super) holds: Vec<Arc<Hold>>,
+    /// The holder field under which it was asked for.
+    pub(super) under: Option<Bytes>,
+    /// Nobody may share it.
+    pub(super) private: bool,
+    /// Since when its requests wait, by the server's clock; zero when they do not.
+    pub(super) waits_since: u64,
+    /// The server was told that somebody of us waits.
+    pub(super) announced: bool,
     /// Holds that ended without us and whose guards still live: their holders can not enter again.
     pub(super) lost: Vec<Weak<Hold>>,
     /// The exchanges in flight that their callers poll in place.
@@ -118,6 +133,8 @@ pub(super) struct Seen {
     busy: AtomicBool,
     /// Until when an unanswered copy of its request may still take the name, in nanoseconds.
     unsure_until: AtomicU64,
+    /// Its place in the server's queue, where the kind has one.
+    pub(super) place: Place,
 }
 
 impl Seen {
@@ -134,7 +151,11 @@ impl Seen {
     }
 
     pub(super) fn is_unsure(&self, now: Instant) -> bool {
-        now.as_nanos() < self.unsure_until.load(Ordering::Relaxed)
+        now < self.unsure_until()
+    }
+
+    pub(super) fn unsure_until(&self) -> Instant {
+        Instant::from_nanos(self.unsure_until.load(Ordering::Relaxed))
     }
 }
 
@@ -145,7 +166,11 @@ impl Slot {
             target,
             queue: VecDeque::new(),
             tenure: None,
-            hold: None,
+            holds: Vec::new(),
+            under: None,
+            private: false,
+            waits_since: 0,
+            announced: false,
             lost: Vec::new(),
             flights: Vec::new(),
             asking: false,
@@ -160,9 +185,19 @@ impl Slot {
         }
     }
 
-    /// The hold under this name that may be believed.
-    pub(super) fn held(&self) -> Option<&Arc<Hold>> {
-        self.hold.as_ref().filter(|hold| hold.is_held())
+    /// The holds under this name that may be believed.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Hold>> {
+        self.holds.iter().filter(|hold| hold.is_held())
+    }
+
+    /// Where a hold is among those who have it.
+    pub(super) fn position(&self, hold: &Arc<Hold>) -> Option<usize> {
+        self.holds.iter().position(|held| Arc::ptr_eq(held, hold))
+    }
+
+    /// Whether those who have it have all left it to its lease.
+    pub(super) fn is_forgotten(&self) -> bool {
+        !self.holds.is_empty() && self.holds.iter().all(|hold| hold.guards.load(Ordering::Acquire) == 0)
     }
 
     /// Whether somebody else is known to have it: of this process, or elsewhere.
@@ -190,6 +225,14 @@ impl Slot {
         self.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)
     }
 
+    /// Has the request with this number be the next of the queue; false when nobody waits for it any more.
+    pub(super) fn bring_forward(&mut self, id: u64, now: Instant) -> bool {
+        let wants = |entry: &Entry| entry.id == id && !entry.answer.is_closed() && entry.until > now;
+        let Some(entry) = self.queue.iter().position(wants).and_then(|at| self.queue.remove(at)) else { return false };
+        self.queue.push_front(entry);
+        true
+    }
+
     /// Makes an exchange visible to whoever may need it to go on without its caller.
     pub(super) fn fly(&mut self, flight: &Flight) {
         self.flights.retain(|flight| !flight.is_over());
@@ -209,9 +252,9 @@ impl Slot {
 
     /// Whether a new request may have what is about to be given back.
     pub(super) fn is_adoptable(&self, now: Instant) -> bool {
-        let Some(tenure) = self.tenure.as_ref().filter(|_| self.hold.is_none()) else { return false };
+        let Some(tenure) = self.tenure.as_ref().filter(|_| self.holds.is_empty()) else { return false };
         let queued = matches!(self.busy, Busy::Release { tenure: of, queued: true, .. } if of == tenure.id);
-        queued && tenure.is_believed() && now < tenure.stretch_ends
+        queued && tenure.is_believed() && tenure.passes_on(now)
     }
 
     /// Tells those who only look that somebody else has the name.

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::error::AcquireError;
 use super::flight::Flight;
 use super::grant::Grant;
 use super::kind::{HoldKind, Target};
+use super::place::PlaceView;
 use super::slot::{Answer, Failure, Seen, SlotKey};
 use super::table::Table;
 use super::terms::Wish;
@@ -50,6 +52,8 @@ pub struct Ticket {
     pub(super) until: Instant,
     pub(super) receiver: oneshot::Receiver<Answer>,
     pub(super) seen: Arc<Seen>,
+    /// The holder field under which it asks.
+    pub(super) under: Option<Bytes>,
     pub(super) flight: Option<Flight>,
     pub(super) ready: Option<Answer>,
     pub(super) done: bool,
@@ -69,6 +73,11 @@ impl Ticket {
         let about = About { kind: self.kind.name(), name: &self.target.name };
         let observed = Observed::acquire(about, &self.table.core.clock, self.entered);
         observed.around(self.come())
+    }
+
+    /// Its place in the server's queue, for kinds that have one.
+    pub fn place(&self) -> PlaceView {
+        PlaceView::new(self.table.core.id.clone(), self.id, &self.seen)
     }
 
     async fn come(mut self) -> Result<Option<Grant>, AcquireError> {
@@ -112,7 +121,8 @@ impl Ticket {
         }
         let wait = self.wish.wait.map(|_| self.until.since(now));
         let wish = Wish { wait, ..self.wish.clone() };
-        Box::pin(self.table.enter(&self.client, self.kind, &self.target, wish)?.come()).await
+        let again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
+        Box::pin(again.come()).await
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
@@ -156,6 +166,9 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.done {
             self.table.leave(&self.key, self.id);
+            if self.kind.queue().is_some() {
+                self.table.vacate(self.kind, &self.target, (self.id, &self.seen), &self.wish);
+            }
         }
         // Answered by others (a shutdown), its own exchange may still be under way.
         if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {

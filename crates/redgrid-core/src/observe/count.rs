@@ -86,6 +86,11 @@ pub(crate) fn renewal_failed(kind: &'static str) {
     add(&super::RENEWALS_FAILED, [kind]);
 }
 
+/// A place of ours was thrown out of a queue although its process lives.
+pub(crate) fn place_lost(kind: &'static str) {
+    add(&super::PLACES_LOST, [kind]);
+}
+
 /// A hold passes on without asking the server.
 pub(crate) fn handed_over(kind: &'static str) {
     add(&super::LOCAL_HANDOVERS, [kind]);

@@ -48,6 +48,7 @@ pub const METRICS: &[Metric] = &[
     FORCED,
     RENEWALS_FAILED,
     LOCAL_HANDOVERS,
+    PLACES_LOST,
     HELD,
     WAITING,
     CONNECTIONS_UP,
@@ -83,6 +84,8 @@ metrics! {
         "renewals of a hold that were not confirmed and are tried again";
     LOCAL_HANDOVERS Counter "redgrid_local_handovers_total" ["kind"]
         "holds that passed from task to task without asking the server";
+    PLACES_LOST Counter "redgrid_places_lost_total" ["kind"]
+        "places of waiters that were thrown out of a queue on the server, and lined up again";
     HELD Gauge "redgrid_held" ["kind"]
         "holds that are believed";
     WAITING Gauge "redgrid_waiting" ["kind"]

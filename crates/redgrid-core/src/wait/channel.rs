@@ -56,7 +56,7 @@ pub(super) struct Signal {
     messages: AtomicU64,
     pub(super) recheck: AtomicBool,
     pub(super) in_force: AtomicBool,
-    notify: Notify,
+    notify: Arc<Notify>,
 }
 
 /// What woke a waiter.
@@ -66,6 +66,13 @@ pub struct Wake {
     pub messages: u64,
     /// Messages may have been missed, or the poll saw the key gone: look.
     pub recheck: bool,
+}
+
+impl Signal {
+    /// One that wakes whoever waits for `notify`.
+    pub(super) fn of(notify: Arc<Notify>) -> Signal {
+        Signal { notify, ..Signal::default() }
+    }
 }
 
 impl Channel {

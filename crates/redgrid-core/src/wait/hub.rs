@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::channel::{Channel, Force, Listener, Poll, Registration, Signal, Sink, Watch};
 use super::lane::{Desired, Lane, Post};
@@ -77,6 +77,14 @@ impl Hub {
     /// The same for who wants the name: as long as the subscription is not in force, `mark` tells others of it.
     pub(crate) fn watch_contended(self: &Arc<Self>, channel: Bytes, key: Bytes, mark: Bytes) -> Watch {
         self.watch_polling(channel, Poll { key, mark: Some(mark), due: Instant::NEVER })
+    }
+
+    /// Watches `channel` in the slot of `key`, polls nothing, and wakes whoever waits for `notify`, who then asks by
+    /// [`Watch::take`].
+    pub(crate) fn watch_for(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {
+        let signal = Arc::new(Signal::of(notify));
+        let id = self.add(&channel, key, true, Sink::Signal(Arc::clone(&signal)), None);
+        Watch { registration: Registration { hub: Arc::clone(self), channel, id }, signal }
     }
 
     /// How many messages were heard on a channel that is in force.

@@ -73,7 +73,7 @@ impl ClusterBuilder {
     /// [`StartError`]; nothing is left running.
     pub async fn start(self) -> Result<Cluster, StartError> {
         let count = self.primaries * (1 + self.replicas_per_primary);
-        let cluster = Cluster { nodes: start_all(vec![self.node(); count]).await? };
+        let cluster = Cluster { nodes: start_all(vec![self.node().among_themselves()?; count]).await? };
         self.introduce(&cluster.nodes).await?;
         self.share_out_slots(&cluster.nodes).await?;
         self.assign_replicas(&cluster.nodes).await?;
@@ -99,7 +99,7 @@ impl ClusterBuilder {
             observer.cmd(&["CLUSTER", "SET-CONFIG-EPOCH", &(place + 1).to_string()]).await?;
             // Each to each before it: gossip alone takes seconds.
             for other in &nodes[..place] {
-                let (ip, port) = (other.addr().ip().to_string(), other.addr().port().to_string());
+                let (ip, port) = (other.announced().ip().to_string(), other.announced().port().to_string());
                 observer.cmd(&["CLUSTER", "MEET", &ip, &port]).await?;
             }
         }

@@ -98,7 +98,7 @@ async fn set_slot(node: &RedisServer, slot: u16, state: &[&str]) -> Result<(), T
 
 /// Moves keys from one node to another; `false` if there were none.
 async fn send(from: &RedisServer, to: &RedisServer, keys: &[Vec<u8>]) -> Result<bool, TopologyError> {
-    let (ip, port) = (to.addr().ip().to_string(), to.addr().port().to_string());
+    let (ip, port) = (to.announced().ip().to_string(), to.announced().port().to_string());
     let (user, secret) = to.testkit_login();
     let command = ["MIGRATE", &ip, &port, "", "0", TIMEOUT_MILLIS, "AUTH2", user, secret, "KEYS"];
     let mut parts: Vec<&[u8]> = command.iter().map(|part| part.as_bytes()).collect();

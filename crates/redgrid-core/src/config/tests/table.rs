@@ -55,6 +55,7 @@ fn every_field_of_the_settings_has_a_row() {
         watchdog_lease: Duration::from_secs(8),
         durability: Durability::Replicas { at_least: 7, timeout: Duration::from_secs(7) },
         fair_wait: Duration::from_secs(7),
+        fair_depth: 7,
         stretch: Some(Duration::from_millis(7)),
         poll_interval: Duration::from_secs(7),
         poll_budget: 7,

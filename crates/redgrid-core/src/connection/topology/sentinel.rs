@@ -211,11 +211,32 @@ fn about(what: &'static str, name: &str) -> Request {
     Request::command("SENTINEL").arg(what).arg(name.to_owned())
 }
 
+/// The primary, and by which election. The one that leads an election counts it, and names who has won, as soon as that one
+/// is promoted; but until all replicas follow, seconds later, `MASTER` tells the address of the former primary. So the
+/// address is asked for by its own command, between two looks at the count that must agree.
 async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Told, ServerError> {
-    let facts: Facts = call(sentinel, about("MASTER", name)).await?.into_typed()?;
-    let epoch = facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
-    let primary = address_in(&facts).ok_or_else(|| ServerError::unknown("a sentinel named no address"))?;
-    Ok(Told { primary, epoch })
+    for _ in 0..MOST_LOOKS {
+        let questions = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
+        let answers = sentinel.call(questions).await.into_iter().collect::<Result<Vec<Reply>, _>>()?;
+        let Ok([before, address, after]) = <[Reply; 3]>::try_from(answers) else {
+            return Err(ServerError::unknown("not as many answers as questions"));
+        };
+        let (host, port): (String, String) = address.into_typed()?;
+        let port = port.parse().map_err(|_| ServerError::unknown("a sentinel named no port"))?;
+        let epoch = epoch_in(before)?;
+        if epoch_in(after)? == epoch {
+            return Ok(Told { primary: Address::new(host, port), epoch });
+        }
+    }
+    Err(ServerError::unknown("a sentinel changed its mind at every look"))
+}
+
+/// How often a sentinel is asked in a row that learns of another election between two questions: it happens once in one.
+const MOST_LOOKS: usize = 3;
+
+fn epoch_in(facts: Reply) -> Result<u64, ServerError> {
+    let facts: Facts = facts.into_typed()?;
+    Ok(facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default())
 }
 
 type Facts = HashMap<String, String>;

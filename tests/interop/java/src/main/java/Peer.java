@@ -66,12 +66,13 @@ public final class Peer {
     }
 
     private Object perform(String[] words) throws InterruptedException {
-        String verb = words[1];
-        if (verb.contains(".")) {
+        if (words[1].contains(".")) {
             return Variants.perform(redisson, words);
         }
+        boolean fair = words[1].startsWith("fair:");
+        String verb = fair ? words[1].substring("fair:".length()) : words[1];
         // A new object each time: Redisson keeps the last lease in it.
-        RLock lock = redisson.getLock(words[2]);
+        RLock lock = fair ? redisson.getFairLock(words[2]) : lock(words[2]);
         switch (verb) {
             case "lock":
                 if (words.length > 3) {
@@ -105,6 +106,18 @@ public final class Peer {
             default:
                 throw new IllegalArgumentException("no such command: " + verb);
         }
+    }
+
+    /** By its name, and its kind in front of that where it is not the ordinary one. */
+    private RLock lock(String word) {
+        String name = word.substring(word.indexOf('|') + 1);
+        if (word.startsWith("read|")) {
+            return redisson.getReadWriteLock(name).readLock();
+        }
+        if (word.startsWith("write|")) {
+            return redisson.getReadWriteLock(name).writeLock();
+        }
+        return redisson.getLock(word);
     }
 
     /** Whether a thread has subscribed, has found the lock taken once more, and now waits for the message. */

@@ -1,0 +1,245 @@
+//! The loop of a name whose waiters stand in a queue on the server.
+//!
+//! Each of the first waiters gets a place of its own there, in their order. From then on the places are kept by one word for all of
+//! them every quarter of a second, and a place tries when it is told that it is next, when that word finds it so, and when the
+//! lease ends that it was told as the head. Nobody tries in between.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::kind::{HoldKind, Target};
+use super::slot::{Answers, Busy, Slot, SlotKey, send};
+use super::table::Table;
+use crate::clock::Instant;
+use crate::connection::once;
+use crate::observe::count;
+use crate::wait::Watch;
+
+/// How often places are kept: every quarter of a second. With that, and four of them until a silent process counts as dead, the
+/// last living one of a queue is in within a second and a half.
+const BEAT: Duration = Duration::from_millis(250);
+
+/// Beats that may be missed before the places of a process count as dead, the next included.
+const BEATS: u32 = 4;
+
+/// Names whose places one client keeps at that pace. With more, each is kept less often, for longer: 400 words a second are the
+/// most.
+const NAMES: u64 = 100;
+
+enum Step {
+    /// Nobody waits any more.
+    Done,
+    /// The places of these requests are to be kept.
+    Keep(Vec<(u64, u64)>),
+    Sleep(Instant),
+}
+
+/// What the loop knows of a name.
+struct Line {
+    key: SlotKey,
+    kind: &'static dyn HoldKind,
+    target: Arc<Target>,
+    changed: Arc<Notify>,
+    /// The channels on which places are told, by the number of the place.
+    watches: HashMap<u64, Watch>,
+    next_beat: Instant,
+    beats: u32,
+}
+
+impl Table {
+    fn beat(&self) -> Duration {
+        let times = self.attended.load(Ordering::Relaxed).div_ceil(NAMES).max(1);
+        BEAT * u32::try_from(times).unwrap_or(u32::MAX)
+    }
+
+    /// How long the server keeps a place without another word.
+    pub(super) fn kept(&self) -> Duration {
+        self.beat() * BEATS
+    }
+
+    pub(super) async fn attend(self: Arc<Self>, key: SlotKey) {
+        let Some(mut line) = self.line(key) else { return };
+        let _attended = Attended::new(&self);
+        loop {
+            match self.look(&mut line) {
+                Step::Done => return,
+                Step::Keep(places) => self.keep(&mut line, &places).await,
+                Step::Sleep(until) => {
+                    tokio::select! {
+                        () = line.changed.notified() => {}
+                        () = self.core.clock.sleep_until(until) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn line(&self, key: SlotKey) -> Option<Line> {
+        let state = self.state();
+        let slot = state.slots.get(&key)?;
+        let (kind, target, changed) = (slot.kind, Arc::clone(&slot.target), Arc::clone(&slot.changed));
+        Some(Line { key, kind, target, changed, watches: HashMap::new(), next_beat: Instant::NEVER, beats: 0 })
+    }
+
+    fn look(self: &Arc<Self>, line: &mut Line) -> Step {
+        let now = self.now();
+        let mut state = self.state();
+        let Some(slot) = state.slots.get_mut(&line.key) else { return Step::Done };
+        slot.queue.retain(|entry| !entry.answer.is_closed());
+        if slot.queue.is_empty() {
+            (slot.driven, slot.contended) = (false, false);
+            Self::sweep(&mut state, &line.key);
+            return Step::Done;
+        }
+        let mut answers = Answers::new();
+        if !slot.asking && (slot.tenure.is_some() || slot.queue.iter().any(|entry| !entry.wish.once)) {
+            // Others of us are before those who only look.
+            answers = slot.tell_lookers();
+        }
+        self.listen(line, slot, now);
+        if let Some(at) = self.next_to_ask(slot, now)
+            && let Some(attempt) = self.attempt_for(&line.key, slot, at)
+        {
+            slot.asking = true;
+            let table = Arc::clone(self);
+            self.hand_over(Box::pin(async move {
+                table.try_for(attempt).await;
+            }));
+        }
+        let inside = || slot.queue.iter().filter(|entry| entry.seen.place.is_inside());
+        let places: Vec<_> = inside().map(|entry| (entry.id, entry.seen.place.number(entry.id))).collect();
+        let due = inside().map(|entry| entry.seen.place.due()).min().filter(|_| may_ask(slot));
+        drop(state);
+        send(answers);
+        if places.is_empty() {
+            return Step::Sleep(Instant::NEVER);
+        }
+        line.next_beat = line.next_beat.min(now + self.beat());
+        match line.next_beat <= now {
+            true => Step::Keep(places),
+            false => Step::Sleep(line.next_beat.min(due.unwrap_or(Instant::NEVER))),
+        }
+    }
+
+    /// Listens for each of the first waiters, and takes in what was heard.
+    fn listen(&self, line: &mut Line, slot: &Slot, now: Instant) {
+        let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
+        let Some(queue) = line.kind.queue() else { return };
+        let mut watches = HashMap::new();
+        let waits = slot.queue.iter().filter(|entry| !entry.wish.once && entry.until > now);
+        for (at, entry) in waits.enumerate() {
+            let place = &entry.seen.place;
+            if at >= depth && !place.is_asked() {
+                continue;
+            }
+            let number = place.number(entry.id);
+            let mut watch = line.watches.remove(&number).unwrap_or_else(|| {
+                let channel = queue.channel(&line.target, &self.core.field(number));
+                self.core.hub.watch_for(channel, &line.key.1, Arc::clone(&line.changed))
+            });
+            if let Some(wake) = watch.take() {
+                if wake.messages > 0 {
+                    place.call();
+                } else if place.is_asked() {
+                    // What was told before the subscription was in force was not heard.
+                    line.next_beat = now;
+                }
+            }
+            watches.insert(number, watch);
+        }
+        line.watches = watches;
+    }
+
+    /// Who asks the server now: a place that is next; otherwise the first waiter without a place, of as many as may have one.
+    fn next_to_ask(&self, slot: &Slot, now: Instant) -> Option<usize> {
+        if !may_ask(slot) {
+            return None;
+        }
+        let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
+        let holds = slot.tenure.is_some() && slot.busy == Busy::No;
+        let mut outside = None;
+        let waits = slot.queue.iter().enumerate().filter(|(_, entry)| entry.until > now);
+        for (nth, (at, entry)) in waits.enumerate() {
+            let place = &entry.seen.place;
+            if !place.is_inside() {
+                let may = nth < depth && (!holds || !entry.wish.once);
+                outside = outside.or(may.then_some(at));
+            } else if holds {
+                // It was told of before we got in.
+                place.calm();
+            } else if place.due() <= now {
+                return Some(at);
+            }
+        }
+        outside
+    }
+
+    async fn keep(self: &Arc<Self>, line: &mut Line, places: &[(u64, u64)]) {
+        let sent = self.now();
+        line.next_beat = sent + self.beat();
+        line.beats = line.beats.wrapping_add(1);
+        let Some(queue) = line.kind.queue() else { return };
+        let fields: Vec<Bytes> = places.iter().map(|(_, number)| self.core.field(*number)).collect();
+        let all = line.beats % BEATS == 1;
+        let request = queue.keep(&line.target, &fields, self.kept(), all);
+        let answer = once(&*self.core.topology, &request, sent + self.core.settings.timeout).await;
+        let received = self.now();
+        let mut state = self.state();
+        let Some(slot) = state.slots.get_mut(&line.key) else { return };
+        let parts = match answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()) {
+            Ok(parts) if parts.len() == places.len() + 3 => parts,
+            other => {
+                // Waiting without an answer is being without contact.
+                slot.contended = false;
+                let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
+                tracing::debug!(name = %line.target.name, error, "places not kept");
+                return;
+            }
+        };
+        slot.contact = received;
+        slot.contended = slot.tenure.is_none() && !slot.queue.is_empty();
+        let (left, first) = (parts[1], parts[2]);
+        for (nth, ((request, number), kept)) in (1..).zip(places.iter().zip(&parts[3..])) {
+            let entry = slot.queue.iter().find(|entry| entry.id == *request);
+            let Some(entry) = entry.filter(|entry| entry.seen.place.number(*request) == *number) else { continue };
+            let place = &entry.seen.place;
+            if *kept == 0 && place.is_inside() && !place.is_asking() {
+                place.left();
+                count::place_lost(line.kind.name());
+                tracing::warn!(name = %line.target.name, "thrown out of the queue alive, and lining up again");
+            } else if first == nth {
+                match u64::try_from(left) {
+                    Ok(left) => place.is_next_until(received, Duration::from_millis(left.max(1))),
+                    Err(_) if left == -2 => place.call(),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+}
+
+/// Whether nothing is under way that an attempt would cross.
+fn may_ask(slot: &Slot) -> bool {
+    !slot.asking && !matches!(slot.busy, Busy::Fitting(_))
+}
+
+/// Counts a name for as long as its places are kept.
+struct Attended(Arc<Table>);
+
+impl Attended {
+    fn new(table: &Arc<Table>) -> Self {
+        table.attended.fetch_add(1, Ordering::Relaxed);
+        Attended(Arc::clone(table))
+    }
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        self.0.attended.fetch_sub(1, Ordering::Relaxed);
+    }
+}

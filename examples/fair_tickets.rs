@@ -1,0 +1,49 @@
+//! Tickets are sold in the order of asking, over all processes; a buyer who waits can tell how many are before it.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example fair_tickets`
+
+use std::time::Duration;
+
+use redgrid::{Grid, Place};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    // Three services, each with a client of its own.
+    let mut services = Vec::new();
+    for _ in 0..3 {
+        services.push(Grid::connect(url.as_str()).await?);
+    }
+    let counter = services[0].fair_lock("redgrid-example:tickets");
+    let gate = counter.acquire().await?;
+
+    let mut buyers = Vec::new();
+    for buyer in 1..=6 {
+        let place = Place::new();
+        let asking = services[buyer % 3].fair_lock("redgrid-example:tickets").acquire();
+        let asking = asking.wait(Duration::from_secs(30)).at(&place);
+        buyers.push(tokio::spawn(async move {
+            let guard = asking.await?;
+            println!("buyer {buyer} has ticket {}", guard.token());
+            guard.release().await?;
+            Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+        }));
+        // The next one comes when this one stands in line.
+        let before = loop {
+            if let Some(before) = counter.position(&place).await? {
+                break before;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        println!("buyer {buyer} is in line, {before} before it");
+    }
+    println!("{} wait; the counter opens", counter.waiting().await?.len());
+    gate.release().await?;
+    for buyer in buyers {
+        buyer.await?.map_err(|error| error.to_string())?;
+    }
+    for service in services {
+        service.shutdown(Duration::from_secs(5)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,416 @@
+//! The fair lock: the order of arrival at the server, and what is left of a waiter that goes.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redgrid_core::{Client, InHand};
+use redgrid_locks::{AcquireError, FairLock, Holder, Lock, Place};
+use redgrid_testkit::{Action, Monitor, Observer, Proxy, wait_until};
+use redgrid_tests::cancel::at_most;
+use redgrid_tests::fair::{Record, Theirs, queue};
+use redgrid_tests::{SOON, client, client_with, server};
+use tokio::task::JoinHandle;
+
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+const MS: Duration = Duration::from_millis(1);
+
+/// What is left a second after everybody has left.
+async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
+    wait_until(SOON, async || {
+        let keys = observer.keys("*").await.unwrap();
+        let channels = observer.pubsub_channels("redisson*").await.unwrap();
+        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.in_hand() == NOTHING)
+    })
+    .await;
+}
+
+async fn until_waiting(observer: &Observer, places: usize) {
+    wait_until(SOON, async || queue(observer, "a").await.len() == places).await;
+}
+
+/// Waits, and writes down its number when it is in.
+fn line_up(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> JoinHandle<()> {
+    let (lock, order) = (FairLock::new(client, "a"), Arc::clone(order));
+    tokio::spawn(async move {
+        let guard = lock.acquire().wait(SOON).await.unwrap();
+        order.lock().unwrap().push(number);
+        guard.release().await.unwrap();
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_first_is_in_first_over_processes() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let clients = [client(&server).await, client(&server).await, client(&server).await];
+    let gate = FairLock::new(&clients[0], "a").acquire().await.unwrap();
+    let order = Arc::default();
+    let mut waiting = Vec::new();
+    for number in 0..24 {
+        // Two of a process in a row, too.
+        waiting.push(line_up(&clients[(number / 2) % 3], number, &order));
+        until_waiting(&observer, number + 1).await;
+    }
+    gate.release().await.unwrap();
+    for waiter in waiting {
+        waiter.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..24).collect::<Vec<_>>());
+    nothing_is_left(&observer, &[&clients[0], &clients[1], &clients[2]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn order_is_kept_under_load_by_the_servers_own_record() {
+    let server = server().await;
+    let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
+    let mut record = Record::of("a");
+    let mut working = Vec::new();
+    for n in 0..12 {
+        let client = if n % 4 == 0 { client(&server).await } else { continue };
+        for _ in 0..4 {
+            let lock = FairLock::new(&client, "a");
+            working.push(tokio::spawn(async move {
+                for _ in 0..25 {
+                    lock.acquire().await.unwrap().release().await.unwrap();
+                }
+            }));
+        }
+    }
+    for task in working {
+        task.await.unwrap();
+    }
+    record.see(&monitor.take().await.unwrap());
+    assert_eq!((record.grants, record.overtaken.len()), (300, 0), "{record:?}");
+    assert!(record.by_place > 200, "most of them waited: {record:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_never_lines_up_and_never_overtakes() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let lock = FairLock::new(&one, "a");
+    let guard = lock.try_acquire().await.unwrap().unwrap();
+    assert!(FairLock::new(&two, "a").try_acquire().await.unwrap().is_none());
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    assert!(queue(&observer, "a").await.is_empty());
+    // Free, and somebody is next: not for those who only look.
+    let java = Theirs::new(&observer, "a", 1, 0);
+    assert!(!java.try_for(SOON).await);
+    guard.release().await.unwrap();
+    assert!(!observer.exists("a").await.unwrap());
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    assert!(FairLock::new(&two, "a").acquire().wait(Duration::ZERO).await.is_err());
+    assert_eq!(queue(&observer, "a").await, [java.holder.as_str()]);
+    assert!(java.try_for(SOON).await);
+    java.unlock().await;
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gives_up_has_no_place_any_more_and_the_next_gets_in() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let gate = FairLock::new(&one, "a").acquire().await.unwrap();
+    let dropped = tokio::spawn(FairLock::new(&one, "a").acquire().into_future());
+    until_waiting(&observer, 1).await;
+    let late = tokio::spawn(FairLock::new(&two, "a").acquire().wait(300 * MS).into_future());
+    until_waiting(&observer, 2).await;
+    let order = Arc::default();
+    let last = line_up(&two, 0, &order);
+    until_waiting(&observer, 3).await;
+    dropped.abort();
+    assert!(matches!(late.await.unwrap(), Err(AcquireError::TimedOut { .. })));
+    until_waiting(&observer, 1).await;
+    let released = Instant::now();
+    gate.release().await.unwrap();
+    last.await.unwrap();
+    assert!(released.elapsed() < SOON / 4, "{:?}", released.elapsed());
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_gives_up_a_free_lock_tells_the_next() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    // Nobody who is next comes to take it.
+    let java = Theirs::new(&observer, "a", 1, 0);
+    let gate = FairLock::new(&one, "a").acquire().await.unwrap();
+    assert!(!java.try_for(SOON).await);
+    let order = Arc::default();
+    let next = line_up(&two, 0, &order);
+    until_waiting(&observer, 2).await;
+    gate.release().await.unwrap();
+    // Redisson's own way to leave, without a message.
+    observer.cmd(&["LREM", "redisson_lock_queue:{a}", "1", &java.holder]).await.unwrap();
+    observer.cmd(&["ZREM", "redisson_lock_timeout:{a}", &java.holder]).await.unwrap();
+    let left = Instant::now();
+    next.await.unwrap();
+    assert!(left.elapsed() < 2000 * MS, "{:?}", left.elapsed());
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_leaves_no_place() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let gate = FairLock::new(&one, "a").acquire().await.unwrap();
+    let waiting: Vec<_> = (0..5).map(|_| tokio::spawn(FairLock::new(&two, "a").acquire().into_future())).collect();
+    until_waiting(&observer, 5).await;
+    two.shutdown(SOON).await.unwrap();
+    assert!(queue(&observer, "a").await.is_empty());
+    for waiter in waiting {
+        assert!(matches!(waiter.await.unwrap(), Err(AcquireError::ShuttingDown { .. })));
+    }
+    gate.release().await.unwrap();
+    nothing_is_left(&observer, &[&one]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_waits_dropped_at_random_leave_nothing() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let mut tasks = Vec::new();
+    for n in 0..10_u64 {
+        let clients = [one.clone(), two.clone()];
+        tasks.push(tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(n);
+            let mut granted = 0;
+            for _ in 0..200 {
+                let lock = FairLock::new(&clients[random.usize(..2)], format!("name:{}", random.u8(..3)));
+                let mut ask = lock.acquire();
+                if random.bool() {
+                    ask = ask.wait(Duration::from_millis(random.u64(1..20)));
+                }
+                let got = match random.u8(..3) {
+                    0 => at_most(random.usize(1..8), ask.into_future()).await,
+                    1 => tokio::time::timeout(Duration::from_micros(random.u64(..5000)), ask).await.ok(),
+                    _ => at_most(1, lock.try_acquire().into_future()).await.and_then(|tried| tried.transpose()),
+                };
+                let Some(Ok(guard)) = got else { continue };
+                granted += 1;
+                match random.u8(..3) {
+                    0 => drop(guard),
+                    1 => drop(at_most(1, guard.release()).await),
+                    _ => guard.release().await.unwrap(),
+                }
+            }
+            granted
+        }));
+    }
+    let mut granted = 0;
+    for task in tasks {
+        granted += task.await.unwrap();
+    }
+    assert!(granted > 50, "the mix is to acquire now and then: {granted}");
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_copy_of_lining_up_makes_no_place() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let proxy = Proxy::to(&server).await.unwrap();
+    let timeout = 600 * MS;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    let lock = FairLock::new(&client, "a");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let java = Theirs::new(&observer, "a", 1, 0);
+    assert!(java.try_for(SOON).await);
+    // The first copy gets no further than the proxy, until its wait is over.
+    proxy.next(1, "{a}", Action::Hold);
+    let waited = lock.acquire().wait(200 * MS).await;
+    assert!(waited.is_err(), "{waited:?}");
+    proxy.release_held().await;
+    java.unlock().await;
+    nothing_is_left(&observer, &[&client]).await;
+    // And after the time of every copy.
+    let over = Instant::now() + 2 * timeout;
+    wait_until(SOON, async || {
+        assert!(queue(&observer, "a").await.is_empty());
+        Instant::now() > over
+    })
+    .await;
+    assert!(lock.try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_to_lining_up_keeps_the_place() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let proxy = Proxy::to(&server).await.unwrap();
+    let one = client_with(&server.url_via(proxy.addr()), |config| config.timeout(600 * MS)).await;
+    let two = client(&server).await;
+    FairLock::new(&one, "a").acquire().await.unwrap().release().await.unwrap();
+    let gate = FairLock::new(&two, "a").acquire().await.unwrap();
+    proxy.next(1, "{a}", Action::SwallowReply);
+    let order = Arc::default();
+    let first = line_up(&one, 0, &order);
+    until_waiting(&observer, 1).await;
+    let place = queue(&observer, "a").await;
+    let second = line_up(&two, 1, &order);
+    until_waiting(&observer, 2).await;
+    wait_until(SOON, async || proxy.counts().swallowed == 1 && one.in_hand().channels == 1).await;
+    assert_eq!(queue(&observer, "a").await[0], place[0]);
+    gate.release().await.unwrap();
+    first.await.unwrap();
+    second.await.unwrap();
+    assert_eq!(*order.lock().unwrap(), [0, 1]);
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_was_thrown_out_alive_lines_up_again() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let gate = FairLock::new(&client, "a").acquire().await.unwrap();
+    let order = Arc::default();
+    let waiting = [line_up(&client, 0, &order), line_up(&client, 1, &order)];
+    until_waiting(&observer, 2).await;
+    // As Redisson throws out a head whose time is over.
+    let first = queue(&observer, "a").await.remove(0);
+    observer.cmd(&["LPOP", "redisson_lock_queue:{a}"]).await.unwrap();
+    observer.cmd(&["ZREM", "redisson_lock_timeout:{a}", &first]).await.unwrap();
+    until_waiting(&observer, 2).await;
+    assert_eq!(queue(&observer, "a").await[1], first, "behind, under the same holder");
+    gate.release().await.unwrap();
+    for waiter in waiting {
+        waiter.await.unwrap();
+    }
+    nothing_is_left(&observer, &[&client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_so_many_waiters_of_a_process_have_places() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.fair_depth(3)).await;
+    let gate = FairLock::new(&client, "a").acquire().await.unwrap();
+    let order = Arc::default();
+    let waiting: Vec<_> = (0..9).map(|number| line_up(&client, number, &order)).collect();
+    wait_until(SOON, async || client.in_hand().waiting == 9).await;
+    until_waiting(&observer, 3).await;
+    let mut most = 0;
+    gate.release().await.unwrap();
+    wait_until(SOON, async || {
+        most = most.max(queue(&observer, "a").await.len());
+        waiting.iter().all(JoinHandle::is_finished)
+    })
+    .await;
+    assert!(most <= 3, "{most}");
+    assert_eq!(order.lock().unwrap().len(), 9);
+    nothing_is_left(&observer, &[&client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_sees_where_it_stands() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let lock = FairLock::new(&two, "a");
+    let gate = FairLock::new(&one, "a").acquire().await.unwrap();
+    let java = Theirs::new(&observer, "a", 7, 0);
+    assert!(!java.try_for(SOON).await);
+    let place = Place::new();
+    assert_eq!(lock.position(&place).await.unwrap(), None);
+    let waiter = tokio::spawn(lock.acquire().at(&place).wait(SOON).into_future());
+    wait_until(SOON, async || lock.position(&place).await.unwrap() == Some(1)).await;
+    let waiting = lock.waiting().await.unwrap();
+    assert_eq!(waiting.iter().map(|waiter| waiter.ours).collect::<Vec<_>>(), [false, true]);
+    assert_eq!((waiting[0].number, waiting[1].client.as_str()), (Some(7), two.id()));
+    gate.release().await.unwrap();
+    assert!(java.try_for(SOON).await);
+    wait_until(SOON, async || lock.position(&place).await.unwrap() == Some(0)).await;
+    java.unlock().await;
+    let guard = waiter.await.unwrap().unwrap();
+    assert_eq!(lock.position(&place).await.unwrap(), None);
+    guard.release().await.unwrap();
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let lock = FairLock::new(&one, "a");
+    let me = Holder::new();
+    let outer = lock.acquire().by(&me).lease(SOON).await.unwrap();
+    let inner = lock.acquire().by(&me).await.unwrap();
+    assert_eq!(outer.token(), inner.token());
+    outer.extend(SOON * 2).await.unwrap();
+    assert!(lock.inspect().await.unwrap().unwrap().remaining.unwrap() > SOON);
+    drop(outer);
+    let next = tokio::spawn(FairLock::new(&two, "a").acquire().watchdog(900 * MS).into_future());
+    until_waiting(&observer, 1).await;
+    let token = inner.token();
+    inner.release().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    assert!(next.token() > token);
+    // Renewed: it outlives its lease.
+    let until = Instant::now() + 2000 * MS;
+    wait_until(SOON, async || Instant::now() > until).await;
+    assert!(next.is_held());
+    // A waiter gets in when the lock is taken away by force, and the one who lost it is told.
+    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    until_waiting(&observer, 1).await;
+    assert!(FairLock::new(&one, "a").force_release().await.unwrap());
+    tokio::time::timeout(SOON, next.lost()).await.unwrap();
+    let waiter = waiter.await.unwrap().unwrap();
+    assert!(waiter.token() > next.token());
+    let thief = FairLock::new(&two, "a").steal().await.unwrap();
+    tokio::time::timeout(SOON, waiter.lost()).await.unwrap();
+    assert!(thief.token() > waiter.token());
+    // The same hash: a plain lock finds it taken.
+    assert!(Lock::new(&one, "a").try_acquire().await.unwrap().is_none());
+    thief.release().await.unwrap();
+    drop((next, waiter));
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_ends_without_a_message_lets_the_head_in() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let java = Theirs::new(&observer, "a", 1, 0);
+    assert!(java.try_for(700 * MS).await);
+    let began = Instant::now();
+    let guard = FairLock::new(&client, "a").acquire().wait(SOON).await.unwrap();
+    let waited = began.elapsed();
+    assert!(waited > 500 * MS && waited < 2500 * MS, "{waited:?}");
+    guard.release().await.unwrap();
+    nothing_is_left(&observer, &[&client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_queue_has_a_lifetime_only_while_every_place_is_ours() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let lifetimes = async || {
+        let mut bounded = Vec::new();
+        for key in ["redisson_lock_queue:{a}", "redisson_lock_timeout:{a}", "redgrid_fair:{a}"] {
+            bounded.push(observer.query::<i64>(&["PTTL", key]).await.unwrap() > 0);
+        }
+        bounded
+    };
+    let gate = FairLock::new(&client, "a").acquire().await.unwrap();
+    let order = Arc::default();
+    let one = line_up(&client, 0, &order);
+    until_waiting(&observer, 1).await;
+    assert_eq!(lifetimes().await, [true, true, true]);
+    let java = Theirs::new(&observer, "a", 1, 0);
+    assert!(!java.try_for(SOON).await);
+    wait_until(SOON, async || lifetimes().await == [false, false, true]).await;
+    gate.release().await.unwrap();
+    one.await.unwrap();
+    assert!(java.try_for(SOON).await);
+    java.unlock().await;
+    nothing_is_left(&observer, &[&client]).await;
+}

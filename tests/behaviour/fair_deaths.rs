@@ -1,0 +1,276 @@
+//! Fair locks beside processes that die, hosts whose clocks are wrong, and queues that are long.
+
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use redgrid_core::Client;
+use redgrid_locks::FairLock;
+use redgrid_testkit::{Monitor, Observer, redis, wait_until};
+use redgrid_tests::fair::{Theirs, queue};
+use redgrid_tests::{SOON, client, server};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// One at a time: they are about time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// A process with waiters for the fair lock `a`.
+async fn contender(url: &str, tasks: usize) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_contender"))
+        .args([url, "a", &tasks.to_string(), "1", "0"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap();
+    assert_eq!(ready.as_deref(), Some("ready"));
+    child.stdin.as_mut().unwrap().write_all(b"\n").await.unwrap();
+    child
+}
+
+async fn until_waiting(observer: &Observer, places: usize) {
+    wait_until(SOON, async || queue(observer, "a").await.len() == places).await;
+}
+
+async fn five_times_five(url: &str, observer: &Observer) -> Vec<Child> {
+    let mut children = Vec::new();
+    for n in 1..=5 {
+        children.push(contender(url, 5).await);
+        until_waiting(observer, 5 * n).await;
+    }
+    children
+}
+
+async fn kill(children: Vec<Child>) {
+    for mut child in children {
+        child.kill().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_twenty_five_waiters_that_were_killed_the_next_is_in_within_one_and_a_half_seconds() {
+    let _alone = ALONE.lock().await;
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let gate = FairLock::new(&client, "a").acquire().await.unwrap();
+    let children = five_times_five(&server.url(), &observer).await;
+    let waiter = tokio::spawn(FairLock::new(&client, "a").acquire().wait(SOON).into_future());
+    until_waiting(&observer, 26).await;
+    kill(children).await;
+    let killed = Instant::now();
+    gate.release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    assert!(killed.elapsed() < 1500 * MS, "{:?}", killed.elapsed());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_waiters_of_ours_that_were_killed_redisson_is_in_after_a_fair_wait_each() {
+    let _alone = ALONE.lock().await;
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let wait = Duration::from_secs(1);
+    let java = Theirs::new(&observer, "a", 1, 0);
+    let holder = Theirs::new(&observer, "a", 2, 0);
+    let lease = 1500 * MS;
+    assert!(holder.try_for(lease).await);
+    let children = vec![contender(&format!("{}?fair_wait=1s", server.url()), 5).await];
+    until_waiting(&observer, 5).await;
+    assert!(!java.try_for(SOON).await);
+    // Their places are kept for a while, and then nobody of ours lives who would throw them out.
+    let kept = Instant::now() + 1500 * MS;
+    wait_until(SOON, async || Instant::now() > kept).await;
+    kill(children).await;
+    let killed = Instant::now();
+    wait_until(SOON, async || java.try_for(SOON).await).await;
+    let bound = lease + 6 * wait;
+    assert!(killed.elapsed() < bound, "{:?}", killed.elapsed());
+    java.unlock().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_whose_clocks_are_ahead_do_not_throw_out_our_living_places() {
+    let _alone = ALONE.lock().await;
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let first = Theirs::new(&observer, "a", 1, 20_000);
+    assert!(first.try_for(SOON).await);
+    let javas: Vec<_> = (2..6).map(|number| Theirs::new(&observer, "a", number, 20_000)).collect();
+    let mut waiting = Vec::new();
+    // Theirs and ours in turn; all scores are as old as can be.
+    for (n, java) in javas.iter().enumerate() {
+        assert!(!java.try_for(SOON).await);
+        let (lock, order) = (FairLock::new(&client, "a"), Arc::clone(&order));
+        waiting.push(tokio::spawn(async move {
+            let guard = lock.acquire().wait(SOON * 2).await.unwrap();
+            order.lock().unwrap().push(2 * n + 1);
+            guard.release().await.unwrap();
+        }));
+        until_waiting(&observer, 2 * (n + 1)).await;
+    }
+    // As if they had waited for nearly five minutes: the next of ours would be over at once, in the chain.
+    let age = |place: &str| {
+        let place = place.to_owned();
+        let observer = observer.clone();
+        async move { observer.cmd(&["ZINCRBY", "redisson_lock_timeout:{a}", "-270000", &place]).await.unwrap() }
+    };
+    for place in queue(&observer, "a").await {
+        age(&place).await;
+    }
+    let looked_after = Instant::now() + 1500 * MS;
+    let before = queue(&observer, "a").await;
+    wait_until(SOON, async || Instant::now() > looked_after).await;
+    assert_eq!(queue(&observer, "a").await, before);
+    first.unlock().await;
+    for (n, java) in javas.iter().enumerate() {
+        wait_until(SOON, async || java.try_for(SOON).await).await;
+        order.lock().unwrap().push(2 * n);
+        java.unlock().await;
+    }
+    for waiter in waiting {
+        waiter.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
+}
+
+/// Whoever throws out the head of a free lock tells the next: it was asleep when the release told the one that is out now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_of_redisson_behind_dead_places_is_told_by_whoever_throws_them_out() {
+    let _alone = ALONE.lock().await;
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let gate = Theirs::new(&observer, "a", 1, 0);
+    assert!(gate.try_for(SOON).await);
+    let dead = contender(&server.url(), 2).await;
+    until_waiting(&observer, 2).await;
+    let java = Theirs::new(&observer, "a", 2, 0);
+    assert!(!java.try_for(SOON).await);
+    let mut listener = redis::Client::open(server.url()).unwrap().get_async_pubsub().await.unwrap();
+    listener.subscribe(format!("redisson_lock__channel:{{a}}:{}", java.holder)).await.unwrap();
+    kill(vec![dead]).await;
+    gate.unlock().await;
+    // One who only looks throws them out; it lines up nowhere, and nobody of ours waits.
+    let told = async { tokio::time::timeout(SOON, listener.on_message().next()).await.unwrap() };
+    let looks = async {
+        wait_until(SOON, async || {
+            assert!(FairLock::new(&client, "a").try_acquire().await.unwrap().is_none());
+            queue(&observer, "a").await == [java.holder.as_str()]
+        })
+        .await;
+    };
+    let (message, ()) = tokio::join!(told, looks);
+    assert_eq!(message.unwrap().get_payload::<String>().unwrap(), "0");
+    assert!(java.try_for(SOON).await);
+    java.unlock().await;
+}
+
+/// Redisson's own waiters ask without a pause here.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_dead_head_of_redisson_nobody_of_ours_spins() {
+    let _alone = ALONE.lock().await;
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let (dead, gate) = (Theirs::new(&observer, "a", 1, 0), Theirs::new(&observer, "a", 2, 0));
+    assert!(gate.try_for(SOON).await);
+    assert!(!dead.try_for(SOON).await);
+    let waiting: Vec<_> = (0..5).map(|_| wait_for(&client)).collect();
+    until_waiting(&observer, 6).await;
+    gate.unlock().await;
+    let mut monitor = Monitor::start(&server).await.unwrap();
+    let seconds = 2;
+    let until = Instant::now() + Duration::from_secs(seconds);
+    wait_until(SOON, async || Instant::now() > until).await;
+    let scripts = monitor.take().await.unwrap().iter().filter(|command| command.name == "EVALSHA").count();
+    assert!(scripts <= 6 * seconds as usize, "{scripts} scripts in {seconds} s");
+    // Its time is over.
+    observer.cmd(&["ZADD", "redisson_lock_timeout:{a}", "1", &dead.holder]).await.unwrap();
+    let over = Instant::now();
+    for waiter in waiting {
+        waiter.await.unwrap();
+    }
+    assert!(over.elapsed() < 3000 * MS, "{:?}", over.elapsed());
+}
+
+/// A thousand places, kept for so many milliseconds, of which one is Redisson's where it is asked for; a plain EVAL's keys follow.
+const FILL: &str = "
+    local now = redis.call('TIME')[1] * 1000
+    for i = 1, 1000 do
+      local place = '00000000-0000-4000-8000-000000000000:' .. i
+      redis.call('RPUSH', KEYS[2], place)
+      redis.call('ZADD', KEYS[3], now + i * 30000, place)
+      if i ~= tonumber(ARGV[2]) then redis.call('ZADD', KEYS[4], now + ARGV[1], place) end
+    end
+    redis.call('HSET', KEYS[1], 'x', '1')
+    redis.call('PEXPIRE', KEYS[1], 60000)";
+
+/// The longest of the calls' own times: what the quickest of some calls of the same kind took by the server's clock. A busy
+/// machine makes a call look longer, never shorter.
+#[tokio::test(flavor = "multi_thread")]
+async fn among_a_thousand_places_no_call_takes_five_milliseconds() {
+    let _alone = ALONE.lock().await;
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let keys = ["a", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}", "redgrid_fair:{a}"];
+    let common = include_str!("../../crates/redgrid-locks/src/scripts/fair_queue.lua");
+    let enter = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_enter.lua")].concat();
+    let keep = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_keep.lua")].concat();
+    let release = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_release.lua")].concat();
+    let place = |n: usize| format!("00000000-0000-4000-8000-000000000000:{n}");
+    let eval = async |script: &str, args: &[&str]| {
+        let command = [&["EVAL", script, "4"], &keys[..], args].concat();
+        observer.cmd(&command).await.unwrap();
+    };
+    server.set_config("slowlog-log-slower-than", "0").await.unwrap();
+    let mut slowest = Vec::new();
+    for (what, foreign) in ["join", "get in", "release", "leave", "keep", "look after all", "throw out"]
+        .into_iter()
+        .flat_map(|what| ["0", "500"].map(|foreign| (what, foreign)))
+    {
+        let mut quickest = u64::MAX;
+        for _ in 0..15 {
+            server.flush_all().await.unwrap();
+            let kept = if what == "throw out" { "-1" } else { "600000" };
+            eval(FILL, &[kept, foreign]).await;
+            if what == "get in" {
+                server.delete_key("a").await.unwrap();
+            }
+            observer.cmd(&["SLOWLOG", "RESET"]).await.unwrap();
+            let (first, tenth) = (place(1), place(10));
+            let never = "9000000000000000";
+            match what {
+                "join" => eval(&enter, &["new:1", "30000", never, "30000", "1000", "PUBLISH", "ch"]).await,
+                "get in" => eval(&enter, &[&first, "30000", never, "30000", "1000", "PUBLISH", "ch"]).await,
+                "release" => eval(&release, &["PUBLISH", "x", "0", "ch", "30000"]).await,
+                "leave" => eval(&release, &["PUBLISH", &place(990), "0", "ch", "30000"]).await,
+                "look after all" => eval(&keep, &["30000", "1000", "1", "PUBLISH", "ch", &tenth]).await,
+                _ => eval(&keep, &["30000", "1000", "0", "PUBLISH", "ch", &tenth]).await,
+            }
+            let log: Vec<(u64, u64, u64, Vec<String>, String, String)> =
+                observer.query(&["SLOWLOG", "GET", "100"]).await.unwrap();
+            let took = log.iter().filter(|entry| entry.3[0] == "EVAL").map(|entry| entry.2).max().unwrap();
+            quickest = quickest.min(took);
+        }
+        slowest.push((quickest, what, foreign));
+    }
+    slowest.sort();
+    println!("microseconds: {slowest:?}");
+    assert!(slowest.last().unwrap().0 < 5000, "{slowest:?}");
+}
+
+fn wait_for(client: &Client) -> tokio::task::JoinHandle<()> {
+    let lock = FairLock::new(client, "a");
+    tokio::spawn(async move {
+        lock.acquire().wait(SOON * 3).await.unwrap().release().await.unwrap();
+    })
+}

@@ -1,0 +1,41 @@
+//! Four processes want one fair lock, and the server's own record says in which order they got it, for `cargo xtask fairness`.
+//!
+//! `fair_order ACQUISITIONS`: prints a line of JSON, and fails where the order of entry was not that of arrival.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use redgrid_tests::fair::contest;
+use serde_json::json;
+
+const PROCESSES: usize = 4;
+const TASKS: usize = 4;
+
+/// The longest that an acquisition may take on average: ten times what it takes.
+const EACH: Duration = Duration::from_millis(10);
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let asked: u64 = std::env::args().nth(1).ok_or("fair_order ACQUISITIONS")?.parse()?;
+    let times = asked.div_ceil((PROCESSES * TASKS) as u64);
+    let contender = std::env::current_exe()?.with_file_name("contender");
+    let server = redgrid_tests::server().await;
+    let within = EACH * u32::try_from(asked)? + redgrid_tests::SOON;
+    let contest = contest(&server, &contender, (PROCESSES, TASKS, times), within).await?;
+    let record = &contest.record;
+    let seconds = contest.took.as_secs_f64();
+    let line = json!({
+        "processes": PROCESSES,
+        "tasks": TASKS,
+        "acquisitions": record.grants,
+        "by_place": record.by_place,
+        "places": record.places,
+        "places_gone": record.gone(),
+        "overtaken": record.overtaken.len(),
+        "seconds": (seconds * 1000.0).round() / 1000.0,
+        "per_second": (record.grants as f64 / seconds).round(),
+    });
+    println!("{line}");
+    let good = record.overtaken.is_empty() && record.grants == times * (PROCESSES * TASKS) as u64;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

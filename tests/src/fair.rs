@@ -1,0 +1,242 @@
+//! Fair locks as others see them: the order of entries by the server's own record, and a client that goes by Redisson's rules.
+
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use redgrid_testkit::{Monitor, Observer, RedisServer, SeenCommand};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::Command;
+
+/// The order of a fair lock, by what the server's `MONITOR` shows: who lined up, and who got in.
+#[derive(Debug, Default)]
+pub struct Record {
+    name: String,
+    queue: VecDeque<String>,
+    /// The list as it was before it was written anew, while that lasts.
+    former: Option<HashSet<String>>,
+    popped: Option<String>,
+    holder: Option<String>,
+    /// How many lined up.
+    pub places: u64,
+    /// How many got in.
+    pub grants: u64,
+    /// Those that got in by a place.
+    pub by_place: u64,
+    /// Who got in although others were before, and who these were.
+    pub overtaken: Vec<String>,
+}
+
+impl Record {
+    /// Of the lock with this name, from now on.
+    pub fn of(name: &str) -> Record {
+        Record { name: name.to_owned(), ..Record::default() }
+    }
+
+    /// Places that went without a grant: left, or thrown out.
+    pub fn gone(&self) -> u64 {
+        self.places - self.by_place - self.queue.len() as u64
+    }
+
+    /// Takes in what the server did.
+    pub fn see(&mut self, commands: &[SeenCommand]) {
+        for command in commands {
+            let args: Vec<String> = command.args.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
+            self.one(&command.name, &args);
+        }
+    }
+
+    fn one(&mut self, name: &str, args: &[String]) {
+        let Some((key, rest)) = args.split_first() else { return };
+        let queue = format!("redisson_lock_queue:{{{}}}", self.name);
+        if *key == queue {
+            match name {
+                "DEL" | "UNLINK" => self.former = Some(self.queue.drain(..).collect()),
+                "RPUSH" => {
+                    let again = self.former.as_ref().is_some_and(|former| rest.iter().all(|one| former.contains(one)));
+                    self.places += if again { 0 } else { rest.len() as u64 };
+                    self.queue.extend(rest.iter().cloned());
+                }
+                "LPOP" => self.popped = self.queue.pop_front(),
+                "LREM" => self.queue.retain(|one| Some(one) != rest.last()),
+                _ => {}
+            }
+        } else if *key == self.name && (name == "HSET" || name == "HINCRBY") && rest.last().is_some_and(|n| n == "1") {
+            let who = rest[0].clone();
+            if self.holder.as_ref() != Some(&who) {
+                self.granted(who);
+            }
+        } else if *key == self.name && (name == "DEL" || name == "HDEL") {
+            self.holder = None;
+        }
+        if name != "RPUSH" && !(*key == queue && name == "DEL") {
+            self.former = None;
+        }
+    }
+
+    fn granted(&mut self, who: String) {
+        self.grants += 1;
+        let popped = self.popped.take();
+        match (self.queue.front(), popped) {
+            // Redisson takes its place out before it gets in, ours after.
+            (_, Some(popped)) if popped == who => self.by_place += 1,
+            (Some(head), _) if *head == who => self.by_place += 1,
+            (None, _) => {}
+            (Some(head), _) => self.overtaken.push(format!("{who} before {head}")),
+        }
+        self.holder = Some(who);
+    }
+}
+
+/// A client of a fair lock by the rules that Redisson goes by, step by step in words of our own: for what a real one can not be
+/// made to do, as to live on a host whose clock is wrong.
+#[derive(Debug)]
+pub struct Theirs {
+    observer: Observer,
+    name: String,
+    /// Its holder field.
+    pub holder: String,
+    /// How far its clock is ahead, in milliseconds.
+    pub ahead: i64,
+    wait: Duration,
+}
+
+const PURGE: &str = "
+    local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
+    local me, wait, clock = ARGV[1], tonumber(ARGV[2]), redis.call('TIME')
+    local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + tonumber(ARGV[3])
+    local head = redis.call('LINDEX', queue, 0)
+    while head do
+      local score = redis.call('ZSCORE', scores, head)
+      if not score or tonumber(score) > now then break end
+      redis.call('ZREM', scores, head)
+      redis.call('LPOP', queue)
+      head = redis.call('LINDEX', queue, 0)
+    end";
+
+const TRY: &str = "
+    if redis.call('EXISTS', lock) == 0 and (not head or head == me) then
+      redis.call('LPOP', queue)
+      redis.call('ZREM', scores, me)
+      for _, other in ipairs(redis.call('ZRANGE', scores, 0, -1)) do
+        redis.call('ZINCRBY', scores, -wait, other)
+      end
+      redis.call('HSET', lock, me, '1')
+      redis.call('PEXPIRE', lock, ARGV[4])
+      return -1
+    end
+    if redis.call('ZSCORE', scores, me) then
+      return math.max(0, redis.call('PTTL', lock))
+    end
+    local last = redis.call('LINDEX', queue, -1)
+    local base = redis.call('PTTL', lock)
+    if last and redis.call('ZSCORE', scores, last) then
+      base = redis.call('ZSCORE', scores, last) - now
+    end
+    redis.call('ZADD', scores, base + wait + now, me)
+    redis.call('RPUSH', queue, me)
+    return base";
+
+const UNLOCK: &str = "
+    if redis.call('HEXISTS', lock, me) == 1 then
+      redis.call('DEL', lock)
+    end
+    if head then
+      redis.call('PUBLISH', ARGV[5] .. ':' .. head, '0')
+    end
+    return 0";
+
+impl Theirs {
+    /// The holder of this number, on a host whose clock is `ahead` milliseconds ahead, with Redisson's default wait.
+    pub fn new(observer: &Observer, name: &str, number: u64, ahead: i64) -> Theirs {
+        let holder = format!("00000000-0000-4000-8000-000000000000:{number}");
+        let wait = Duration::from_secs(300);
+        Theirs { observer: observer.clone(), name: name.to_owned(), holder, ahead, wait }
+    }
+
+    async fn run(&self, what: &str, lease: Duration) -> i64 {
+        let script = format!("{PURGE}{what}");
+        let of = |prefix: &str| format!("{prefix}:{{{}}}", self.name);
+        let (queue, scores) = (of("redisson_lock_queue"), of("redisson_lock_timeout"));
+        let (wait, lease) = (self.wait.as_millis().to_string(), lease.as_millis().to_string());
+        let (ahead, channel) = (self.ahead.to_string(), of("redisson_lock__channel"));
+        let command: [&str; 11] =
+            ["EVAL", &script, "3", &self.name, &queue, &scores, &self.holder, &wait, &ahead, &lease, &channel];
+        self.observer.query(&command).await.expect("the script runs")
+    }
+
+    /// Tries for a lease, and lines up where it can not be had. True when it holds.
+    pub async fn try_for(&self, lease: Duration) -> bool {
+        self.run(TRY, lease).await == -1
+    }
+
+    /// Gives it back.
+    pub async fn unlock(&self) {
+        self.run(UNLOCK, Duration::ZERO).await;
+    }
+}
+
+/// The holders that wait for a fair lock, the next one in front.
+pub async fn queue(observer: &Observer, name: &str) -> Vec<String> {
+    observer.query(&["LRANGE", &format!("redisson_lock_queue:{{{name}}}"), "0", "-1"]).await.expect("a list")
+}
+
+/// What came of a contest of processes for a fair lock.
+#[derive(Debug)]
+pub struct Contest {
+    /// What the server saw.
+    pub record: Record,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// That many processes of the program `contender`, each with so many tasks that get in so often, want the fair lock `a`.
+///
+/// # Errors
+///
+/// What went wrong, in words: a process did not start or did not come to its end, or the server is gone.
+pub async fn contest(
+    server: &RedisServer,
+    contender: &Path,
+    (processes, tasks, times): (usize, usize, u64),
+    within: Duration,
+) -> Result<Contest, Box<dyn std::error::Error>> {
+    let mut monitor = Monitor::start(server).await?.with_scripts();
+    let mut record = Record::of("a");
+    let mut running = Vec::new();
+    for _ in 0..processes {
+        let mut child = Command::new(contender)
+            .args([&server.url(), "a", &tasks.to_string(), &times.to_string(), "0"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        if lines.next_line().await?.as_deref() != Some("ready") {
+            return Err("a process is not ready".into());
+        }
+        running.push((child, lines));
+    }
+    let began = Instant::now();
+    for (child, _) in &mut running {
+        child.stdin.as_mut().ok_or("no input")?.write_all(b"\n").await?;
+    }
+    let all = processes as u64 * tasks as u64 * times;
+    while record.grants < all {
+        if began.elapsed() > within {
+            return Err(format!("{} of {all} in {within:?}: {record:?}", record.grants).into());
+        }
+        record.see(&monitor.take().await?);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let took = began.elapsed();
+    for (_, lines) in &mut running {
+        let done = tokio::time::timeout(crate::SOON, lines.next_line()).await??.unwrap_or_default();
+        if !done.starts_with("done ") {
+            return Err(format!("a process said {done:?}").into());
+        }
+    }
+    record.see(&monitor.take().await?);
+    Ok(Contest { record, took })
+}
