@@ -4,8 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Code, Config, Request, Server, ServerError, Topology};
+use redgrid_core::{Client, Code, Config, Reply, Request, Server, ServerError, Topology};
+use redgrid_locks::Lock;
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
 use redgrid_tests::made::Made;
 use tokio::sync::watch;
 
@@ -13,13 +17,15 @@ use tokio::sync::watch;
 struct Two {
     owner: Arc<Made>,
     target: Arc<Made>,
+    /// How often it changed; from the first time on the target is the owner.
     changes: watch::Sender<u64>,
 }
 
 #[async_trait]
 impl Topology for Two {
     fn primary(&self, _: &[u8]) -> Arc<dyn Server> {
-        Arc::clone(&self.owner) as Arc<dyn Server>
+        let owner = if *self.changes.borrow() == 0 { &self.owner } else { &self.target };
+        Arc::clone(owner) as Arc<dyn Server>
     }
 
     fn primaries(&self) -> Vec<Arc<dyn Server>> {
@@ -51,4 +57,45 @@ async fn a_slot_on_its_way_to_a_node_that_is_down_is_asked_for_with_pauses() {
     // A second, in pauses of 100 ms.
     let asked = owner.asked();
     assert!((2..40).contains(&asked), "{asked}");
+}
+
+/// Grants with that token.
+fn granting(token: &'static str) -> impl Fn(&Request) -> Result<Reply, ServerError> {
+    move |request| match request.label() {
+        "lock/acquire" => {
+            Ok(Reply::Array(vec![Reply::Int(1), Reply::Bytes(Bytes::from_static(token.as_bytes())), Reply::Int(0)]))
+        }
+        _ => Ok(Reply::Int(1)),
+    }
+}
+
+#[tokio::test]
+async fn what_a_primary_grants_after_it_was_replaced_is_not_believed() {
+    let owner = Arc::new(Made::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
+    let target = Arc::new(Made::new("target:1", granting("1700000000000001")));
+    let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
+    let config = Config::single("owner").unwrap();
+    let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
+    let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
+    wait_until(SOON, async || owner.asked() > 0).await;
+    // It hangs, is replaced, goes on, and does not know of it yet.
+    two.changes.send_modify(|count| *count += 1);
+    owner.confirm();
+    let guard = acquiring.await.unwrap().unwrap();
+    assert_eq!(guard.token().get(), 1_700_000_000_000_001);
+}
+
+#[tokio::test]
+async fn a_primary_that_hangs_is_not_waited_for_once_it_was_replaced() {
+    let owner = Arc::new(Made::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
+    let target = Arc::new(Made::new("target:1", granting("1700000000000001")));
+    let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
+    // Whoever waited for its answer would wait for ever.
+    let config = Config::single("owner").unwrap().timeout(SOON * 10);
+    let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
+    let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
+    wait_until(SOON, async || owner.asked() > 0).await;
+    two.changes.send_modify(|count| *count += 1);
+    let guard = tokio::time::timeout(SOON, acquiring).await.unwrap().unwrap().unwrap();
+    assert_eq!(guard.token().get(), 1_700_000_000_000_001);
 }

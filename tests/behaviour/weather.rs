@@ -157,6 +157,26 @@ async fn an_application_that_starts_before_its_server_works_once_it_is_there() {
     early.await.unwrap().unwrap().release().await.unwrap();
 }
 
+/// It ended `Unavailable` after `timeout × (retries + 1)`, however much longer it was to wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
+    let server = server().await;
+    server.kill().await.unwrap();
+    let hasty = |config: redgrid_core::Config| config.timeout(Duration::from_millis(50)).retries(1);
+    let client = redgrid_tests::client_unready(&server.url(), hasty).await;
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    let tried = tokio::spawn(Lock::new(&client, "b").try_acquire().wait(SOON).into_future());
+    // Behind the first of its name.
+    let behind = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    let unbounded = Lock::new(&client, "a").acquire().await;
+    assert!(matches!(unbounded, Err(AcquireError::Unavailable { .. })), "{unbounded:?}");
+    server.restart_empty().await.unwrap();
+    for granted in [waiting, behind] {
+        granted.await.unwrap().unwrap().release().await.unwrap();
+    }
+    assert!(tried.await.unwrap().unwrap().is_some());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_server_a_call_ends_unavailable_and_a_bound_is_kept() {
     let server = server().await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redgrid_core::{Client, Token};
 use redgrid_locks::HoldWatch;
 use redgrid_tests::SOON;
+use redgrid_tests::spread::Spread;
 use serde::Serialize;
 
 /// The longest a name not held before may take from the promotion on.
@@ -227,13 +228,6 @@ pub(crate) struct Report {
     pub(crate) violations: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
-struct Spread {
-    p50: f64,
-    p99: f64,
-    max: f64,
-}
-
 impl Report {
     pub(crate) fn new(topology: &str, fault: &'static str, rounds: u32, took: Duration, account: &Account) -> Self {
         let books = account.books();
@@ -257,17 +251,5 @@ impl Report {
             all: books.all.clone(),
             violations,
         }
-    }
-}
-
-impl Spread {
-    fn of(times: &[Duration]) -> Self {
-        let mut times = times.to_vec();
-        times.sort();
-        let at = |share: usize| {
-            let place = (times.len() * share).div_ceil(100).saturating_sub(1);
-            times.get(place).map_or(0.0, |time| (time.as_secs_f64() * 10_000.0).round() / 10.0)
-        };
-        Spread { p50: at(50), p99: at(99), max: at(100) }
     }
 }

@@ -84,6 +84,19 @@ fn a_guard_within_another_is_the_same_hold_and_outlives_it() {
 }
 
 #[test]
+fn a_read_beside_a_write_is_found() {
+    let ask = || What::Ask { name: "a".into(), steal: false, again: None };
+    let read = |id, got, until| {
+        let record = Record::default().at(0, id, ask()).at(got, id, What::Reads).at(until, id, What::Held);
+        record.at(until, id, What::Give).at(until + 1, id, What::Gave { ok: true })
+    };
+    let write = || Record::default().hold(0, 10, 0, 50, 60);
+    assert!(finds(&history([read(0, 5, 51), write()]), "reads and"));
+    assert!(finds(&history([read(0, 55, 57), write()]), "reads and"));
+    assert_eq!(violations(&history([read(0, 5, 50), read(0, 7, 49), write(), read(0, 60, 90)])), Vec::<String>::new());
+}
+
+#[test]
 fn tokens_that_fall_are_found() {
     let one = Record::default().hold(0, 20, 0, 5, 10);
     let two = Record::default().hold(0, 15, 11, 12, 20);

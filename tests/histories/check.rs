@@ -13,6 +13,7 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
         let mut here = tokens_that_fall(&story.holds);
         if history.exclusive {
             here.extend(beliefs_that_overlap(&story.holds));
+            here.extend(reads_beside_writes(&story.reads, &story.holds));
             here.extend(updates_that_are_lost(story, history.counters.get(name).copied()));
             here.extend(story.refused.iter().map(|token| format!("the register refused {token}, which was believed")));
             here.extend(object::violations(story, !history.calm));
@@ -58,6 +59,24 @@ fn beliefs_that_overlap(holds: &[Hold]) -> Vec<String> {
         if longest.is_none_or(|(longest, _)| until > longest) {
             longest = Some((until, hold));
         }
+    }
+    found
+}
+
+/// A read that is believed while another writes.
+fn reads_beside_writes(reads: &[Hold], writes: &[Hold]) -> Vec<String> {
+    let believed = |hold: &Hold| hold.believed.filter(|until| *until > hold.got).map(|until| (hold.got, until));
+    let mut writes: Vec<_> = writes.iter().filter_map(|hold| Some((believed(hold)?, hold))).collect();
+    writes.sort_by_key(|(span, _)| *span);
+    let mut found = Vec::new();
+    for (read, (from, until)) in reads.iter().filter_map(|read| Some((read, believed(read)?))) {
+        // Writes do not overlap each other: their ends are in the order of their beginnings.
+        let first = writes.partition_point(|((_, ends), _)| *ends <= from);
+        let beside = writes[first..].iter().take_while(|((began, _), _)| *began < until);
+        found.extend(beside.map(|((began, ends), write)| {
+            let both = (until.min(*ends) - from.max(*began)) / 1000;
+            format!("{:?} reads and {:?} with {} writes, for {both} µs", read.who, write.who, write.token)
+        }));
     }
     found
 }

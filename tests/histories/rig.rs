@@ -36,7 +36,9 @@ impl Plan {
         let tasks = rng.u64(2..5);
         let sits = if seed % 4 == 2 { 4 } else { 80 };
         let (url, direct) = Default::default();
-        let orders = Orders { url, direct, seed, tasks, millis, watchdog, timeout, stretch, names, sits, steals };
+        let reads = seed.is_multiple_of(3) && !steals;
+        let orders =
+            Orders { url, direct, seed, tasks, millis, watchdog, timeout, stretch, names, sits, steals, reads };
         let spells = if calm { 0 } else { rng.usize(3..10) };
         let mut spells: Vec<Spell> =
             (0..spells).map(|_| Spell::draw(&mut rng, PROCESSES, millis, watchdog, sits < 80)).collect();

@@ -29,6 +29,9 @@ pub(crate) type Who = (usize, u64);
 /// Added to a task's number for what it enters within another hold.
 const AGAIN: u64 = 1000;
 
+/// The token of who reads: none is given.
+const READS: u64 = 0;
+
 /// One hold, from the request to the last guard.
 #[derive(Debug, Clone)]
 pub(crate) struct Hold {
@@ -70,6 +73,8 @@ pub(crate) struct Update {
 #[derive(Debug, Default)]
 pub(crate) struct Story {
     pub(crate) holds: Vec<Hold>,
+    /// The same of those who read.
+    pub(crate) reads: Vec<Hold>,
     pub(crate) busy: Vec<Busy>,
     /// Requests without a grant: when they were made.
     pub(crate) without: Vec<u64>,
@@ -122,7 +127,8 @@ impl Reader<'_> {
         }
         let left: Vec<Open> = self.holds.drain().filter_map(|(_, open)| open.err()).collect();
         for Open { hold, name, .. } in left {
-            self.stories.entry(name).or_default().holds.push(hold);
+            let story = self.stories.entry(name).or_default();
+            if hold.token == READS { story.reads.push(hold) } else { story.holds.push(hold) }
         }
         // Killed while they asked.
         for ask in self.asks.into_values() {
@@ -137,6 +143,7 @@ impl Reader<'_> {
                 self.asks.insert(id, Ask { name: name.clone(), at, again: *again });
             }
             What::Got { token } => self.got(who, id, at, *token),
+            What::Reads => self.got(who, id, at, READS),
             What::Busy => {
                 if let Some(ask) = self.asks.remove(&id) {
                     let busy = Busy { who, asked: ask.at, told: at };

@@ -123,6 +123,26 @@ impl Actor {
         self.begin(&["count", name, counter, &times.to_string()]).await;
     }
 
+    /// A verb of `Variants.java`, begun and not waited for.
+    pub(crate) async fn begin_verb(&mut self, verb: &str, name: &str) {
+        self.begin(&[verb, name]).await;
+    }
+
+    /// The same, with its answer.
+    pub(crate) async fn verb(&mut self, verb: &str, name: &str) -> Result<String, Thrown> {
+        self.ask(&[verb, name]).await
+    }
+
+    /// `tryLock(wait)` of a kind of lock.
+    pub(crate) async fn try_verb(&mut self, verb: &str, name: &str, wait: Duration) -> String {
+        self.ask(&[verb, name, &millis(wait)]).await.unwrap()
+    }
+
+    /// Adds one to a counter, so many times, each under a lock of that kind; begun and not waited for.
+    pub(crate) async fn begin_count_under(&mut self, verb: &str, name: &str, counter: &str, times: u64) {
+        self.begin(&[verb, name, counter, &times.to_string()]).await;
+    }
+
     /// Waits for the answer to what was begun.
     pub(crate) async fn done(&mut self) -> Result<String, Thrown> {
         self.done_within(SOON).await

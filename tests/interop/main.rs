@@ -12,10 +12,14 @@ mod crowd;
 mod deaths;
 mod exclusion;
 mod fair;
+mod fenced;
 mod force;
 mod handover;
 mod leases;
+mod multi;
+mod read_write;
 mod reentry;
+mod spin;
 mod traces;
 
 use std::process::ExitCode;
@@ -46,10 +50,14 @@ fn main() -> ExitCode {
         deaths::scenarios(),
         exclusion::scenarios(),
         fair::scenarios(),
+        fenced::scenarios(),
         force::scenarios(),
         handover::scenarios(),
         leases::scenarios(),
+        multi::scenarios(),
+        read_write::scenarios(),
         reentry::scenarios(),
+        spin::scenarios(),
         traces::scenarios(),
     ]
     .concat();

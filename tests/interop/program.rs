@@ -7,7 +7,9 @@ use std::{env, fs, io};
 
 use tokio::process::Command;
 
-const SOURCE: &str = include_str!("java/src/main/java/Peer.java");
+/// A program is built anew when any of it changes.
+const SOURCES: &[&str] =
+    &[include_str!("java/src/main/java/Peer.java"), include_str!("java/src/main/java/Variants.java")];
 const POM: &str = include_str!("java/pom.xml");
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
@@ -30,7 +32,7 @@ impl Program {
         let run = Command::new(&java).arg("-version").output().await;
         run.ok().filter(|output| output.status.success()).ok_or("there is no `java`")?;
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
-        let sum = redgrid_tests::sha(&format!("{POM}{SOURCE}"));
+        let sum = redgrid_tests::sha(&[&[POM][..], SOURCES].concat().concat());
         let folder = home.join(format!("redisson-{version}-{}", &sum[..12]));
         if !folder.exists() {
             // Elsewhere first, and gone if it fails: another run of the tests may be doing the same.
@@ -66,10 +68,10 @@ async fn fetch(version: &str, lib: &Path) -> Result<(), String> {
 }
 
 async fn compile(folder: &Path) -> Result<(), String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/java/src/main/java/Peer.java");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/java/src/main/java");
     let mut javac = Command::new(tool("javac"));
     javac.args(["-encoding", "UTF-8", "-d"]).arg(folder.join("classes"));
-    javac.arg("-cp").arg(classpath(folder)).arg(source);
+    javac.arg("-cp").arg(classpath(folder)).arg("-sourcepath").arg(&sources).arg(sources.join("Peer.java"));
     let output = bounded(&mut javac).await.map_err(|error| format!("`javac` cannot be run: {error}"))?;
     assert!(output.status.success(), "Peer.java does not compile:\n{}", String::from_utf8_lossy(&output.stderr));
     Ok(())

@@ -40,6 +40,8 @@ pub struct Orders {
     pub sits: u64,
     /// Whether locks are also taken by force.
     pub steals: bool,
+    /// Whether they are read-write locks.
+    pub reads: bool,
 }
 
 /// One line of a record.
@@ -72,6 +74,8 @@ pub enum What {
         /// The fencing token.
         token: u64,
     },
+    /// It was granted, to read.
+    Reads,
     /// Others had the lock.
     Busy,
     /// It ended without a grant, in a way that may have touched the lock: cancelled, timed out, failed, unknown.

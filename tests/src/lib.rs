@@ -5,6 +5,7 @@ pub mod fair;
 pub mod history;
 pub mod lossy;
 pub mod made;
+pub mod spread;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -21,6 +21,8 @@ pub struct Made {
     listened: Mutex<BTreeSet<Bytes>>,
     /// A channel whose subscription is not confirmed until it is said so.
     kept_back: Option<Bytes>,
+    /// Requests of this kind are not answered until it is said so.
+    stuck_at: Option<&'static str>,
     confirm: Notify,
     pushes: Mutex<Option<mpsc::UnboundedSender<Push>>>,
 }
@@ -36,6 +38,7 @@ impl Made {
             asked: AtomicUsize::new(0),
             listened: Mutex::default(),
             kept_back: None,
+            stuck_at: None,
             confirm: Notify::new(),
             pushes: Mutex::default(),
         }
@@ -52,7 +55,12 @@ impl Made {
         Made { kept_back: Some(channel), ..self }
     }
 
-    /// Has it confirm what it has kept back.
+    /// The same, which does not answer requests of that label.
+    pub fn stuck_at(self, label: &'static str) -> Made {
+        Made { stuck_at: Some(label), ..self }
+    }
+
+    /// Has it confirm, or answer, what it has kept back.
     pub fn confirm(&self) {
         self.confirm.notify_one();
     }
@@ -84,6 +92,9 @@ impl Server for Made {
     async fn call(&self, requests: Vec<Request>) -> Vec<Answer> {
         self.asked.fetch_add(requests.len(), Ordering::Relaxed);
         tokio::task::yield_now().await;
+        if requests.iter().any(|request| Some(request.label()) == self.stuck_at) {
+            self.confirm.notified().await;
+        }
         requests.iter().map(&self.answer).collect()
     }
 

@@ -8,26 +8,32 @@ use redgrid_locks::{AcquireError, FairLock, Holder, Lock, LostReason};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
-use crate::ground::{Clause, Ground, Topology};
+use crate::ground::{Ground, Topology};
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+pub(crate) const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
 
 /// Later than any message takes on a busy machine, and sooner than anybody looks without one.
-const AT_ONCE: Duration = Duration::from_secs(5);
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Renewed every second, and long enough for a machine on which an answer takes as long.
-const LEASE: Duration = Duration::from_secs(3);
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-macro_rules! contract {
-    ($($name:ident),* $(,)?) => {
-        pub(crate) fn scenarios() -> Vec<Clause> {
-            vec![$(Clause { name: concat!("contract::", stringify!($name)), run: |ground| Box::pin($name(ground)) }),*]
+/// Lists functions of a file as clauses, under the name of what they are about.
+macro_rules! clauses {
+    ($about:literal; $($name:ident),* $(,)?) => {
+        pub(crate) fn scenarios() -> Vec<$crate::ground::Clause> {
+            vec![$($crate::ground::Clause {
+                name: concat!($about, "::", stringify!($name)),
+                run: |ground| Box::pin($name(ground)),
+            }),*]
         }
     };
 }
+pub(crate) use clauses;
 
-contract![
+clauses![
+    "contract";
     one_at_a_time_and_free_again,
     a_waiter_elsewhere_is_woken_by_the_release,
     tasks_of_two_processes_lose_no_update,

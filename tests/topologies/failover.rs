@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redgrid_core::Client;
-use redgrid_locks::{AcquireError, Lock};
+use redgrid_locks::{AcquireError, Election, Fence, FenceError, Lock};
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, wait_until};
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
@@ -22,6 +22,7 @@ scenarios![
     sentinel_any_one_sentinel_is_enough,
     sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary,
     sentinel_calls_wait_for_the_first_sentinel_to_start,
+    sentinel_what_is_around_a_lock_goes_on_at_the_new_primary,
     cluster_a_killed_primary_is_followed_and_the_others_see_no_error,
     cluster_a_planned_failover_is_no_error_for_anybody,
     cluster_a_waiter_is_woken_by_a_release_on_the_new_primary,
@@ -283,6 +284,43 @@ async fn sentinel_calls_wait_for_the_first_sentinel_to_start() {
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
     sentinels.sentinels()[1].restart_empty().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// A detached hold, a fence and a leader with an observer.
+async fn sentinel_what_is_around_a_lock_goes_on_at_the_new_primary() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let lease = 2 * LEASE;
+    let one = connected(by_sentinels(&sentinels).watchdog_lease(lease)).await;
+    let two = connected(by_sentinels(&sentinels).watchdog_lease(lease)).await;
+    let early = Lock::new(&one, "fenced").acquire().await.unwrap();
+    let stale = early.token();
+    early.release().await.unwrap();
+    let late = Lock::new(&two, "fenced").acquire().wait(SOON).await.unwrap();
+    Fence::new(&two, "{fenced}").set("{fenced}:value", "new", late.token()).await.unwrap();
+    let leadership = Election::new(&one, "elected").campaign().proclaim("one").await.unwrap();
+    let mut changes = Election::new(&two, "elected").observe();
+    assert_eq!(changes.next().await.unwrap().map(|leader| leader.term), Some(leadership.term()));
+    let detached = Lock::new(&one, "handed on").acquire().await.unwrap().detach().await.unwrap();
+    let former = sentinels.current_primary().await.unwrap();
+    replicated(former, 2).await;
+    let address = former.addr();
+    former.kill().await.unwrap();
+    sentinels.wait_for_primary_other_than(address).await.unwrap();
+
+    let guard = Lock::new(&two, "handed on").attach(&detached).await.unwrap();
+    assert_eq!(guard.token(), detached.token());
+    guard.release().await.unwrap();
+    let refused = Fence::new(&one, "{fenced}").set("{fenced}:value", "old", stale).await;
+    assert!(matches!(refused, Err(FenceError::Stale { .. })), "{refused:?}");
+    assert!(leadership.is_leader());
+    assert_eq!(
+        Election::new(&two, "elected").leader().await.unwrap().map(|leader| leader.id_text()),
+        Some("one".into())
+    );
+    leadership.resign().await.unwrap();
+    let told = tokio::time::timeout(SOON, changes.next()).await.expect("it is told");
+    assert_eq!(told.unwrap(), None);
+    late.release().await.unwrap();
 }
 
 async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_error() {

@@ -1,11 +1,14 @@
 //! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
 
+mod around;
 mod contract;
 mod durable;
 mod events;
 mod failover;
 mod ground;
+mod kinds;
 mod migration;
+mod read_write;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,7 +32,9 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for topology in Topology::ALL {
         let shared = Arc::new(Shared::new(topology));
-        for scenario in contract::scenarios() {
+        for scenario in
+            [contract::scenarios(), kinds::scenarios(), read_write::scenarios(), around::scenarios()].concat()
+        {
             for user in [User::Anybody, User::Published] {
                 let (shared, on, run_it) = (Arc::clone(&shared), runtime.handle().clone(), scenario.run);
                 let (clause, under) = (scenario.name, if user == User::Published { "::published_acl" } else { "" });

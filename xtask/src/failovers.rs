@@ -1,17 +1,14 @@
 //! Failovers by the dozen: what `tests/failovers` measures, on each kind of deployment and for each kind of fault.
 
-use std::{
-    process::{Command, ExitCode, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{process::ExitCode, time::Duration};
 
 use redgrid_testkit::SERVER_VARIABLE;
 use serde_json::Value;
 
 use crate::{
     cargo, install,
-    steps::{Failure, not_run, run, say},
+    measured::{cell, line, table},
+    steps::{Failure, run, say},
     workspace,
 };
 
@@ -67,50 +64,9 @@ pub(crate) fn play(rounds: u32) -> Result<ExitCode, Failure> {
             }
         }
     }
-    println!("{}", table(&rows));
+    let headings = COLUMNS.map(|(heading, _)| heading.to_owned()).to_vec();
+    let cells = |row: &Value| COLUMNS.iter().map(|(_, path)| cell(row, path)).collect();
+    let rows = rows.iter().map(cells).collect::<Vec<Vec<String>>>();
+    println!("{}", table(&[vec![headings], rows].concat()));
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The last line that a program writes, and whether it ended well; `None` without one in time.
-fn line(command: &mut Command, within: Duration) -> Result<Option<(String, bool)>, Failure> {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut child = child.map_err(|source| not_run(command, source))?;
-    let began = Instant::now();
-    while matches!(child.try_wait(), Ok(None)) {
-        if began.elapsed() > within {
-            // `cargo run` hands its process on to the program; the servers end with it.
-            let _ = child.kill();
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    let output = child.wait_with_output().map_err(|source| not_run(command, source))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.lines().last().map(|line| (line.to_owned(), output.status.success())))
-}
-
-fn table(rows: &[Value]) -> String {
-    let cell = |row: &Value, path: &str| match row.pointer(path) {
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-        None => "-".to_owned(),
-    };
-    let mut lines = vec![COLUMNS.iter().map(|(heading, _)| format!("{heading:>10}")).collect::<String>()];
-    lines.extend(
-        rows.iter().map(|row| COLUMNS.iter().map(|(_, path)| format!("{:>10}", cell(row, path))).collect::<String>()),
-    );
-    lines.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_has_a_cell_for_each_heading() {
-        let row = serde_json::json!({ "topology": "cluster", "first_grant_ms": { "p99": 12.5 } });
-        let table = table(&[row]);
-        let widths: Vec<usize> = table.lines().map(str::len).collect();
-        assert!(widths.len() == 2 && widths[0] == widths[1], "{table}");
-        assert!(table.contains("12.5") && table.contains("   cluster"), "{table}");
-    }
 }

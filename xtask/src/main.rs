@@ -3,6 +3,7 @@
 mod failovers;
 mod install;
 mod matrix;
+mod measured;
 mod steps;
 mod suite;
 mod wheel;

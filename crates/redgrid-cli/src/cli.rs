@@ -10,6 +10,7 @@ use crate::lock::LockOptions;
 use crate::look::InspectOptions;
 use crate::ls::LsOptions;
 use crate::unlock::UnlockOptions;
+use crate::watch::WatchOptions;
 
 /// Distributed locks on Redis and Valkey
 #[derive(Debug, Parser)]
@@ -67,6 +68,9 @@ pub(crate) enum Command {
     Ls(LsOptions),
     /// Take a lock away from whoever holds it
     Unlock(UnlockOptions),
+    /// Follow who holds a lock
+    #[command(after_long_help = crate::watch::HELP)]
+    Watch(WatchOptions),
 }
 
 /// What can be done with a configuration.

@@ -1,6 +1,7 @@
 //! `redgrid lock`: runs a program while a lock is held, as flock(1) does for files.
 
 mod group;
+mod kind;
 mod signals;
 mod terminal;
 mod warden;
@@ -10,7 +11,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use clap::Args;
-use redgrid::{AcquireError, LockGuard, LostReason, ReleaseError};
+use redgrid::{AcquireError, LostReason, ReleaseError};
 use tokio::time::timeout;
 
 use crate::cli::Global;
@@ -18,6 +19,7 @@ use crate::failure::{Failure, SIGNALLED, chain};
 use crate::server::{Reach, Server};
 
 use self::group::Group;
+use self::kind::Held;
 use self::signals::Signals;
 
 /// Others held the lock for too long; `EX_TEMPFAIL` of `sysexits.h`: try again later.
@@ -47,8 +49,14 @@ pub(crate) struct LockOptions {
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     at_least: Option<Duration>,
     /// Line up: the lock is given in the order of asking, over all machines
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["read", "write"])]
     fair: bool,
+    /// Under a read-write lock, together with others that read
+    #[arg(long, conflicts_with = "write")]
+    read: bool,
+    /// Under a read-write lock, alone
+    #[arg(long)]
+    write: bool,
     #[command(flatten)]
     reach: Reach,
     /// The program and its arguments
@@ -79,21 +87,8 @@ pub(crate) async fn run(global: &Global, options: &LockOptions) -> Result<ExitCo
     outcome
 }
 
-async fn acquire(server: &Server, options: &LockOptions) -> Result<LockGuard, Failure> {
-    let mut acquire = match options.fair {
-        true => server.grid.fair_lock(&options.name).acquire(),
-        false => server.grid.lock(&options.name).acquire(),
-    };
-    if let Some(wait) = options.wait {
-        acquire = acquire.wait(wait);
-    }
-    if let Some(lease) = options.lease {
-        acquire = acquire.lease(lease);
-    }
-    if let Some(keep) = options.at_least {
-        acquire = acquire.at_least(keep);
-    }
-    acquire.await.map_err(|error| match error {
+async fn acquire(server: &Server, options: &LockOptions) -> Result<Held, Failure> {
+    Held::ask(server, options).await.map_err(|error| match error {
         AcquireError::TimedOut { name, .. } => {
             Failure::with(BUSY, format!("`{name}` is held by others; the command was not run, try again later"))
         }
@@ -103,8 +98,8 @@ async fn acquire(server: &Server, options: &LockOptions) -> Result<LockGuard, Fa
 }
 
 /// Runs the program under the lock, and gives the lock back.
-async fn run_under(guard: LockGuard, options: &LockOptions, signals: &mut Signals) -> Result<ExitCode, Failure> {
-    let started = Group::start(&options.command, TOKEN_VARIABLE, guard.token().get());
+async fn run_under(guard: Held, options: &LockOptions, signals: &mut Signals) -> Result<ExitCode, Failure> {
+    let started = Group::start(&options.command, TOKEN_VARIABLE, guard.token());
     let mut group = match started {
         Ok(group) => group,
         Err(failure) => {
@@ -113,10 +108,11 @@ async fn run_under(guard: LockGuard, options: &LockOptions, signals: &mut Signal
             return Err(failure);
         }
     };
+    let watch = guard.watch();
     let status = loop {
         tokio::select! {
             biased;
-            reason = guard.lost() => {
+            reason = watch.lost() => {
                 group.kill().await;
                 return Err(lost(options, reason, "the command was killed"));
             }
@@ -160,7 +156,8 @@ fn stopped(signal: nix::sys::signal::Signal) -> Failure {
 
 /// What the long help says below the options.
 pub(crate) const HELP: &str = "\
-The fencing token is in the program's environment as REDGRID_FENCING_TOKEN: hand it to the store that is written to.
+The fencing token is in the program's environment as REDGRID_FENCING_TOKEN: hand it to the store that is written to. With --read
+there is none.
 
 The program runs in a process group of its own. When the lock is lost, and when `redgrid lock` itself is killed, the whole group
 is killed with SIGKILL. SIGINT and SIGTERM are passed on to the group; the lock is given back when the program has ended.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use redgrid::Name;
-use redgrid::locks::{LockState, LockWaiter};
+use redgrid::locks::{LockHolder, LockState, LockWaiter};
 use redgrid_core::name::companion;
 use serde::Serialize;
 
@@ -57,6 +57,12 @@ pub(crate) struct Holder {
     pub(crate) entries: u64,
 }
 
+impl From<LockHolder> for Holder {
+    fn from(one: LockHolder) -> Self {
+        Holder { client: one.client, number: one.number, entries: one.entries }
+    }
+}
+
 /// Runs `redgrid inspect`.
 pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<ExitCode, Failure> {
     let name = Name::new(&options.name).map_err(|invalid| Failure::usage(chain(&invalid)))?;
@@ -92,12 +98,10 @@ impl From<LockWaiter> for Waiter {
 impl Told {
     fn new(name: Name, state: Option<LockState>, waiting: Option<u64>, queue: Vec<LockWaiter>) -> Self {
         let (holders, remaining) = state.map(|state| (state.holders, state.remaining)).unwrap_or_default();
-        let holder =
-            |one: redgrid::locks::LockHolder| Holder { client: one.client, number: one.number, entries: one.entries };
         Told {
             name: name.as_str().to_owned(),
             held: !holders.is_empty(),
-            holders: holders.into_iter().map(holder).collect(),
+            holders: holders.into_iter().map(Holder::from).collect(),
             lease_left_ms: remaining.and_then(|left| u64::try_from(left.as_millis()).ok()),
             waiting,
             queue: queue.into_iter().map(Waiter::from).collect(),

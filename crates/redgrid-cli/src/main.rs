@@ -13,6 +13,7 @@ mod look;
 mod ls;
 mod server;
 mod unlock;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -52,5 +53,6 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Inspect(options) => server::runtime()?.block_on(look::run(global, &options)),
         Command::Ls(options) => server::runtime()?.block_on(ls::run(global, &options)),
         Command::Unlock(options) => server::runtime()?.block_on(unlock::run(global, &options)),
+        Command::Watch(options) => server::runtime()?.block_on(watch::run(global, &options)),
     }
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::connection::hash_tag;
+
 /// Longest name in bytes, namespace included. Redis allows 512 MiB; nobody reads such a name in a log.
 const LONGEST: usize = 1024;
 
@@ -137,6 +139,11 @@ pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
         out.push(b'}');
     }
     out.into()
+}
+
+/// Whether two keys are in one slot on every server, by their hash tags.
+pub fn share_a_slot(one: &[u8], other: &[u8]) -> bool {
+    hash_tag(one) == hash_tag(other)
 }
 
 #[cfg(test)]

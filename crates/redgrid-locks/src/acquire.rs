@@ -1,12 +1,15 @@
 //! Asking for a lock: options, then await.
 
 use std::future::IntoFuture;
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::hold::{Grant, Lease, Wish};
-use redgrid_core::{Holder, Token};
+use redgrid_core::hold::{Backoff, Grant, HoldKind, Lease, Target, Wish};
+use redgrid_core::name::InvalidName;
+use redgrid_core::{Client, Holder, Token};
 
 use crate::fair_lock::Place;
 use crate::guard::{LockGuard, LockLost};
@@ -23,36 +26,101 @@ pub struct Acquire(Options);
 #[derive(Clone, Debug)]
 pub struct TryAcquire(Options);
 
-#[derive(Clone, Debug)]
-struct Options {
-    lock: Lock,
-    wait: Option<Duration>,
-    lease: Option<Duration>,
-    watchdog: Option<Duration>,
-    holder: Option<Holder>,
-    at_least: Duration,
-    max_hold: Option<Duration>,
-    durability: Option<Durability>,
+/// What was said of an acquire before it was awaited: of all kinds of locks.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    pub(crate) wait: Option<Duration>,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) watchdog: Option<Duration>,
+    pub(crate) holder: Option<Holder>,
+    pub(crate) at_least: Duration,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) durability: Option<Durability>,
+}
+
+/// What is asked for, and how.
+#[derive(Clone)]
+pub(crate) struct Options {
+    client: Client,
+    target: Result<Arc<Target>, InvalidName>,
+    kind: &'static dyn HoldKind,
+    pub(crate) reenters: bool,
+    pub(crate) backoff: Option<Backoff>,
     place: Option<Place>,
+    said: Said,
+}
+
+/// Builders of one lock and of several set the same.
+impl Deref for Options {
+    type Target = Said;
+
+    fn deref(&self) -> &Said {
+        &self.said
+    }
+}
+
+impl DerefMut for Options {
+    fn deref_mut(&mut self) -> &mut Said {
+        &mut self.said
+    }
 }
 
 impl Options {
-    fn new(lock: Lock) -> Self {
+    pub(crate) fn new(client: &Client, target: &Result<Arc<Target>, InvalidName>, kind: &'static dyn HoldKind) -> Self {
         Options {
-            lock,
-            wait: None,
-            lease: None,
-            watchdog: None,
-            holder: None,
-            at_least: Duration::ZERO,
-            max_hold: None,
-            durability: None,
+            client: client.clone(),
+            target: target.clone(),
+            kind,
+            reenters: true,
+            backoff: None,
             place: None,
+            said: Said::default(),
         }
     }
 
-    async fn ask(self, once: bool) -> Result<Option<LockGuard>, AcquireError> {
-        let target = self.lock.target()?;
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The same with what was said elsewhere.
+    pub(crate) fn with(self, said: &Said) -> Self {
+        Options { said: said.clone(), ..self }
+    }
+
+    /// The same of another thing.
+    pub(crate) fn of(self, target: &Arc<Target>, kind: &'static dyn HoldKind) -> Self {
+        Options { target: Ok(Arc::clone(target)), kind, ..self }
+    }
+
+    /// Asks until the wait is over; a wait of zero is one look.
+    pub(crate) async fn must(mut self) -> Result<Grant, AcquireError> {
+        let once = self.wait.is_some_and(|wait| wait.is_zero());
+        let name = self.target.clone()?.name.clone();
+        self.wait = self.wait.filter(|wait| !wait.is_zero());
+        self.ask(once).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
+    }
+
+    /// The same where being busy is an answer; without a wait, one look.
+    pub(crate) async fn may(mut self) -> Result<Option<Grant>, AcquireError> {
+        self.wait = self.wait.filter(|wait| !wait.is_zero());
+        let once = self.wait.is_none();
+        match self.ask(once).await {
+            Err(AcquireError::TimedOut { .. }) => Ok(None),
+            outcome => outcome,
+        }
+    }
+
+    async fn ask(self, once: bool) -> Result<Option<Grant>, AcquireError> {
+        let ticket = self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.wish(once)?)?;
+        if let Some(place) = &self.place {
+            place.taken(ticket.place());
+        }
+        ticket.outcome().await
+    }
+
+    /// What is wished, once its values are found to be possible.
+    pub(crate) fn wish(&self, once: bool) -> Result<Wish, AcquireError> {
+        let target = self.target.as_ref().map_err(Clone::clone)?;
         let refuse = |option, expected, got| {
             Err(AcquireError::InvalidArgument { name: target.name.clone(), option, expected, got })
         };
@@ -70,81 +138,78 @@ impl Options {
         }
         let lease = match self.lease {
             Some(lease) => Lease::Fixed(lease),
-            None => Lease::Renewed(self.watchdog.unwrap_or(self.lock.client().watchdog_lease())),
+            None => Lease::Renewed(self.watchdog.unwrap_or(self.client.watchdog_lease())),
         };
-        let holder = self.holder.or_else(Holder::current).map(|holder| holder.id());
-        let durability = self.durability.unwrap_or(self.lock.client().durability());
+        let holder = self.holder.clone().or_else(Holder::current).map(|holder| holder.id());
+        let durability = self.durability.unwrap_or(self.client.durability());
         let (at_least, max_hold, wait) = (self.at_least, self.max_hold, self.wait);
-        let wish = Wish { lease, holder, at_least, max_hold, once, wait, durability };
-        let ticket = self.lock.client().enter(self.lock.kind(), target, wish)?;
-        if let Some(place) = &self.place {
-            place.taken(ticket.place());
-        }
-        let grant: Option<Grant> = ticket.outcome().await?;
-        Ok(grant.map(LockGuard::new))
+        let (reenters, backoff) = (self.reenters, self.backoff);
+        Ok(Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff })
     }
 }
 
-macro_rules! options {
-    ($builder:ident) => {
-        impl $builder {
-            pub(crate) fn new(lock: Lock) -> Self {
-                $builder(Options::new(lock))
-            }
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("kind", &self.kind.name())
+            .field("target", &self.target)
+            .field("said", &self.said)
+            .finish_non_exhaustive()
+    }
+}
 
-            /// Waits at most this long for others to release; zero looks once. Without it, an acquire waits as long as it
-            /// takes (but not without any contact to the server), and a try does not wait.
-            pub fn wait(mut self, wait: Duration) -> Self {
+/// The options of a builder around [`Options`].
+macro_rules! options {
+    ($builder:ident $(, $of:ident: $bound:path)?) => {
+        impl$(<$of: $bound>)? $builder$(<$of>)? {
+            /// Waits at most this long for others to release, and for a server that can not be reached; zero looks once.
+            /// Without it, an acquire waits as long as it takes (but not without any contact to the server), and a try does
+            /// not wait.
+            pub fn wait(mut self, wait: std::time::Duration) -> Self {
                 self.0.wait = Some(wait);
                 self
             }
 
             /// Holds the lock for this long at most, renewed by nobody: 100 ms to 30 days. A short lease frees the lock
             /// soon after a crash; a lease that runs out during the work loses the lock. Without it the lease is renewed
-            /// while the guard lives. [`LockGuard::extend`] lengthens by hand.
-            pub fn lease(mut self, lease: Duration) -> Self {
+            /// while the guard lives. The guard's `extend` lengthens by hand.
+            pub fn lease(mut self, lease: std::time::Duration) -> Self {
                 self.0.lease = Some(lease);
                 self
             }
 
             /// Renews the lease, as by default, but with leases of this length: 100 ms to 30 days, 30 s unless set here or
             /// in the configuration. Short ones free the lock sooner after a crash; long ones survive longer pauses.
-            pub fn watchdog(mut self, lease: Duration) -> Self {
+            pub fn watchdog(mut self, lease: std::time::Duration) -> Self {
                 self.0.lease = None;
                 self.0.watchdog = Some(lease);
                 self
             }
 
             /// Acquires for this holder, who gets in again without waiting where it already is.
-            pub fn by(mut self, holder: &Holder) -> Self {
+            pub fn by(mut self, holder: &crate::Holder) -> Self {
                 self.0.holder = Some(holder.clone());
                 self
             }
 
             /// Keeps the name taken for at least this long, also when the guard is released or the process dies before:
             /// for a job that must run once per interval. Nothing unless set.
-            pub fn at_least(mut self, keep: Duration) -> Self {
+            pub fn at_least(mut self, keep: std::time::Duration) -> Self {
                 self.0.at_least = keep;
                 self
             }
 
             /// Has the grant and each renewal of it count only once they are so durable; as the configuration says unless set.
-            /// An acquire that falls short is given back and ends [`AcquireError::NotDurable`]; a renewal that does is
+            /// An acquire that falls short is given back and ends [`AcquireError::NotDurable`](crate::AcquireError::NotDurable); a renewal that does is
             /// tried again until the hold's deadline. Who enters again as a holder has what the first one asked for.
-            pub fn durability(mut self, durability: Durability) -> Self {
+            pub fn durability(mut self, durability: crate::Durability) -> Self {
                 self.0.durability = Some(durability);
-                self
-            }
-
-            /// Tells `place` where in the queue of a [`FairLock`](crate::FairLock) this request stands. Other locks have none.
-            pub fn at(mut self, place: &Place) -> Self {
-                self.0.place = Some(place.clone());
                 self
             }
 
             /// Ends renewal after this long, so that a holder that hangs loses the lock one lease later. Unlimited unless
             /// set.
-            pub fn max_hold(mut self, longest: Duration) -> Self {
+            pub fn max_hold(mut self, longest: std::time::Duration) -> Self {
                 self.0.max_hold = Some(longest);
                 self
             }
@@ -152,10 +217,34 @@ macro_rules! options {
     };
 }
 
+pub(crate) use options;
+
 options!(Acquire);
 options!(TryAcquire);
 
+impl TryAcquire {
+    pub(crate) fn new(lock: &Lock) -> Self {
+        TryAcquire(lock.options())
+    }
+
+    /// Tells `place` where in the queue of a [`FairLock`](crate::FairLock) this request stands. Other locks have none.
+    pub fn at(mut self, place: &Place) -> Self {
+        self.0.place = Some(place.clone());
+        self
+    }
+}
+
 impl Acquire {
+    pub(crate) fn new(lock: &Lock) -> Self {
+        Acquire(lock.options())
+    }
+
+    /// Tells `place` where in the queue of a [`FairLock`](crate::FairLock) this request stands. Other locks have none.
+    pub fn at(mut self, place: &Place) -> Self {
+        self.0.place = Some(place.clone());
+        self
+    }
+
     /// Acquires, runs `work` with the fencing token, releases. The work is dropped when the lock is lost.
     ///
     /// # Errors
@@ -186,15 +275,7 @@ impl IntoFuture for Acquire {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            // A wait of zero is one look.
-            let once = self.0.wait.is_some_and(|wait| wait.is_zero());
-            let name = self.0.lock.target()?.name.clone();
-            let mut options = self.0;
-            options.wait = options.wait.filter(|wait| !wait.is_zero());
-            let guard = options.ask(once).await?;
-            guard.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
-        })
+        Box::pin(async move { Ok(LockGuard::new(self.0.must().await?)) })
     }
 }
 
@@ -203,15 +284,7 @@ impl IntoFuture for TryAcquire {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let mut options = self.0;
-            options.wait = options.wait.filter(|wait| !wait.is_zero());
-            let once = options.wait.is_none();
-            match options.ask(once).await {
-                Err(AcquireError::TimedOut { .. }) => Ok(None),
-                outcome => outcome,
-            }
-        })
+        Box::pin(async move { Ok(self.0.may().await?.map(LockGuard::new)) })
     }
 }
 

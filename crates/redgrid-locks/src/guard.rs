@@ -17,6 +17,14 @@ impl LockGuard {
         LockGuard(grant)
     }
 
+    pub(crate) fn grant(&self) -> &Grant {
+        &self.0
+    }
+
+    pub(crate) fn into_grant(self) -> Grant {
+        self.0
+    }
+
     /// The name of the lock.
     pub fn name(&self) -> &Name {
         self.0.name()

@@ -32,10 +32,11 @@ pub struct LockHolder {
 }
 
 impl LockHolder {
-    fn read(field: String, entries: u64) -> LockHolder {
-        let form = field.rsplit_once(':').and_then(|(id, number)| Some((id.to_owned(), number.parse().ok()?)));
+    /// The holder with this field.
+    pub(crate) fn of(field: &str, entries: u64) -> Self {
+        let form = field.rsplit_once(':').and_then(|(id, number)| Some((id, number.parse().ok()?)));
         let (client, number) = form.map_or((field, None), |(id, number)| (id, Some(number)));
-        LockHolder { client, number, entries }
+        LockHolder { client: client.to_owned(), number, entries }
     }
 }
 
@@ -56,7 +57,7 @@ pub(crate) async fn waiting(client: &Client, target: &Arc<Target>) -> Result<Vec
     let parts: Vec<String> = client.run(PLACES.with(keys).idempotent()).await?;
     let waiter = |pair: &[String]| {
         let [field, ours] = pair else { return None };
-        let LockHolder { client, number, .. } = LockHolder::read(field.clone(), 1);
+        let LockHolder { client, number, .. } = LockHolder::of(field, 1);
         Some(LockWaiter { client, number, ours: ours == "1" })
     };
     Ok(parts.chunks(2).filter_map(waiter).collect())
@@ -68,7 +69,7 @@ pub(crate) async fn state(client: &Client, target: &Arc<Target>) -> Result<Optio
     let left: i64 = parts.next().and_then(|left| left.parse().ok()).unwrap_or(-2);
     let mut holders = Vec::new();
     while let (Some(field), Some(count)) = (parts.next(), parts.next()) {
-        holders.push(LockHolder::read(field, count.parse().unwrap_or(1)));
+        holders.push(LockHolder::of(&field, count.parse().unwrap_or(1)));
     }
     let remaining = u64::try_from(left).ok().map(Duration::from_millis);
     Ok((!holders.is_empty()).then_some(LockState { holders, remaining }))

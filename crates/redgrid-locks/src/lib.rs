@@ -25,23 +25,59 @@
 //! |---|---|---|
 //! | `name` | hash: `<client id>:<number>` → `1` | the lease |
 //! | `redisson_lock__channel:{name}` | channel; a release publishes `0` | |
+//! | `redisson_lock_token:{name}` | string: the last token of a [`FencedLock`] | none |
+//! | `redisson_rwlock:{name}` | channel of a read-write lock; [`RwLock`] has its keys | |
 //! | `redgrid_client:{<client id>}` | channel; a hold that was taken by force | |
+//! | `redgrid_leader:{name}` | hash: who leads an [`Election`] | the lease |
+//! | `redgrid_leader__channel:{name}` | channel; a term, or `0` when a leader resigns | |
+//! | `redgrid_fence:{name}` | string: the highest token that passed a [`Fence`] | 30 days after it, unless set |
+//! | `redgrid_fence:{name}:<client id>:<number>` | string: the answer of a fenced write | twice `timeout × (retries + 1)` and 1 s |
 //!
 //! A namespace goes in front of the name, inside the braces too.
 
 mod acquire;
+mod detached;
+mod election;
 mod fair;
 mod fair_lock;
+mod fence;
+mod follow;
 mod guard;
 mod inspect;
 mod lock;
+mod looks;
+mod many;
+mod multi;
+mod multi_guard;
+mod quorum;
+mod quorum_guard;
+mod rw;
 mod scripts;
+mod segmented;
+mod variants;
 
 pub use acquire::{Acquire, TryAcquire, WithError};
+pub use detached::{Detached, NotDetached};
+pub use election::{Campaign, CampaignError, Election, Leader, Leadership, Observation};
 pub use fair_lock::{FairLock, Place};
+pub use fence::{Fence, FenceError};
+pub use follow::{Follow, LockChange};
 pub use guard::{LockGuard, LockLost};
 pub use inspect::{LockHolder, LockState, LockWaiter};
 pub use lock::Lock;
+pub use many::{Acquirable, AcquireMany, TryAcquireMany};
+pub use multi::MultiLock;
+pub use multi_guard::MultiGuard;
+pub use quorum::{InvalidQuorum, Quorum, QuorumLock};
+pub use quorum_guard::QuorumGuard;
 pub use redgrid_core::config::Durability;
-pub use redgrid_core::hold::{AcquireError, ExtendError, HoldWatch, LostReason, ReleaseError};
+pub use redgrid_core::hold::{
+    AcquireError, AttachError, DetachError, ExtendError, HoldWatch, LostReason, ReleaseError,
+};
 pub use redgrid_core::{Client, CommitError, Config, Holder, ServerError, Token};
+pub use rw::{
+    DowngradeError, Read, ReadGuard, RwLock, RwState, TryRead, TryWrite, UpgradableGuard, UpgradableRead, UpgradeError,
+    Write, WriteGuard,
+};
+pub use segmented::{SegmentGuard, SegmentedLock, Tour};
+pub use variants::{FencedLock, SpinLock};

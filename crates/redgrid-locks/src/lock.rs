@@ -3,20 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use redgrid_core::config::Durability;
-use redgrid_core::hold::{HoldKind, Lease, Target, Wish};
+use redgrid_core::hold::{Backoff, HoldKind, Lease, Target, Wish};
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::{Client, Name, ServerError, Token};
 
 use crate::AcquireError;
-use crate::acquire::{Acquire, TryAcquire, WithError};
+use crate::acquire::{Acquire, Options, TryAcquire, WithError};
 use crate::guard::LockGuard;
 use crate::inspect::{self, LockState};
 use crate::scripts::PLAIN;
 
 /// Lifetime of the field with which a lock is taken away by force before it is freed: 5 s. It matters only if the client
 /// that forces dies in between.
-const FORCED_LEASE: Duration = Duration::from_secs(5);
+pub(crate) const FORCED_LEASE: Duration = Duration::from_secs(5);
 
 /// A lock that one holder has at a time, over all processes that reach the same server. Redisson's `RLock` on the wire.
 ///
@@ -31,23 +32,59 @@ pub struct Lock {
     client: Client,
     kind: &'static dyn HoldKind,
     target: Result<Arc<Target>, InvalidName>,
+    reenters: bool,
+    backoff: Option<Backoff>,
 }
 
 impl Lock {
     /// The lock with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
+        Lock::of_kind(client, name, &PLAIN, |_| Box::default())
+    }
+
+    /// The lock with this name, whose kind has further keys.
+    pub(crate) fn of_kind(
+        client: &Client,
+        name: impl AsRef<str>,
+        kind: &'static dyn HoldKind,
+        more: impl FnOnce(&[u8]) -> Box<[Bytes]>,
+    ) -> Self {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
             let mark = companion("redgrid_wait", &key);
-            Arc::new(Target { name, key, channel, mark, more: Box::default() })
+            let more = more(&key);
+            Arc::new(Target { name, key, channel, mark, more })
         });
-        Lock::of(client, &PLAIN, target)
+        Lock::of(client, kind, target)
+    }
+
+    /// The same lock, which nobody enters twice: an acquire by a holder that holds it ends
+    /// [`AlreadyHeld`](AcquireError::AlreadyHeld) instead of getting in again.
+    ///
+    /// ```no_run
+    /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid_locks::{AcquireError, Holder};
+    ///
+    /// let (lock, me) = (lock.non_reentrant(), Holder::new());
+    /// let guard = lock.acquire().by(&me).await?;
+    /// assert!(matches!(lock.acquire().by(&me).await, Err(AcquireError::AlreadyHeld { .. })));
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "getNonReentrantLock")]
+    #[must_use]
+    pub fn non_reentrant(self) -> Self {
+        Lock { reenters: false, ..self }
+    }
+
+    /// The same lock, waited for with pauses instead of messages.
+    pub(crate) fn backing_off(self, backoff: Backoff) -> Self {
+        Lock { backoff: Some(backoff), ..self }
     }
 
     /// The lock of a kind, whose options and guards are the same.
     pub(crate) fn of(client: &Client, kind: &'static dyn HoldKind, target: Result<Arc<Target>, InvalidName>) -> Self {
-        Lock { client: client.clone(), kind, target }
+        Lock { client: client.clone(), kind, target, reenters: true, backoff: None }
     }
 
     /// Acquires the lock, waiting for it as long as it takes or as [`Acquire::wait`] says.
@@ -73,7 +110,7 @@ impl Lock {
     #[doc(alias = "lock")]
     #[doc(alias = "lockInterruptibly")]
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(self.clone())
+        Acquire::new(self)
     }
 
     /// Acquires the lock if it is free: `None` when others hold it. Being busy is an answer, not an error.
@@ -95,7 +132,7 @@ impl Lock {
     /// As [`Lock::acquire`].
     #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire {
-        TryAcquire::new(self.clone())
+        TryAcquire::new(self)
     }
 
     /// Acquires the lock, runs `work` with its fencing token, and releases. The work is dropped when the lock is lost.
@@ -192,7 +229,7 @@ impl Lock {
     /// Dropped early, it may or may not be done.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
-        let wish = Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..wish(&self.client) };
+        let wish = Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.wish() };
         match self.client.seize(self.kind, self.target()?, wish, true).await? {
             None => Ok(false),
             Some(grant) => {
@@ -216,8 +253,7 @@ impl Lock {
     /// Dropped early, the former holder may have lost it, and what was taken is given back in the background.
     pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
         let target = self.target()?;
-        let wish = wish(&self.client);
-        match self.client.seize(self.kind, target, wish, false).await? {
+        match self.client.seize(self.kind, target, self.wish(), false).await? {
             Some(grant) => Ok(LockGuard::new(grant)),
             None => Err(AcquireError::ShuttingDown { name: target.name.clone() }),
         }
@@ -227,17 +263,37 @@ impl Lock {
         &self.client
     }
 
-    pub(crate) fn target(&self) -> Result<&Arc<Target>, AcquireError> {
-        self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
+    /// What it is asked for with, unless said otherwise.
+    pub(crate) fn options(&self) -> Options {
+        let mut options = Options::new(&self.client, &self.target, self.kind);
+        (options.reenters, options.backoff) = (self.reenters, self.backoff);
+        options
     }
 
     pub(crate) fn kind(&self) -> &'static dyn HoldKind {
         self.kind
     }
 
+    pub(crate) fn reenters(&self) -> bool {
+        self.reenters
+    }
+
+    pub(crate) fn sure_target(&self) -> Result<&Arc<Target>, InvalidName> {
+        self.target.as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn target(&self) -> Result<&Arc<Target>, AcquireError> {
+        Ok(self.sure_target()?)
+    }
+
     pub(crate) fn reachable(&self) -> Result<&Arc<Target>, ServerError> {
         let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
         self.target.as_ref().map_err(refused)
+    }
+
+    /// What is asked for unless something else is said.
+    fn wish(&self) -> Wish {
+        Wish { reenters: self.reenters, backoff: self.backoff, ..wish(&self.client) }
     }
 }
 
@@ -247,7 +303,8 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-fn wish(client: &Client) -> Wish {
+pub(crate) fn wish(client: &Client) -> Wish {
     let (lease, durability) = (Lease::Renewed(client.watchdog_lease()), client.durability());
-    Wish { lease, holder: None, at_least: Duration::ZERO, max_hold: None, once: false, wait: None, durability }
+    let (holder, at_least, max_hold, once, wait) = (None, Duration::ZERO, None, false, None);
+    Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters: true, backoff: None }
 }

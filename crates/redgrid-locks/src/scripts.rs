@@ -2,22 +2,49 @@
 
 use std::time::Duration;
 
-use redgrid_core::hold::{Claim, HoldKind};
+use bytes::Bytes;
+use redgrid_core::hold::{Claim, HoldKind, Together};
 use redgrid_core::{BulkScript, Request, Script};
 
 static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/acquire.lua"));
-static SEIZE: Script<1> = Script::new("lock/seize", include_str!("scripts/seize.lua"));
+static ACQUIRE_MANY: BulkScript = BulkScript::new("lock/acquire-many", include_str!("scripts/acquire_many.lua"));
+static ACQUIRE_FENCED: Script<2> = Script::new("lock/acquire-fenced", include_str!("scripts/acquire_fenced.lua"));
+static ACQUIRE_VOTE: BulkScript = BulkScript::new("lock/acquire-vote", include_str!("scripts/acquire_vote.lua"));
+static SEIZE: BulkScript = BulkScript::new("lock/seize", include_str!("scripts/seize.lua"));
 static RELEASE: Script<1> = Script::new("lock/release", include_str!("scripts/release.lua"));
 static GIVE_WAY: Script<2> = Script::new("lock/give-way", include_str!("scripts/give_way.lua"));
 static LINGER: Script<1> = Script::new("lock/linger", include_str!("scripts/linger.lua"));
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
-static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
+static ATTACH: Script<1> = Script::new("lock/attach", include_str!("scripts/attach.lua"));
+pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
-/// A lock of one holder, Redisson's RLock on the wire.
-pub(crate) struct Plain;
+/// A lock of one holder in a hash of its own: Redisson's RLock on the wire, and what differs from it in a point.
+pub(crate) struct OneHolder {
+    name: &'static str,
+    /// Its tokens are counted in the first of the target's further keys.
+    counts_tokens: bool,
+    /// Its releases are published.
+    tells: bool,
+    /// Its server is one of several that decide, and has its birth mark in the first of the target's further keys.
+    votes: bool,
+}
 
-pub(crate) static PLAIN: Plain = Plain;
+pub(crate) static PLAIN: OneHolder = OneHolder { name: "lock", counts_tokens: false, tells: true, votes: false };
+/// Redisson's RFencedLock.
+pub(crate) static FENCED: OneHolder = OneHolder { name: "fenced", counts_tokens: true, tells: true, votes: false };
+/// Redisson's RSpinLock.
+pub(crate) static SPIN: OneHolder = OneHolder { name: "spin", counts_tokens: false, tells: false, votes: false };
+/// At one server of a quorum; with tokens, their counter is the second of the further keys.
+pub(crate) static VOTE: OneHolder = OneHolder { name: "quorum", counts_tokens: false, tells: true, votes: true };
+pub(crate) static VOTE_COUNTED: OneHolder = OneHolder { name: "quorum", counts_tokens: true, tells: true, votes: true };
+
+impl OneHolder {
+    /// Adds where a release is told, if it is.
+    fn told(&self, request: Request, claim: Claim<'_>) -> Request {
+        if self.tells { request.publish_here().arg(claim.target.channel.clone()) } else { request }
+    }
+}
 
 fn one(script: &'static Script<1>, claim: Claim<'_>) -> Request {
     script.with([claim.target.key.clone()]).arg(claim.field.clone())
@@ -28,32 +55,56 @@ pub(crate) fn millis(lease: Duration) -> i64 {
     i64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-impl HoldKind for Plain {
+impl HoldKind for OneHolder {
     fn name(&self) -> &'static str {
-        "lock"
+        self.name
+    }
+
+    /// A token that is counted is the server's to give.
+    fn hands_over(&self) -> bool {
+        !self.counts_tokens && !self.votes
+    }
+
+    /// A counter is read for one at a time.
+    fn together(&self) -> Option<&dyn Together> {
+        (!self.counts_tokens && !self.votes).then_some(self)
     }
 
     fn acquire(&self, claim: Claim<'_>) -> Request {
-        one(&ACQUIRE, claim).int(millis(claim.lease)).not_after_here().idempotent()
+        let request = match claim.target.more.first().filter(|_| self.counts_tokens || self.votes) {
+            Some(_) if self.votes => {
+                let keys = std::iter::once(&claim.target.key).chain(&claim.target.more).cloned();
+                ACQUIRE_VOTE.with(keys).arg(claim.field.clone())
+            }
+            Some(token) => ACQUIRE_FENCED.with([claim.target.key.clone(), token.clone()]).arg(claim.field.clone()),
+            None => one(&ACQUIRE, claim),
+        };
+        request.int(millis(claim.lease)).not_after_here().idempotent()
     }
 
     fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request {
-        let request = one(&SEIZE, claim).int(millis(claim.lease)).not_after_here();
+        let counter = claim.target.more.first().filter(|_| self.counts_tokens && !self.votes);
+        let keys = std::iter::once(&claim.target.key).chain(counter).cloned();
+        let request = SEIZE.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
         request.int(i64::from(only_if_held)).arg(notices.to_owned()).idempotent()
     }
 
+    fn adopt(&self, claim: Claim<'_>, former: &Bytes) -> Option<Request> {
+        let request = one(&ATTACH, claim).arg(former.clone()).int(millis(claim.lease));
+        Some(request.not_after_here().idempotent())
+    }
+
     fn release(&self, claim: Claim<'_>) -> Request {
-        one(&RELEASE, claim).publish_here().arg(claim.target.channel.clone()).idempotent()
+        self.told(one(&RELEASE, claim), claim).idempotent()
     }
 
     fn give_way(&self, claim: Claim<'_>) -> Request {
         let request = GIVE_WAY.with([claim.target.key.clone(), claim.target.mark.clone()]).arg(claim.field.clone());
-        request.publish_here().arg(claim.target.channel.clone()).idempotent()
+        self.told(request, claim).idempotent()
     }
 
     fn linger(&self, claim: Claim<'_>) -> Request {
-        let request = one(&LINGER, claim).int(millis(claim.lease));
-        request.publish_here().arg(claim.target.channel.clone()).idempotent()
+        self.told(one(&LINGER, claim).int(millis(claim.lease)), claim).idempotent()
     }
 
     fn extend(&self, claim: Claim<'_>) -> Request {
@@ -68,9 +119,20 @@ impl HoldKind for Plain {
 
     fn release_many(&self, claims: &[Claim<'_>]) -> Request {
         let request = RELEASE_MANY.with(claims.iter().map(|claim| claim.target.key.clone())).publish_here();
-        let add =
-            |request: Request, claim: &Claim<'_>| request.arg(claim.field.clone()).arg(claim.target.channel.clone());
+        let add = |request: Request, claim: &Claim<'_>| {
+            let channel = if self.tells { claim.target.channel.clone() } else { Bytes::new() };
+            request.arg(claim.field.clone()).arg(channel)
+        };
         claims.iter().fold(request, add).idempotent()
+    }
+}
+
+impl Together for OneHolder {
+    fn acquire_many(&self, claims: &[Claim<'_>]) -> Request {
+        let lease = claims.iter().map(|claim| claim.lease).max().unwrap_or_default();
+        let request = ACQUIRE_MANY.with(claims.iter().map(|claim| claim.target.key.clone()));
+        let request = request.int(millis(lease)).not_after_here();
+        claims.iter().fold(request, |request, claim| request.arg(claim.field.clone())).idempotent()
     }
 }
 
@@ -89,11 +151,15 @@ mod tests {
     fn every_script_tells_its_contract() {
         for body in [
             ACQUIRE.body(),
+            ACQUIRE_MANY.body(),
+            ACQUIRE_FENCED.body(),
+            ACQUIRE_VOTE.body(),
             SEIZE.body(),
             RELEASE.body(),
             GIVE_WAY.body(),
             LINGER.body(),
             EXTEND.body(),
+            ATTACH.body(),
             RENEW.body(),
             RELEASE_MANY.body(),
         ] {

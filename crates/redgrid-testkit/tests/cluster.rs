@@ -2,10 +2,12 @@
 
 mod support;
 
+use std::time::Duration;
+
 use redgrid_testkit::{Cluster, Observer, RedisServer, TopologyError, wait_until};
 use support::{Outcome, programs};
 
-const SOON: std::time::Duration = std::time::Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_cluster_serves_all_slots_and_has_replicas() -> Outcome {
@@ -120,6 +122,26 @@ async fn a_slot_moves_in_steps() -> Outcome {
 
         cluster.migrate_slot(slot, from).await?;
         assert_eq!(old.keys("*").await?, ["{x}1", "{x}2", "{x}3"]);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn many_slots_move_at_once() -> Outcome {
+    for program in programs("many_slots_move_at_once")? {
+        let cluster = Cluster::builder().server_options(program.password("p@ss")).start().await?;
+        let (from, to) = (&cluster.nodes()[0], &cluster.nodes()[1]);
+        let (old, new) = (from.observer().await?, to.observer().await?);
+        // Slots 5, 91 and 1584.
+        for key in ["460", "108", "3"] {
+            old.cmd(&["SET", key, key]).await?;
+        }
+        cluster.migrate_slots(0..=99, to, (7, Duration::ZERO)).await?;
+        for slot in [0, 50, 99] {
+            assert_eq!(cluster.primary_of(slot).await?.addr(), to.addr());
+        }
+        assert_eq!(cluster.primary_of(100).await?.addr(), from.addr());
+        assert_eq!((old.keys("*").await?, new.keys("*").await?), (vec!["3".into()], vec!["108".into(), "460".into()]));
     }
     Ok(())
 }

@@ -31,6 +31,11 @@ pub use redgrid_core::{
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{
-    Acquire, AcquireError, ExtendError, FairLock, HoldWatch, Lock, LockGuard, LockLost, LostReason, Place,
-    ReleaseError, TryAcquire, WithError,
+    Acquirable, Acquire, AcquireError, AcquireMany, AttachError, Campaign, CampaignError, DetachError, Detached,
+    Election, ExtendError, FairLock, Fence, FenceError, FencedLock, Follow, HoldWatch, Leader, Leadership, Lock,
+    LockChange, LockGuard, LockLost, LostReason, MultiGuard, MultiLock, NotDetached, Observation, Place, Quorum,
+    QuorumGuard, QuorumLock, ReleaseError, SegmentGuard, SegmentedLock, SpinLock, Tour, TryAcquire, TryAcquireMany,
+    WithError,
 };
+#[cfg(feature = "locks")]
+pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};

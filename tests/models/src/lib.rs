@@ -7,10 +7,12 @@
 //! * [`one_level`]: one lock, several clients, each hold on its own: acquire, renew, extend, release.
 //! * [`two_level`]: the tasks of a process share one hold: hand-over, leases of their own, re-entry, cancellation,
 //!   adoption, tokens, taking by force.
+//! * [`read_write`]: readers that share, writers that wait, and how one becomes the other.
 //! * [`turns`]: which process is next when a stretch ends, and by how many others it may be passed over.
 //! * [`fair`]: the queue of a fair lock, with clients of Redisson in it: order, deaths, late copies, clocks that are ahead.
 
 pub mod fair;
 pub mod one_level;
+pub mod read_write;
 pub mod turns;
 pub mod two_level;

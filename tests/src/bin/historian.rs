@@ -3,6 +3,9 @@
 //! `historian ORDERS`: the orders are JSON ([`Orders`]). It prints one [`Event`] a line, as JSON, the moment it is seen,
 //! so that little is lost when it is killed.
 
+#[path = "historian/read_write.rs"]
+mod read_write;
+
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,6 +63,10 @@ impl Task {
     async fn work_until(mut self, ends: u64) {
         while now() < ends {
             let name = self.rng.choice(&self.orders.names).cloned().unwrap_or_default();
+            if self.orders.reads {
+                self.read_or_write(&name).await;
+                continue;
+            }
             let me = Holder::new();
             let Some(outer) = self.enter(&name, &me).await else {
                 self.pause(0..4).await;
@@ -149,16 +156,16 @@ impl Task {
             n if n < 80 / self.orders.sits => match n % 2 {
                 0 => self.sit(entered, 900).await,
                 // As long as that between reading and writing, without a look: what a lock alone cannot make safe.
-                _ => self.update(name, entered, 900).await,
+                _ => self.update(name, entered.id, &|| entered.guard.is_held(), 900).await,
             },
             70.. => {
                 let most = self.rng.u64(5..80);
                 self.sit(entered, most).await;
-                self.update(name, entered, 3).await;
+                self.update(name, entered.id, &|| entered.guard.is_held(), 3).await;
             }
             _ => {
                 for _ in 0..self.rng.u8(..3) {
-                    self.update(name, entered, 3).await;
+                    self.update(name, entered.id, &|| entered.guard.is_held(), 3).await;
                     self.update_fenced(name, entered).await;
                 }
             }
@@ -184,9 +191,9 @@ impl Task {
     }
 
     /// Reads the counter and writes it one higher: safe only if nobody else does.
-    async fn update(&mut self, name: &str, entered: &Entered, pause: u64) {
+    async fn update(&mut self, name: &str, id: u64, is_held: &(dyn Fn() -> bool + Sync), pause: u64) {
         let began = now();
-        if !self.look(entered) {
+        if !self.see(id, is_held) {
             return;
         }
         let Ok(read) = self.direct.get::<u64>(&counter(name)).await else { return };
@@ -194,11 +201,11 @@ impl Task {
         if self.rng.bool() {
             self.pause(0..pause).await;
         }
-        self.say(entered.id, What::Update { began, read });
+        self.say(id, What::Update { began, read });
         if self.direct.cmd(&["SET", &counter(name), &(read + 1).to_string()]).await.is_ok() {
             let at = now();
-            let held = entered.guard.is_held();
-            self.say_at(at, entered.id, What::Updated { held });
+            let held = is_held();
+            self.say_at(at, id, What::Updated { held });
         }
     }
 
@@ -235,12 +242,16 @@ impl Task {
 
     /// Looks whether it is held, and writes it down.
     fn look(&self, entered: &Entered) -> bool {
+        self.see(entered.id, &|| entered.guard.is_held())
+    }
+
+    fn see(&self, id: u64, is_held: &(dyn Fn() -> bool + Sync)) -> bool {
         let at = now();
-        let held = entered.guard.is_held();
+        let held = is_held();
         if held {
-            self.say_at(at, entered.id, What::Held);
+            self.say_at(at, id, What::Held);
         } else {
-            self.say(entered.id, What::NotHeld);
+            self.say(id, What::NotHeld);
         }
         held
     }

@@ -1,27 +1,56 @@
 //! A process that holds a lock, for tests that stop or kill it.
 //!
-//! `holder URL NAME LEASE_MS AT_LEAST_MS`: prints `held TOKEN`, then answers each line on its standard input by
+//! `holder URL NAME LEASE_MS AT_LEAST_MS [OWNERS]`, where NAME may be `read|NAME` or `write|NAME`: prints `held TOKEN`, then answers each line on its standard input by
 //! `held` or `lost`, after one poll of `lost()` and one look at `is_held()`. It ends with its standard input.
+//!
+//! With a number of owners, it is a fenced lock, and the holder is the last of so many.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
-use redgrid_locks::{Client, Lock};
+use redgrid_locks::{Client, FencedLock, Lock, RwLock};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [url, name, lease, at_least] = &args[..] else { return Err("holder URL NAME LEASE_MS AT_LEAST_MS".into()) };
+    let [url, name, lease, at_least, owners @ ..] = &args[..] else {
+        return Err("holder URL NAME LEASE_MS AT_LEAST_MS [OWNERS]".into());
+    };
     let millis = |text: &str| text.parse().map(Duration::from_millis);
     let client = Client::connect(url).await?;
-    let guard = Lock::new(&client, name).acquire().watchdog(millis(lease)?).at_least(millis(at_least)?).await?;
-    say(&format!("held {}", guard.token()))?;
+    let plain = match owners.first() {
+        None => Lock::new(&client, name).acquire(),
+        Some(owners) => {
+            let lock = FencedLock::new(&client, name);
+            for _ in 1..owners.parse()? {
+                lock.acquire().await?.release().await?;
+            }
+            lock.acquire()
+        }
+    };
+    let (lease, at_least) = (millis(lease)?, millis(at_least)?);
+    // The guard is kept in each case.
+    let (watch, _guard): (_, Box<dyn Send>) = match name.split_once('|') {
+        Some(("read", name)) => {
+            let guard = RwLock::new(&client, name).read().watchdog(lease).at_least(at_least).await?;
+            (guard.watch(), Box::new(guard))
+        }
+        Some(("write", name)) => {
+            let guard = RwLock::new(&client, name).write().watchdog(lease).at_least(at_least).await?;
+            (guard.watch(), Box::new(guard))
+        }
+        _ => {
+            let guard = plain.watchdog(lease).at_least(at_least).await?;
+            (guard.watch(), Box::new(guard))
+        }
+    };
+    say(&format!("held {}", watch.token()))?;
     for line in std::io::stdin().lock().lines() {
         line?;
         // One poll of a fresh future, as a `select!` that has just been resumed would do.
-        let mut lost = Box::pin(guard.lost());
+        let mut lost = Box::pin(watch.lost());
         let told = futures_util::poll!(&mut lost).is_ready();
-        say(if told && !guard.is_held() { "lost" } else { "held" })?;
+        say(if told && !watch.is_held() { "lost" } else { "held" })?;
     }
     Ok(())
 }

@@ -185,10 +185,8 @@ fn renew(store: &mut Store, call: &Call) -> Reply {
 fn release_many(store: &mut Store, call: &Call) -> Reply {
     let one = |(i, key): (usize, &Bytes)| {
         let freed = store.hdel(key, &call.args[2 * i + 1]);
-        if freed == 1 {
-            store.publish(&call.args[2 * i + 2], "0");
-        }
-        Reply::Int(freed)
+        let told = if freed == 1 { store.publish(&call.args[2 * i + 2], "0") } else { 0 };
+        Reply::Int(freed + told)
     };
     Reply::Array(call.keys.iter().enumerate().map(one).collect())
 }

@@ -28,15 +28,21 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts the program with the fencing token in its environment; stdin, stdout and stderr are ours.
+    /// Starts the program with the fencing token, where there is one, in its environment; stdin, stdout and stderr are ours.
     ///
     /// # Errors
     ///
     /// [`Failure`] with the exit code of a shell: nothing runs then.
-    pub(super) fn start(command: &[OsString], variable: &str, token: u64) -> Result<Self, Failure> {
+    pub(super) fn start(command: &[OsString], variable: &str, token: Option<u64>) -> Result<Self, Failure> {
         let [program, arguments @ ..] = command else { return Err(Failure::usage("no command is given")) };
         let warden = Warden::start();
-        let leader = Command::new(program).args(arguments).env(variable, token.to_string()).process_group(0).spawn();
+        let mut command = Command::new(program);
+        match token {
+            Some(token) => command.env(variable, token.to_string()),
+            // Not that of a lock around ours.
+            None => command.env_remove(variable),
+        };
+        let leader = command.args(arguments).process_group(0).spawn();
         let leader = leader.map_err(|error| cannot_run(program, &error))?;
         let id = leader.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
         let id = id.ok_or_else(|| Failure::broken("the command has no process id"))?;

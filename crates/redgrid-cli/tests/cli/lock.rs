@@ -285,3 +285,26 @@ async fn fair_programs_run_in_the_order_of_their_start() {
     fs::remove_file(&order).expect("it goes");
     let _ = first.wait();
 }
+
+#[tokio::test]
+async fn readers_run_together_and_a_writer_alone() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let mut readers: Vec<Child> = (0..2)
+        .map(|_| started(under(&server, "job", &["--read"], "echo 1${REDGRID_FENCING_TOKEN}; sleep 30")))
+        .collect();
+    for reader in &mut readers {
+        assert_eq!(first_number(reader), 1, "both are in, without a token");
+    }
+    let busy = ended(under(&server, "job", &["--write", "--wait", "0s"], "true"));
+    assert_eq!(busy.code(), 75);
+    for reader in &mut readers {
+        signal(reader.id(), "-TERM");
+        reader.wait().expect("it ends");
+    }
+    wait_until(SOON, async || is_free(&observer, "job").await).await;
+    let write = ended(under(&server, "job", &["--write"], "test -n \"$REDGRID_FENCING_TOKEN\""));
+    assert_eq!(write.code(), 0);
+    let both = ended(under(&server, "job", &["--write", "--read"], "true"));
+    assert_eq!(both.code(), 2);
+}

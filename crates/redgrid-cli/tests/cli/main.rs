@@ -11,3 +11,4 @@ mod shared_server;
 mod support;
 mod topologies;
 mod usage;
+mod watch;

@@ -132,7 +132,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long a call may be without contact to the server: `timeout × (retries + 1)`.
+    /// How long a call without a bound of its own may be without contact to the server: `timeout × (retries + 1)`.
     pub(crate) fn patience(&self) -> Duration {
         self.timeout.saturating_mul(self.retries.saturating_add(1))
     }

@@ -128,7 +128,7 @@ pub(super) static TABLE: &[Setting] = &[
         "timeout",
         Connections,
         Time(|d| &mut d.settings.timeout, ms(10), DAY),
-        "How long one answer may take. Longer tolerates slow scripts and networks; shorter notices a hung server sooner. A call without contact ends after `timeout × (retries + 1)`.",
+        "How long one answer may take. Longer tolerates slow scripts and networks; shorter notices a hung server sooner. A call that was given no bound of its own ends after `timeout × (retries + 1)` without contact.",
     ),
     row(
         "connect_timeout",

@@ -16,7 +16,7 @@ use super::{Command, Deployment, FromReply, Request, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;
-use crate::hold::{AcquireError, HoldKind, Table, Target, Ticket, Wish};
+use crate::hold::{AcquireError, AttachError, DetachedHold, HoldKind, Table, Target, Ticket, Wish};
 use crate::name::Name;
 use crate::observe::{About, Done, Observed, count};
 use crate::wait::Hub;
@@ -110,6 +110,11 @@ impl Client {
     /// How long a place in the queue of a fair lock outlives a silent process.
     pub fn fair_wait(&self) -> Duration {
         self.0.core.settings.fair_wait
+    }
+
+    /// How long a call may be without contact to the server: `timeout × (retries + 1)`.
+    pub fn patience(&self) -> Duration {
+        self.0.core.settings.patience()
     }
 
     /// The clock that decides in this client.
@@ -207,6 +212,31 @@ impl Client {
         entered
     }
 
+    /// Takes all of `targets` or none, by one look: none is waited for. They share a kind and a slot
+    /// ([`Client::slot`]), and are several only where the kind takes many together. Given up at `until`.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then, of the names together.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, what is granted goes back in the background.
+    pub async fn take_all(
+        &self,
+        kind: &'static dyn HoldKind,
+        targets: Vec<Arc<Target>>,
+        wish: Wish,
+        until: crate::clock::Instant,
+    ) -> Result<crate::hold::Many, AcquireError> {
+        self.0.table.take_all(self, kind, targets, wish, until).await
+    }
+
+    /// The slot of a key: names of one slot may go together in a script. The same for all where there are no slots.
+    pub fn slot(&self, key: &[u8]) -> u16 {
+        self.0.core.topology.slot(key)
+    }
+
     /// Takes a name by force: its holders are told that they have lost it. `None` where it was free and `only_if_held`.
     ///
     /// # Errors
@@ -225,6 +255,24 @@ impl Client {
     ) -> Result<Option<crate::hold::Grant>, AcquireError> {
         let observed = Observed::force(About { kind: kind.name(), name: &target.name }, only_if_held);
         observed.around(self.0.table.seize(self, kind, target, wish, only_if_held)).await
+    }
+
+    /// Takes over a hold that another process has detached.
+    ///
+    /// # Errors
+    ///
+    /// [`AttachError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the hold may be taken over and is given back in the background.
+    pub async fn attach(
+        &self,
+        kind: &'static dyn HoldKind,
+        target: &Arc<Target>,
+        detached: DetachedHold,
+    ) -> Result<crate::hold::Grant, AttachError> {
+        self.0.table.attach(self, kind, target, detached, self.durability()).await
     }
 
     /// What happens to the connections from now on: connected, lost, a primary replaced, the topology changed, subscriptions

@@ -3,6 +3,7 @@
 //! What was not sent or was refused for a passing reason is tried again with jittered waits. What may have been carried
 //! out is sent again only if it says of itself that twice is the same as once. Each copy has a time limit of its own.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -84,7 +85,10 @@ pub(super) async fn exchange(
         }
         let over = certainly_over(limit, settings.timeout);
         progress.sent(true);
-        let Answer { result, by, epoch, at_home } = once(topology, &request, limit).await;
+        let Answer { result, by, epoch, at_home } = match request.is_idempotent() && !request.reads {
+            true => unless_replaced(topology, &request, limit).await,
+            false => once(topology, &request, limit).await,
+        };
         let received = clock.now();
         let again = match &result {
             Err(ServerError::NotSent { .. }) => {
@@ -116,6 +120,39 @@ pub(super) async fn exchange(
     }
 }
 
+/// How long the answer of a primary that was replaced is waited for: 100 ms. One that lives answers within a millisecond.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Sends one copy, and does not believe what a primary answers that was replaced meanwhile: one that hung and goes on does not
+/// know of it yet, and what it grants is nobody's. One that still hangs is not waited for.
+async fn unless_replaced(topology: &dyn Topology, request: &Request, limit: Instant) -> Answer {
+    let (key, home) = (request.first_key(), topology.primary(request.first_key()));
+    let is_replaced = || !is_same(&topology.primary(key), &home);
+    let mut asked = pin!(once(topology, request, limit));
+    let replaced = async {
+        tokio::time::sleep(LAST_WORDS).await;
+        let mut changes = topology.changes();
+        while !is_replaced() {
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        biased;
+        answer = &mut asked => match answer.result.is_ok() && answer.at_home && is_replaced() {
+            true => Answer { result: Err(replaced_meanwhile()), ..answer },
+            false => answer,
+        },
+        () = replaced => Answer { result: Err(replaced_meanwhile()), by: home, epoch: None, at_home: true },
+    }
+}
+
+fn replaced_meanwhile() -> ServerError {
+    ServerError::unknown("the node that was to answer does not decide for the key any more")
+}
+
 /// When, by our clock, a copy that is not to be carried out after `limit` certainly will not be: the server's clock may
 /// run slower than ours by twice the drift that is allowed for (500 ppm each), and it counts to the microsecond.
 ///
@@ -135,11 +172,11 @@ async fn pause(
     until: Instant,
 ) {
     let mut changes = topology.changes();
-    let mut epoch = asked.epoch();
-    let is_up = epoch.borrow().is_some();
-    if !is_up && at_home && !is_same(&topology.primary(key), asked) {
+    if at_home && !is_same(&topology.primary(key), asked) {
         return;
     }
+    let mut epoch = asked.epoch();
+    let is_up = epoch.borrow().is_some();
     let wait = async {
         if is_up || !at_home {
             tokio::time::sleep(jittered(settings.retry_delay)).await;

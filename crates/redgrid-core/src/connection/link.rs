@@ -35,8 +35,9 @@ use crate::error::{Code, ServerError};
 /// Waits between attempts to connect: 50 ms, doubled up to 2 s.
 const RECONNECT: (u32, u32) = (50, 2000);
 
-/// How long the end of a connection may take before it is simply dropped: 500 ms.
-const QUIT: Duration = Duration::from_millis(500);
+/// How long the end of a connection may take before it is simply dropped: 100 ms. So much later those are told who wait for an
+/// answer of a primary that hangs and was replaced, and turn to the new one.
+const QUIT: Duration = Duration::from_millis(100);
 
 /// Commands that may wait inside fred: more than any burst of ours, less than all memory.
 const LONGEST_QUEUE: usize = 65_536;

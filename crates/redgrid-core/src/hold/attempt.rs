@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::flight::Work;
-use super::kind::{Claim, HoldKind, ServerQueue, Target};
+use super::kind::{Claim, Entrance, HoldKind, ServerQueue, Target};
 use super::release::Settlement;
 use super::slot::{Answers, Entry, Failure, Seen, Slot, SlotKey, send};
 use super::succession::{Arrival, Basis};
@@ -31,6 +31,7 @@ pub(super) struct Attempt {
     stretch: Duration,
     /// When the stretch ends that it continues.
     continued: Option<Instant>,
+    entrance: Entrance,
 }
 
 impl Attempt {
@@ -70,6 +71,8 @@ impl Table {
     pub(super) fn attempt_for(&self, key: &SlotKey, slot: &mut Slot, at: usize) -> Option<Attempt> {
         let entry = slot.queue.get(at)?;
         let stretch = self.stretch(slot.kind, key);
+        // Who set a bound waits up to it, without contact too.
+        let patience = if entry.wish.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
             kind: slot.kind,
@@ -77,10 +80,11 @@ impl Table {
             entry: entry.id,
             wish: entry.wish.clone(),
             seen: Arc::clone(&entry.seen),
-            until: entry.until.min(self.now() + self.core.settings.patience()),
+            until: entry.until.min(self.now() + patience),
             lease: entry.wish.server_lease(stretch),
             stretch,
             continued: slot.continued.take(),
+            entrance: Entrance { under: slot.under.clone(), since: slot.waits_since, waits: !entry.wish.once },
         })
     }
 
@@ -155,7 +159,7 @@ impl Table {
             Verdict::Busy(left) => {
                 self.settle_copies(&attempt, &field, &asked, false);
                 attempt.seen.place.is_next_until(asked.received, left);
-                self.taken(&attempt, asked.received, asked.unanswered_until);
+                self.taken(&attempt, &asked);
                 Some(left)
             }
             Verdict::TooLate => {
@@ -180,7 +184,7 @@ impl Table {
         let field = self.core.field(id);
         let claim = Claim { target: &attempt.target, field: &field, lease: attempt.lease };
         let request = match queue {
-            None => attempt.kind.acquire(claim),
+            None => attempt.kind.enter(claim, &attempt.entrance),
             Some(queue) => {
                 attempt.seen.place.asked();
                 queue.enter(claim, self.kept())
@@ -207,7 +211,7 @@ impl Table {
     fn granted(self: &Arc<Self>, attempt: &Attempt, granted: Granted) -> Option<Duration> {
         let (sent, received) = (granted.sent, granted.received);
         let (target, clock) = (Arc::clone(&attempt.target), self.core.clock.clone());
-        let tenure = Arc::new(Tenure::new(granted, target, attempt.kind, clock));
+        let tenure = Arc::new(Tenure::new(granted, &attempt.key, target, attempt.kind, clock));
         let mut state = self.state();
         match self.arrive(&mut state, &attempt.key, &tenure, sent) {
             Arrival::Ours => {}
@@ -225,7 +229,7 @@ impl Table {
                 // Where it was robbed there is nothing to give back; where clocks deceive us, there is.
                 self.give_back(&tenure);
                 attempt.seen.place.moved(self.number());
-                self.taken(attempt, received, None);
+                self.refused(attempt, received, None, 0);
                 return Some(Duration::ZERO);
             }
         }
@@ -239,6 +243,9 @@ impl Table {
                 self.go_on(&mut state, &attempt.key);
                 return None;
             }
+            // The grant has taken it back.
+            slot.announced = false;
+            slot.waits_since = 0;
             if self.now() >= terms::deadline(sent, attempt.wish.lease.duration()) {
                 // What the one who asked wanted is over; what the server keeps for us is not.
                 let asker = slot.queue.iter().position(|entry| entry.id == attempt.entry);
@@ -249,7 +256,9 @@ impl Table {
             // It may have been asked for by somebody who has left: then the next has it, without asking again.
             let first = slot.next(received).map(|entry| (entry.id, entry.wish.holder));
             let is_in = |entry: &Entry| {
-                first.is_some_and(|(id, holder)| id == entry.id || (holder.is_some() && holder == entry.wish.holder))
+                attempt.kind.shares()
+                    || first
+                        .is_some_and(|(id, holder)| id == entry.id || (holder.is_some() && holder == entry.wish.holder))
             };
             for entry in std::mem::take(&mut slot.queue) {
                 if entry.wish.once && !is_in(&entry) {
@@ -267,8 +276,14 @@ impl Table {
         None
     }
 
-    /// Others have the name: those who only looked are told, the rest goes on waiting.
-    fn taken(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>) {
+    /// Others have the name.
+    fn taken(self: &Arc<Self>, attempt: &Attempt, asked: &Exchange) {
+        let time = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>());
+        self.refused(attempt, asked.received, asked.unanswered_until, time.map_or(0, |(_, time, _)| time));
+    }
+
+    /// The same at `time` of the server: those who only looked are told, the rest goes on waiting.
+    fn refused(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>, time: u64) {
         let mut answers = Answers::new();
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
@@ -297,6 +312,13 @@ impl Table {
                 }
             }
             slot.contended = slot.tenure.is_none() && !slot.queue.is_empty();
+            if slot.waits_since == 0 {
+                slot.waits_since = time;
+            }
+            slot.announced |= attempt.entrance.waits && attempt.kind.announces_every().is_some();
+            if slot.queue.is_empty() && !slot.driven {
+                self.withdraw(slot);
+            }
             self.go_on(&mut state, &attempt.key);
         }
         drop(state);
@@ -348,7 +370,7 @@ fn falls_short_too(failure: &Failure, first: &Wish, other: &Wish) -> bool {
     lacking && asked.covers(has) && asked.timeout() <= has.timeout()
 }
 
-fn failure_of(error: ServerError) -> Failure {
+pub(super) fn failure_of(error: ServerError) -> Failure {
     match error {
         ServerError::Refused { code, .. } if !code.is_passing() => Failure::Refused(error),
         ServerError::Refused { .. } | ServerError::NotSent { .. } => Failure::Unavailable(error),

@@ -3,6 +3,8 @@
 //! Try; if taken, watch the channel; try again when the subscription is confirmed, and from then on at every message, gap,
 //! look of the poll that finds the key gone, and when the lease that was told has run out. After a stretch of ours others
 //! go first: then only the end of the turn, or silence, is a reason to try.
+//!
+//! Of some kinds nobody tells a release. Their names are tried again after pauses that grow, and nothing is subscribed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use tokio::sync::Notify;
 use super::attempt::Attempt;
 use super::slot::{Busy, SlotKey, send};
 use super::table::Table;
+use super::terms::Backoff;
 use super::turn::Turn;
 use crate::clock::Instant;
 use crate::wait::{Hub, Watch};
@@ -32,6 +35,9 @@ const A_WHILE: Duration = Duration::from_secs(3600);
 /// machine is, gets a turn at last; one that never wants the name costs a tenth of a stretch more.
 const PATIENT_EVERY: u32 = 16;
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// After so many tries without messages it is worth telling that somebody waits: some milliseconds.
+const MARKED_FROM: u32 = 3;
 
 enum Step {
     /// Nobody waits any more.
@@ -55,8 +61,14 @@ struct Course {
     changed: Arc<Notify>,
     watch: Option<Watch>,
     turn: Option<Turn>,
+    /// How often it is said that somebody waits, for kinds that others step back for.
+    announces: Option<Duration>,
     /// Turns in a row that ended by silence.
     silent: u32,
+    /// How it waits where nobody sends messages.
+    backoff: Option<Backoff>,
+    /// Tries in a row that found it taken.
+    tries: u32,
 }
 
 impl Course {
@@ -105,7 +117,21 @@ impl Table {
         let slot = state.slots.get(&key)?;
         let (hub, changed) = (Arc::clone(&self.core.hub), Arc::clone(&slot.changed));
         let (channel, mark) = (slot.target.channel.clone(), slot.target.mark.clone());
-        Some(Course { key, hub, channel, mark, changed, watch: None, turn: None, silent: 0 })
+        let announces = slot.kind.announces_every();
+        let backoff = slot.queue.front().and_then(|first| first.wish.backoff);
+        Some(Course {
+            key,
+            hub,
+            channel,
+            mark,
+            changed,
+            watch: None,
+            turn: None,
+            announces,
+            silent: 0,
+            backoff,
+            tries: 0,
+        })
     }
 
     fn step(self: &Arc<Self>, course: &mut Course) -> Step {
@@ -115,6 +141,7 @@ impl Table {
         slot.queue.retain(|entry| !entry.answer.is_closed());
         if slot.queue.is_empty() {
             slot.driven = false;
+            self.withdraw(slot);
             let turn = course.turn.take().or(slot.turn.take());
             if let Some(turn) = turn.filter(|_| slot.tenure.is_none()) {
                 // Whoever comes next takes the place of those who have left.
@@ -125,9 +152,10 @@ impl Table {
             return Step::Done;
         }
         if let Some(tenure) = &slot.tenure {
-            course.turn = None;
+            (course.turn, course.tries) = (None, 0);
             let half = self.stretch(slot.kind, &course.key) / 2;
-            return Step::Local { listen_at: tenure.stretch_ends - half };
+            let listens = course.backoff.is_none();
+            return Step::Local { listen_at: if listens { tenure.stretch_ends - half } else { Instant::NEVER } };
         }
         if slot.busy != Busy::No || slot.asking {
             return Step::Local { listen_at: Instant::NEVER };
@@ -153,9 +181,14 @@ impl Table {
     /// Waits until another try may succeed, or nobody waits any more. The name is taken for `left`. While others go first,
     /// silence is a reason to look once whether it is free.
     async fn until_worth_a_try(&self, course: &mut Course, left: Duration) {
+        if let Some(backoff) = course.backoff {
+            return self.back_off(course, backoff, left).await;
+        }
         let mut until = self.now() + left.min(A_WHILE);
         let mut silence = self.silence(course);
         let mut found_free = false;
+        // Not while others go first: the try that found it taken has said it.
+        let mut said = course.announces.filter(|_| course.turn.is_none()).map(|_| self.now());
         course.watch();
         loop {
             if course.turn.is_some() && course.turn_is_over() {
@@ -163,6 +196,7 @@ impl Table {
                 course.silent = 0;
                 return;
             }
+            let say = said.zip(course.announces).map_or(Instant::NEVER, |(said, every)| said + every);
             let Course { watch, changed, turn, key, .. } = &mut *course;
             let Some(watch) = watch else { return };
             tokio::select! {
@@ -185,11 +219,39 @@ impl Table {
                         return;
                     }
                     match course.hub.peek(&course.key.1).await {
-                        Some(left) => (until, silence) = (self.now() + left.min(A_WHILE), Instant::NEVER),
+                        Some(left) => {
+                            (until, silence) = (self.now() + left.min(A_WHILE), Instant::NEVER);
+                            // They had their turn, and it is to have an end.
+                            said = said.or(course.announces.map(|_| Instant::PAST));
+                        }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
                     }
                 }
+                () = self.core.clock.sleep_until(say) => {
+                    said = Some(self.now());
+                    if let Some(every) = course.announces {
+                        self.announce(&course.key, every).await;
+                    }
+                }
                 () = changed.notified() => if self.nobody_waits(key) { return },
+            }
+        }
+    }
+
+    /// The same where no message comes: a pause, twice as long each time. Who is to let others go first gives each the time of
+    /// its longest.
+    async fn back_off(&self, course: &mut Course, backoff: Backoff, left: Duration) {
+        let others = course.turn.take().map_or(Duration::ZERO, |_| backoff.longest);
+        let pause = backoff.after(course.tries).mul_f64(0.5 + fastrand::f64() / 2.0);
+        let until = self.now() + others + pause.min(left);
+        course.tries = course.tries.saturating_add(1);
+        if course.tries > MARKED_FROM {
+            course.hub.mark(&course.mark).await;
+        }
+        loop {
+            tokio::select! {
+                () = self.core.clock.sleep_until(until) => return,
+                () = course.changed.notified() => if self.nobody_waits(&course.key) { return },
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::error::LostReason;
 use super::slot::{Answers, send};
-use super::state::Phase;
+use super::state::{Hold, Phase};
 use super::succession::Basis;
 use super::table::{State, Table};
 use super::tenure::Tenure;
@@ -85,41 +85,34 @@ impl Table {
     /// The lease of the present owner ends, that of the tenure does not: first it is told, and a margin later the next has it.
     fn owner_due(self: &Arc<Self>, state: &mut State, tenure: &Arc<Tenure>, now: Instant) -> Answers {
         let key = tenure.slot_key();
-        let slot = state.slots.get_mut(&key).filter(|slot| slot.has(tenure));
-        let Some((slot, hold)) = slot.and_then(|slot| slot.hold.clone().map(|hold| (slot, hold))) else {
-            return Answers::new();
-        };
-        if now >= hold.offered_until() && hold.withdraw() {
-            // Its request is asked for an answer no more; if it ever is, it asks anew.
-            tracing::debug!(name = %tenure.target.name, "granted, and not taken");
-            hold.end(Phase::Released);
-            slot.hold = None;
-            tenure.set_owner_due(Instant::NEVER);
-            state.schedule.moved(tenure.id);
-            return self.pass_on(state, &key, Basis::HandOver);
+        let slot = state.slots.get_mut(&key).filter(|slot| slot.has(tenure) && !slot.holds.is_empty());
+        let Some(slot) = slot else { return Answers::new() };
+        let (mut due, mut keep_until) = (Instant::NEVER, Instant::PAST);
+        for hold in std::mem::take(&mut slot.holds) {
+            match due_of(&hold, now) {
+                Due::At(at) => {
+                    due = due.min(at);
+                    slot.holds.push(hold);
+                }
+                Due::NotTaken => {}
+                Due::Over => {
+                    keep_until = keep_until.max(hold.keep_until());
+                    slot.lost.push(Arc::downgrade(&hold));
+                }
+            }
         }
-        if now < hold.deadline_of_its_own() {
-            tenure.set_owner_due(hold.deadline_of_its_own());
-            state.schedule.moved(tenure.id);
-            return Answers::new();
+        let free = slot.holds.is_empty();
+        if slot.is_forgotten() {
+            tenure.stop_renewing();
         }
-        if hold.end(Phase::Expired) {
-            tracing::debug!(name = %tenure.target.name, reason = %LostReason::Expired, "hold lost");
-        }
-        if now < hold.ends() {
-            tenure.set_owner_due(hold.ends());
-            state.schedule.moved(tenure.id);
-            return Answers::new();
-        }
-        slot.hold = None;
-        slot.lost.push(Arc::downgrade(&hold));
-        tenure.set_owner_due(Instant::NEVER);
+        tenure.set_owner_due(due);
         state.schedule.moved(tenure.id);
-        if hold.keep_until() > now {
-            self.send_back(state, &key, tenure, hold.keep_until());
-            return Answers::new();
+        match free {
+            true if keep_until > now => self.send_back(state, &key, tenure, keep_until),
+            true => return self.pass_on(state, &key, Basis::HandOver),
+            false => {}
         }
-        self.pass_on(state, &key, Basis::HandOver)
+        Answers::new()
     }
 
     /// Ends a tenure that is no longer ours, tells the watchers of its owner, and lets the next of its queue try.
@@ -132,10 +125,12 @@ impl Table {
         let key = tenure.slot_key();
         if let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(tenure)) {
             slot.tenure = None;
-            if let Some(hold) = slot.hold.take() {
+            let unheld = slot.holds.is_empty();
+            for hold in slot.holds.drain(..) {
                 hold.end(reason.into());
                 slot.lost.push(Arc::downgrade(&hold));
-            } else if reason == LostReason::Expired {
+            }
+            if unheld && reason == LostReason::Expired {
                 // No guard will free what the server still has of it.
                 self.hand_over(self.release_work(None, Arc::clone(tenure), Instant::PAST, None));
             }
@@ -317,6 +312,33 @@ impl Table {
         tenures.sort_by_key(place);
         tenures.chunk_by(|one, other| group(one) == group(other)).map(<[_]>::to_vec).collect()
     }
+}
+
+/// What is due for one of those who have a tenure.
+enum Due {
+    /// Nothing before then.
+    At(Instant),
+    /// Its request is asked for an answer no more; if it ever is, it asks anew.
+    NotTaken,
+    /// Its lease has ended.
+    Over,
+}
+
+fn due_of(hold: &Hold, now: Instant) -> Due {
+    let name = &hold.tenure.target.name;
+    if now >= hold.offered_until() && hold.withdraw() {
+        tracing::debug!(%name, "granted, and not taken");
+        hold.end(Phase::Released);
+        return Due::NotTaken;
+    }
+    let deadline = hold.deadline_of_its_own();
+    if now < deadline {
+        return Due::At(if hold.is_offered() { deadline.min(hold.offered_until()) } else { deadline });
+    }
+    if hold.end(Phase::Expired) {
+        tracing::debug!(%name, reason = %LostReason::Expired, "hold lost");
+    }
+    if now < hold.ends() { Due::At(hold.ends()) } else { Due::Over }
 }
 
 /// Whether a batch may have been refused because of some of its names only: one that is denied, or names on both sides of a

@@ -61,6 +61,12 @@ pub enum AcquireError {
         /// What was asked for.
         name: Name,
     },
+    /// The holder that asks has it already, and the lock is one that nobody enters twice. It goes on to hold it.
+    #[error("the holder that asks for `{name}` again holds it, and nobody enters this lock twice")]
+    AlreadyHeld {
+        /// What was asked for.
+        name: Name,
+    },
     /// The caller would wait for itself: its scope's holder holds what it asks for as somebody else.
     #[error("waiting for `{name}` would never end: the caller's own scope holds it")]
     WouldDeadlock {
@@ -172,6 +178,76 @@ pub enum ExtendError {
         /// What was given.
         got: Duration,
     },
+}
+
+/// Why a hold was not detached from its process. It is held as before, unless it is lost.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum DetachError {
+    /// Other guards of the same hold live: it has entered again, and they would go on believing.
+    #[error("`{name}` has other guards in this process")]
+    Shared {
+        /// What is held.
+        name: Name,
+    },
+    /// The hold has ended.
+    #[error("`{name}` is no longer held: {reason}")]
+    Lost {
+        /// What was held.
+        name: Name,
+        /// How it ended.
+        reason: LostReason,
+    },
+    /// Its lease was to be renewed once more, so that the other process has time to attach, and was not.
+    #[error("the lease of `{name}` could not be renewed before handing it over")]
+    NotRenewed {
+        /// What is held.
+        name: Name,
+        /// What stood in the way.
+        #[source]
+        source: ExtendError,
+    },
+    /// There is no contact to the server, by whose clock the end of a fixed lease is told.
+    #[error("the end of the lease of `{name}` could not be told")]
+    Unavailable {
+        /// What is held.
+        name: Name,
+        /// What stands in the way.
+        #[source]
+        source: ServerError,
+    },
+    /// Holds of this kind can not be handed to another process.
+    #[error("`{name}` is held as a {kind}, which can not be handed to another process")]
+    Unsupported {
+        /// What is held.
+        name: Name,
+        /// The kind.
+        kind: &'static str,
+    },
+}
+
+/// Why a detached hold was not attached.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// It is not the detached one's any more: attached before, taken by force, or its lease has ended. Nothing is held.
+    #[error("`{name}` is not detached any more: attached elsewhere, taken, or at the end of its lease")]
+    Gone {
+        /// What was to be attached.
+        name: Name,
+    },
+    /// It was detached from another lock. Nothing was asked.
+    #[error("a hold of `{detached}` was to be attached to `{name}`")]
+    OtherLock {
+        /// What was to be attached.
+        name: Name,
+        /// What was detached: its kind and name.
+        detached: String,
+    },
+    /// It could not be taken over, for a reason that an acquire has too. Where the outcome is unknown, what may have been taken
+    /// over is being given back.
+    #[error(transparent)]
+    Failed(#[from] AcquireError),
 }
 
 /// How a hold ended without being released.

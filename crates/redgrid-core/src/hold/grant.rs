@@ -7,13 +7,16 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::error::{ExtendError, LostReason, ReleaseError};
+use super::error::{AcquireError, ExtendError, LostReason, ReleaseError};
 use super::flight::Flight;
+use super::kind::{HoldKind, Target};
 use super::lease::Set;
 use super::release::LetGo;
+use super::slot::Slot;
 use super::state::Hold;
 use super::table::Table;
 use super::terms::{self, Lease, Wish};
+use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::Client;
 use crate::error::ServerError;
@@ -25,8 +28,8 @@ use crate::token::Token;
 #[must_use = "dropping the grant gives the hold back"]
 pub struct Grant {
     client: Client,
-    hold: Arc<Hold>,
-    armed: bool,
+    pub(super) hold: Arc<Hold>,
+    pub(super) armed: bool,
 }
 
 impl Grant {
@@ -41,7 +44,13 @@ impl Grant {
         self.hold.claim()
     }
 
-    fn table(&self) -> &Arc<Table> {
+    /// The hold, left to whoever calls this to be given back.
+    pub(super) fn disarm(mut self) -> Arc<Hold> {
+        self.armed = false;
+        Arc::clone(&self.hold)
+    }
+
+    pub(super) fn table(&self) -> &Arc<Table> {
         self.client.table()
     }
 
@@ -52,6 +61,11 @@ impl Grant {
     /// What is held.
     pub fn name(&self) -> &Name {
         &self.hold.tenure.target.name
+    }
+
+    /// The same, with its key and channel.
+    pub fn target(&self) -> &Arc<Target> {
+        &self.hold.tenure.target
     }
 
     /// The fencing token of this hold.
@@ -90,6 +104,28 @@ impl Grant {
         let again = self.is_held().then(|| Grant::new(self.client.clone(), Arc::clone(&self.hold)));
         drop(state);
         again
+    }
+
+    /// What was asked for.
+    pub fn wish(&self) -> &Wish {
+        &self.hold.wish
+    }
+
+    /// Asks for a hold of another kind on the same key, under this one. `None` where others have it, or share this one and
+    /// could not be inside then.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then; `Lost` when this one has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it leaves this hold as it is; what the server had granted goes back in the background.
+    pub async fn beside(&self, kind: &'static dyn HoldKind, wish: Wish) -> Result<Option<Grant>, AcquireError> {
+        match self.table().enter_beside(&self.client, &self.hold, kind, wish)? {
+            Some(ticket) => ticket.outcome().await,
+            None => Ok(None),
+        }
     }
 
     /// Completes when the hold is no longer certain.
@@ -138,6 +174,10 @@ impl Grant {
             if fixed {
                 hold.set_end(now, lease);
                 table.owner_moved(hold);
+            }
+            if table.is_shared(hold) {
+                // The server keeps it for the others; ours ends here.
+                return Ok(());
             }
             table.shorten(tenure, on_server, hold.wish.durability).await
         } else {
@@ -241,8 +281,9 @@ impl Table {
     fn owner_moved(&self, hold: &Arc<Hold>) {
         let mut state = self.state();
         let slot = state.slots.get(&hold.tenure.slot_key());
-        if slot.is_some_and(|slot| slot.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold))) {
-            hold.tenure.set_owner_due(hold.deadline_of_its_own());
+        if let Some(slot) = slot.filter(|slot| slot.position(hold).is_some()) {
+            let first = slot.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
+            hold.tenure.set_owner_due(first.unwrap_or(Instant::NEVER));
             state.schedule.moved(hold.tenure.id);
             self.wake_engine(&state);
         }
@@ -251,7 +292,10 @@ impl Table {
     fn stop_renewing(&self, hold: &Hold) {
         let mut state = self.state();
         if hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
-            hold.tenure.stop_renewing();
+            let slot = state.slots.get(&hold.tenure.slot_key()).filter(|slot| slot.has(&hold.tenure));
+            if slot.is_none_or(Slot::is_forgotten) {
+                hold.tenure.stop_renewing();
+            }
             // It may have been lost before: then its name is remembered for this guard alone.
             Self::sweep(&mut state, &hold.tenure.slot_key());
         }

@@ -33,6 +33,18 @@ pub struct Claim<'a> {
     pub lease: Duration,
 }
 
+/// How somebody comes to ask, beyond what is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entrance {
+    /// The holder field of another hold on the same key under which this one is to be: a writer that reads, a reader that
+    /// is to write.
+    pub under: Option<Bytes>,
+    /// Since when it waits, in microseconds of the server's time; zero for who has just come.
+    pub since: u64,
+    /// It waits when the name is taken, and does not only look.
+    pub waits: bool,
+}
+
 /// How one kind of hold is taken, renewed and given back. A table per kind, static.
 ///
 /// Every script is idempotent: it recognises its own earlier success by the holder field.
@@ -45,8 +57,46 @@ pub trait HoldKind: Send + Sync + 'static {
         true
     }
 
+    /// How many names are taken together, where that can be.
+    fn together(&self) -> Option<&dyn Together> {
+        None
+    }
+
     /// How its waiters stand in a queue on the server; `None` for a kind that has no such queue.
     fn queue(&self) -> Option<&dyn ServerQueue> {
+        None
+    }
+
+    /// Whether tasks of this process share a grant of the server: those that come within its stretch.
+    fn shares(&self) -> bool {
+        false
+    }
+
+    /// The name of the kind that is held on the same key beside this one: readers and writers.
+    fn counterpart(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// As `acquire`, for kinds that regard how somebody comes.
+    fn enter(&self, claim: Claim<'_>, entrance: &Entrance) -> Request {
+        let _ = entrance;
+        self.acquire(claim)
+    }
+
+    /// How often a client whose request waits says so, where others are to step back for it.
+    fn announces_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Says that the client of this id waits.
+    fn announce(&self, target: &Target, client: &str) -> Option<Request> {
+        let _ = (target, client);
+        None
+    }
+
+    /// Says that it waits no more.
+    fn withdraw(&self, target: &Target, client: &str) -> Option<Request> {
+        let _ = (target, client);
         None
     }
 
@@ -59,6 +109,13 @@ pub trait HoldKind: Send + Sync + 'static {
     /// the client's id and `}`. Answers as `acquire` does, with the number of holders that lost it as `left`; status 0 where
     /// it was free and `only_if_held`.
     fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request;
+
+    /// Takes over what `former` holds, a field that its process has detached: from here on it is this claim's. Answers
+    /// `{status, time, left}`: status 1 it is ours for `left` milliseconds, 0 it is not `former`'s any more, 2 too late. A
+    /// lease of zero leaves the key's lifetime as it is. `None` for a kind that can not be handed to another process.
+    fn adopt(&self, _claim: Claim<'_>, _former: &Bytes) -> Option<Request> {
+        None
+    }
 
     /// Gives the name back. Answers 0 when it was not ours, otherwise one more than the subscribers that were told.
     fn release(&self, claim: Claim<'_>) -> Request;
@@ -76,8 +133,15 @@ pub trait HoldKind: Send + Sync + 'static {
     /// Lengthens many leases, never shortens one. Answers a list: 1 renewed, 0 not ours, anything else not known.
     fn renew(&self, claims: &[Claim<'_>]) -> Request;
 
-    /// Gives many back. Answers a list as `release` does.
+    /// Gives many back. Answers a list as `release` does; -1 for one that can not be written.
     fn release_many(&self, claims: &[Claim<'_>]) -> Request;
+}
+
+/// A kind of hold of which many are taken by one script.
+pub trait Together {
+    /// Takes all of the names, which share a slot, or none. Answers as [`HoldKind::acquire`] does, and when busy with the
+    /// number of the name that is taken as a fourth element, from 1. The token of each grant is `time`.
+    fn acquire_many(&self, claims: &[Claim<'_>]) -> Request;
 }
 
 /// The queue of a kind whose waiters stand in line on the server, each under the holder field that it will hold with.

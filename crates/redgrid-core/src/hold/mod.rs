@@ -14,6 +14,7 @@
 //! | `stretch` | the second level's decisions, as functions of their inputs |
 //! | `turn` | who goes first after a stretch |
 //! | `slot` | one name: what we have of it, who waits, what is under way |
+//! | `share` | one key in several slots: grants that several tasks share, and holds beside holds |
 //! | `recent` | names that others wait for, for a moment after we let go of them |
 //! | `table` | entering and leaving |
 //! | `ticket` | a request under way, as its caller sees it |
@@ -21,17 +22,21 @@
 //! | `attempt` | asking the server, and what its answer means |
 //! | `succession` | who has the name next: hand-over, adoption, fitting what is held to other wishes |
 //! | `lease` | longer and shorter leases of a tenure |
+//! | `many` | many names by one look, all or none |
+//! | `together` | many given back by one script |
 //! | `place` | a request's place in a queue on the server |
 //! | `attend` | the loop of a name whose waiters stand in such a queue |
 //! | `drive` | the loop of a name that more than one waits for |
 //! | `release` | giving back, settling what is unclear, shutting down |
 //! | `seize` | taking by force |
+//! | `detach` | handing a hold to another process |
 //! | `schedule` | which hold is due when |
 //! | `engine` | renewals in bulk, deadlines, verification after a reconnect |
 //! | `grant` | the armed proof that guards are made of |
 
 mod attempt;
 mod attend;
+mod detach;
 mod drive;
 mod engine;
 mod error;
@@ -40,11 +45,13 @@ mod grant;
 mod holder;
 mod kind;
 mod lease;
+mod many;
 mod place;
 mod recent;
 mod release;
 mod schedule;
 mod seize;
+mod share;
 mod slot;
 mod state;
 mod stretch;
@@ -53,15 +60,19 @@ mod table;
 mod tenure;
 mod terms;
 mod ticket;
+mod together;
 mod turn;
 
-pub use error::{AcquireError, ExtendError, LostReason, ReleaseError};
+pub use detach::DetachedHold;
+pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::Work;
 pub use grant::{Grant, HoldWatch};
 pub use holder::{Holder, HolderId};
-pub use kind::{Claim, HoldKind, ServerQueue, Target};
+pub use kind::{Claim, Entrance, HoldKind, ServerQueue, Target, Together};
+pub use many::Many;
 pub use place::PlaceView;
 pub(crate) use stretch::LONGEST as LONGEST_STRETCH;
 pub(crate) use table::Table;
-pub use terms::{Lease, Wish};
+pub use terms::{Backoff, Lease, Wish};
 pub use ticket::Ticket;
+pub use together::Bundle;

@@ -41,6 +41,10 @@ impl Recents {
         self.names.insert(key, recent);
     }
 
+    pub(super) fn get(&self, key: &SlotKey, now: Instant) -> Option<Recent> {
+        self.names.get(key).copied().filter(|recent| recent.until > now)
+    }
+
     pub(super) fn take(&mut self, key: &SlotKey, now: Instant) -> Option<Recent> {
         if self.names.is_empty() {
             return None;

@@ -64,7 +64,17 @@ impl Answered {
 }
 
 /// Names given back by one script at shutdown.
-const BULK: usize = 500;
+pub(super) const BULK: usize = 500;
+
+/// What becomes of a hold with one guard less.
+pub(super) enum Parting {
+    /// Other guards of the same holder still live, or another task has the name now.
+    Done,
+    /// It had ended without us.
+    Lost(LostReason),
+    /// The last guard, and nobody of us waits: the tenure is to be released under this number.
+    Release { id: u64, keep_until: Instant, alone: bool },
+}
 
 /// What letting go of one guard leads to.
 pub(super) enum LetGo {
@@ -84,11 +94,24 @@ struct Released {
 }
 
 impl Table {
-    /// Takes one guard off a hold.
+    /// Takes one guard off a hold; its release is for whoever drops it.
     pub(super) fn let_go(self: &Arc<Self>, hold: &Arc<Hold>) -> LetGo {
+        match self.part(hold) {
+            Parting::Done => LetGo::Done,
+            Parting::Lost(reason) => LetGo::Lost(reason),
+            Parting::Release { id, keep_until, alone } => {
+                let (sender, receiver) = oneshot::channel();
+                let work = self.release_work(Some(id), Arc::clone(&hold.tenure), keep_until, Some(sender));
+                LetGo::Release(work, receiver, alone)
+            }
+        }
+    }
+
+    /// Takes one guard off a hold.
+    pub(super) fn part(self: &Arc<Self>, hold: &Arc<Hold>) -> Parting {
         let mut state = self.state();
         if hold.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
-            return hold.lost().map_or(LetGo::Done, LetGo::Lost);
+            return hold.lost().map_or(Parting::Done, Parting::Lost);
         }
         let lost = hold.lost();
         hold.end(Phase::Released);
@@ -96,37 +119,42 @@ impl Table {
         let now = self.now();
         let (key, keep_until) = (tenure.slot_key(), hold.keep_until());
         let slot = state.slots.get_mut(&key);
-        let Some(slot) = slot.filter(|slot| slot.hold.as_ref().is_some_and(|held| Arc::ptr_eq(held, hold))) else {
+        let Some((slot, at)) = slot.and_then(|slot| slot.position(hold).map(|at| (slot, at))) else {
             Self::sweep(&mut state, &key);
             drop(state);
             if lost == Some(LostReason::Expired) && tenure.is_over() {
                 // Our clock says that it has ended. The server's key may live on for the margin: free it.
                 self.hand_over(self.release_work(None, Arc::clone(tenure), keep_until, None));
             }
-            return LetGo::Lost(lost.unwrap_or(LostReason::Gone));
+            return Parting::Lost(lost.unwrap_or(LostReason::Gone));
         };
-        slot.hold = None;
+        slot.holds.swap_remove(at);
+        if !slot.holds.is_empty() {
+            // Others share it.
+            if slot.is_forgotten() {
+                tenure.stop_renewing();
+            }
+            return lost.map_or(Parting::Done, Parting::Lost);
+        }
         let keep = keep_until > now;
-        if !keep && tenure.is_believed() && now < tenure.stretch_ends && slot.next(now).is_some() {
+        if !keep && tenure.is_believed() && tenure.passes_on(now) && slot.next(now).is_some() {
             let answers = self.pass_on(&mut state, &key, Basis::HandOver);
             drop(state);
             send(answers);
-            return lost.map_or(LetGo::Done, LetGo::Lost);
+            return lost.map_or(Parting::Done, Parting::Lost);
         }
         let alone = slot.queue.is_empty() && !slot.driven;
-        let (sender, receiver) = oneshot::channel();
         // In the hands of a task that has not begun, a new request may still adopt it; a lost one is not adopted.
         let (id, queued) = (self.number(), !keep && lost.is_none());
         slot.busy = Busy::Release { id, tenure: tenure.id, queued };
         state.schedule.remove(tenure.id);
         drop(state);
-        let work = self.release_work(Some(id), Arc::clone(tenure), keep_until, lost.is_none().then_some(sender));
         match lost {
             Some(reason) => {
-                self.hand_over(work);
-                LetGo::Lost(reason)
+                self.hand_over(self.release_work(Some(id), Arc::clone(tenure), keep_until, None));
+                Parting::Lost(reason)
             }
-            None => LetGo::Release(work, receiver, alone),
+            None => Parting::Release { id, keep_until, alone },
         }
     }
 
@@ -177,7 +205,7 @@ impl Table {
 
     /// The release leaves now: whether others of us wait; `None` when the tenure was adopted meanwhile. Without a number it is
     /// a tenure that its name has lost already.
-    fn begin_release(&self, id: Option<u64>, tenure: &Arc<Tenure>) -> Option<bool> {
+    pub(super) fn begin_release(&self, id: Option<u64>, tenure: &Arc<Tenure>) -> Option<bool> {
         let mut state = self.state();
         let Some(id) = id else { return Some(false) };
         let slot = state.slots.get_mut(&tenure.slot_key())?;
@@ -191,7 +219,6 @@ impl Table {
     }
 
     async fn release(self: &Arc<Self>, tenure: &Arc<Tenure>, keep_until: Instant, give_way: bool) -> Released {
-        let name = || tenure.target.name.clone();
         let keep = keep_until.since(self.now());
         let way = match (keep.is_zero(), give_way) {
             (false, _) => Way::Linger(keep),
@@ -209,25 +236,29 @@ impl Table {
         if let Some(limit) = tenure.unanswered_until.filter(|limit| *limit > asked.sent) {
             self.settle(self.settlement(tenure, limit, false, keep_until));
         }
-        let in_time = asked.received <= tenure.deadline();
-        let repeat = asked.is_repeat();
-        let unclear =
-            |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
-        let answer = asked.result.and_then(Answered::read);
+        let answer = asked.result.clone().and_then(Answered::read);
         let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && keep.is_zero());
         let audience = audience.map(|answer| Audience { listeners: answer.listeners, unseen: answer.unseen, heard });
-        let result = match answer.map(|answer| answer.was_ours) {
-            // A late copy of its acquire may have put it back after the lease, with others in between.
-            Ok(true) if !in_time && tenure.unanswered_until.is_some() => unclear("the lease may have ended in between"),
-            Ok(true) => Ok(()),
-            // An earlier copy of this release may have done it; nobody else can have had it before the deadline.
-            Ok(false) if repeat && in_time => Ok(()),
-            Ok(false) if repeat => unclear("the lease ended before the release was answered"),
-            Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),
-            Err(source @ ServerError::Refused { .. }) => Err(ReleaseError::Refused { name: name(), source }),
-            Err(source) => Err(ReleaseError::OutcomeUnknown { name: name(), source }),
-        };
+        let result = released(tenure, &asked, answer.map(|answer| answer.was_ours));
         Released { result, audience }
+    }
+
+    /// The release of a tenure that has begun, to its end.
+    pub(super) async fn release_and_land(
+        self: &Arc<Self>,
+        id: u64,
+        tenure: &Arc<Tenure>,
+        keep_until: Instant,
+    ) -> Result<(), ReleaseError> {
+        let give_way = self.is_waited_for(tenure);
+        let released = self.release(tenure, keep_until, give_way).await;
+        self.release_landed(Some(id), tenure, released.audience);
+        released.result
+    }
+
+    fn is_waited_for(&self, tenure: &Tenure) -> bool {
+        let now = self.now();
+        self.state().slots.get_mut(&tenure.slot_key()).is_some_and(|slot| slot.next(now).is_some())
     }
 
     async fn send_release(&self, tenure: &Tenure, way: Way, until: Instant) -> Exchange {
@@ -239,10 +270,14 @@ impl Table {
         self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await
     }
 
-    fn release_landed(self: &Arc<Self>, id: Option<u64>, tenure: &Arc<Tenure>, audience: Option<Audience>) {
+    pub(super) fn release_landed(self: &Arc<Self>, id: Option<u64>, tenure: &Arc<Tenure>, audience: Option<Audience>) {
         let key = tenure.slot_key();
         let mut state = self.state();
         let (now, mut answers) = (self.now(), Answers::new());
+        // Who shares goes first for nobody: others say themselves that they wait. Those of us who wait beside are others, too.
+        let beside = u64::from(state.waits_beside(tenure.kind, &tenure.target));
+        let audience = audience.filter(|_| !tenure.kind.shares());
+        let audience = audience.map(|told| Audience { listeners: told.listeners + beside, ..told });
         let Some(slot) = state.slots.get_mut(&key) else { return };
         slot.contact = now;
         if matches!(slot.busy, Busy::Release { id: present, .. } if Some(present) == id) {
@@ -347,11 +382,10 @@ impl Table {
             let key = tenure.slot_key();
             let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(&tenure)) else { continue };
             slot.tenure = None;
-            let hold = slot.hold.take();
             // What was forgotten is left to its lease.
-            let forgotten = hold.as_ref().is_some_and(|hold| hold.guards.load(Ordering::Acquire) == 0);
-            let keep_until = hold.as_ref().map_or(Instant::PAST, |hold| hold.keep_until());
-            if let Some(hold) = hold {
+            let forgotten = slot.is_forgotten();
+            let keep_until = slot.holds.iter().map(|hold| hold.keep_until()).max().unwrap_or(Instant::PAST);
+            for hold in slot.holds.drain(..) {
                 hold.end(Phase::ShutDown);
             }
             if !forgotten {
@@ -398,5 +432,28 @@ impl Table {
                 self.send_release(tenure, Way::Release, until).await;
             }
         }
+    }
+}
+
+/// What an answer to a release says: whether it was ours, where it could be asked.
+pub(super) fn released(
+    tenure: &Tenure,
+    asked: &Exchange,
+    was_ours: Result<bool, ServerError>,
+) -> Result<(), ReleaseError> {
+    let name = || tenure.target.name.clone();
+    let (in_time, repeat) = (asked.received <= tenure.deadline(), asked.is_repeat());
+    let unclear =
+        |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
+    match was_ours {
+        // A late copy of its acquire may have put it back after the lease, with others in between.
+        Ok(true) if !in_time && tenure.unanswered_until.is_some() => unclear("the lease may have ended in between"),
+        Ok(true) => Ok(()),
+        // An earlier copy of this release may have done it; nobody else can have had it before the deadline.
+        Ok(false) if repeat && in_time => Ok(()),
+        Ok(false) if repeat => unclear("the lease ended before the release was answered"),
+        Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),
+        Err(source @ ServerError::Refused { .. }) => Err(ReleaseError::Refused { name: name(), source }),
+        Err(source) => Err(ReleaseError::OutcomeUnknown { name: name(), source }),
     }
 }

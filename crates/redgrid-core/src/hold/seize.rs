@@ -53,7 +53,7 @@ impl Table {
         wish: Wish,
         only_if_held: bool,
     ) -> Result<Option<Grant>, Failure> {
-        let stretch = self.stretch(kind, &SlotKey(kind.name(), target.key.clone()));
+        let stretch = self.stretch(kind, &SlotKey::of(kind, &target));
         // It must outlive the wait for the former holder's stretch, also where what is wished for is shorter.
         let lease = wish.server_lease(stretch).max(terms::with_margin(stretch::LONGEST + self.core.settings.timeout));
         let theft = Theft { kind, target, lease, only_if_held };
@@ -76,7 +76,8 @@ impl Table {
                     self.free(&theft, &granted.field, limit.max(self.now()));
                     return Err(Failure::NotDurable(error));
                 }
-                let grant = self.install(client, theft, granted, wish);
+                let Theft { kind, target, .. } = theft;
+                let grant = self.install(client, kind, target, granted, wish);
                 if grant.is_none() { Err(Failure::ShuttingDown) } else { Ok(grant) }
             }
             Verdict::Busy(_) | Verdict::TooLate if asked.unanswered_until.is_some() => {
@@ -151,20 +152,26 @@ impl Table {
     /// Whoever of ours had it has it no more.
     fn dispossess(self: &Arc<Self>, theft: &Theft, granted: &Granted) {
         let mut state = self.state();
-        let key = SlotKey(theft.kind.name(), theft.target.key.clone());
-        let former = state.slots.get(&key).and_then(|slot| slot.tenure.clone());
-        if let Some(former) = former.filter(|former| former.token < granted.token) {
+        let all = state.all_of(theft.kind, &theft.target);
+        let former: Vec<_> = all.iter().filter_map(|key| state.slots.get(key)?.tenure.clone()).collect();
+        for former in former.into_iter().filter(|former| former.token < granted.token) {
             self.lose(&mut state, &former, LostReason::Forced);
         }
     }
 
     /// What we hold under the name now, instead of what we held before.
-    fn install(self: &Arc<Self>, client: Client, theft: Theft, granted: Granted, wish: Wish) -> Option<Grant> {
+    pub(super) fn install(
+        self: &Arc<Self>,
+        client: Client,
+        kind: &'static dyn HoldKind,
+        target: Arc<Target>,
+        granted: Granted,
+        wish: Wish,
+    ) -> Option<Grant> {
         let sent = granted.sent;
-        let key = SlotKey(theft.kind.name(), theft.target.key.clone());
-        let Theft { kind, target, .. } = theft;
+        let key = SlotKey::of(kind, &target);
         let now = self.now();
-        let tenure = Arc::new(Tenure::new(granted, Arc::clone(&target), kind, self.core.clock.clone()));
+        let tenure = Arc::new(Tenure::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
         let mut state = self.state();
         state.slots.entry(key.clone()).or_insert_with(|| Slot::new(kind, target, now));
         match self.arrive(&mut state, &key, &tenure, sent) {

@@ -19,9 +19,15 @@ use crate::clock::Instant;
 use crate::connection::{Client, CommitError, Progress};
 use crate::error::ServerError;
 
-/// A kind and a key.
+/// A kind and a key; and which of several grants, where a key has more than one at a time. The first is 0.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct SlotKey(pub(super) &'static str, pub(super) Bytes);
+pub(super) struct SlotKey(pub(super) &'static str, pub(super) Bytes, pub(super) u64);
+
+impl SlotKey {
+    pub(super) fn of(kind: &dyn HoldKind, target: &Target) -> Self {
+        SlotKey(kind.name(), target.key.clone(), 0)
+    }
+}
 
 /// One name in this process.
 pub(super) struct Slot {
@@ -30,8 +36,16 @@ pub(super) struct Slot {
     pub(super) queue: VecDeque<Entry>,
     /// What we have on the server under it, until its release has landed.
     pub(super) tenure: Option<Arc<Tenure>>,
-    /// Who of us has it.
-    pub(super) hold: Option<Arc<Hold>>,
+    /// Who of us has it: one, or all who share it.
+    pub(super) holds: Vec<Arc<Hold>>,
+    /// The holder field under which it was asked for.
+    pub(super) under: Option<Bytes>,
+    /// Nobody may share it.
+    pub(super) private: bool,
+    /// Since when its requests wait, by the server's clock; zero when they do not.
+    pub(super) waits_since: u64,
+    /// The server was told that somebody of us waits.
+    pub(super) announced: bool,
     /// Holds that ended without us and whose guards still live: their holders can not enter again.
     pub(super) lost: Vec<Weak<Hold>>,
     /// The exchanges in flight that their callers poll in place.
@@ -95,6 +109,8 @@ pub(super) enum Failure {
     Unavailable(ServerError),
     Unknown(ServerError),
     Refused(ServerError),
+    /// Its holder was granted it by another request of its own, and does not enter twice.
+    AlreadyHeld,
     /// Granted, not as durable as asked, and given back.
     NotDurable(CommitError),
     ShuttingDown,
@@ -150,7 +166,11 @@ impl Slot {
             target,
             queue: VecDeque::new(),
             tenure: None,
-            hold: None,
+            holds: Vec::new(),
+            under: None,
+            private: false,
+            waits_since: 0,
+            announced: false,
             lost: Vec::new(),
             flights: Vec::new(),
             asking: false,
@@ -165,9 +185,19 @@ impl Slot {
         }
     }
 
-    /// The hold under this name that may be believed.
-    pub(super) fn held(&self) -> Option<&Arc<Hold>> {
-        self.hold.as_ref().filter(|hold| hold.is_held())
+    /// The holds under this name that may be believed.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Hold>> {
+        self.holds.iter().filter(|hold| hold.is_held())
+    }
+
+    /// Where a hold is among those who have it.
+    pub(super) fn position(&self, hold: &Arc<Hold>) -> Option<usize> {
+        self.holds.iter().position(|held| Arc::ptr_eq(held, hold))
+    }
+
+    /// Whether those who have it have all left it to its lease.
+    pub(super) fn is_forgotten(&self) -> bool {
+        !self.holds.is_empty() && self.holds.iter().all(|hold| hold.guards.load(Ordering::Acquire) == 0)
     }
 
     /// Whether somebody else is known to have it: of this process, or elsewhere.
@@ -222,9 +252,9 @@ impl Slot {
 
     /// Whether a new request may have what is about to be given back.
     pub(super) fn is_adoptable(&self, now: Instant) -> bool {
-        let Some(tenure) = self.tenure.as_ref().filter(|_| self.hold.is_none()) else { return false };
+        let Some(tenure) = self.tenure.as_ref().filter(|_| self.holds.is_empty()) else { return false };
         let queued = matches!(self.busy, Busy::Release { tenure: of, queued: true, .. } if of == tenure.id);
-        queued && tenure.is_believed() && now < tenure.stretch_ends
+        queued && tenure.is_believed() && tenure.passes_on(now)
     }
 
     /// Tells those who only look that somebody else has the name.

@@ -132,6 +132,11 @@ impl Hold {
         self.offer.compare_exchange(OFFERED, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
+    /// Whether it waits to be taken.
+    pub(crate) fn is_offered(&self) -> bool {
+        self.offer.load(Ordering::Acquire) == OFFERED
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         Phase::of(self.phase.load(Ordering::Acquire))
     }

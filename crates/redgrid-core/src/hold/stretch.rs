@@ -164,6 +164,16 @@ mod tests {
 
     fn wish(lease: Lease, at_least: Duration) -> Wish {
         let durability = Durability::Primary;
-        Wish { lease, holder: None, at_least, max_hold: None, once: false, wait: None, durability }
+        Wish {
+            lease,
+            holder: None,
+            at_least,
+            max_hold: None,
+            once: false,
+            wait: None,
+            durability,
+            reenters: true,
+            backoff: None,
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::error::LostReason;
 use super::grant::Grant;
 use super::lease::Set;
-use super::slot::{Answers, Busy, Entry, SlotKey, send};
+use super::slot::{Answers, Busy, Entry, Failure, SlotKey, send};
 use super::state::{Hold, Phase};
 use super::stretch::{self, Fit, Held};
 use super::table::{State, Table};
@@ -67,9 +67,7 @@ impl Table {
         if let Some(former) = former.filter(|former| former.end()) {
             // Ours until now: it was lost without our knowing, or we took it from ourselves.
             state.schedule.remove(former.id);
-            if let Some(hold) = slot.hold.take()
-                && hold.end(Phase::Forced)
-            {
+            for hold in slot.holds.drain(..).filter(|hold| hold.end(Phase::Forced)) {
                 slot.lost.push(Arc::downgrade(&hold));
             }
         }
@@ -81,7 +79,7 @@ impl Table {
     pub(super) fn pass_on(self: &Arc<Self>, state: &mut State, key: &SlotKey, basis: Basis) -> Answers {
         let now = self.now();
         let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
-        let Some(tenure) = slot.tenure.clone().filter(|_| slot.hold.is_none()) else { return Answers::new() };
+        let Some(tenure) = slot.tenure.clone().filter(|_| slot.holds.is_empty()) else { return Answers::new() };
         let stretch = self.stretch(slot.kind, key);
         let Some(next) = slot.next(now) else {
             self.send_back(state, key, &tenure, Instant::PAST);
@@ -94,7 +92,7 @@ impl Table {
         };
         if confirmed.is_none() {
             // What nobody has had yet is not thrown away while somebody waits, however late it came.
-            let in_stretch = now < tenure.stretch_ends || tenure.is_unused();
+            let in_stretch = tenure.passes_on(now) || tenure.is_unused();
             if !in_stretch || !tenure.is_believed() {
                 self.send_back(state, key, &tenure, Instant::PAST);
                 return Answers::new();
@@ -116,6 +114,11 @@ impl Table {
             return Answers::new();
         }
         let Some(first) = slot.take_next(now) else { return Answers::new() };
+        if tenure.kind.shares() {
+            let others = std::mem::take(&mut slot.queue);
+            let first = std::iter::once(first).chain(others).filter(|entry| !entry.answer.is_closed());
+            return self.share(state, key, &tenure, (confirmed.unwrap_or(now), now), first);
+        }
         // A holder that waits more than once is in with all of its requests.
         let mut same = Vec::new();
         if holder.is_some() && slot.queue.iter().any(|entry| entry.wish.holder == holder) {
@@ -131,7 +134,10 @@ impl Table {
         }
         let hold = self.own(state, key, &tenure, (confirmed.unwrap_or(now), now), first.wish);
         let mut answers = vec![(first.answer, Ok(Some(Grant::new(first.client, Arc::clone(&hold)))))];
-        let again = |entry: Entry| (entry.answer, Ok(Some(Grant::new(entry.client, Arc::clone(&hold)))));
+        let again = |entry: Entry| match entry.wish.reenters {
+            true => (entry.answer, Ok(Some(Grant::new(entry.client, Arc::clone(&hold))))),
+            false => (entry.answer, Err(Failure::AlreadyHeld)),
+        };
         answers.extend(same.into_iter().map(again));
         answers
     }
@@ -146,9 +152,18 @@ impl Table {
         wish: Wish,
     ) -> Arc<Hold> {
         let (token, _) = tenure.next_token();
-        let (lease, owner_due) = ((tenure.has_renewed_lease(), tenure.lease()), tenure.owner_due());
+        let (lease, mut owner_due) = ((tenure.has_renewed_lease(), tenure.lease()), tenure.owner_due());
         let hold = Arc::new(Hold::new(Arc::clone(tenure), token, from, now, wish));
         tenure.owned();
+        if state.slots.get(key).is_some_and(|slot| !slot.holds.is_empty()) {
+            // Whose lease ends first is looked at first.
+            let first = owner_due.min(tenure.owner_due());
+            tenure.set_owner_due(first);
+            if first < owner_due {
+                state.schedule.moved(tenure.id);
+            }
+            owner_due = first;
+        }
         if state.schedule.get(tenure.id).is_none() {
             // New, or adopted from its release.
             state.schedule.insert(Arc::clone(tenure), self.next_look(tenure, tenure.granted));
@@ -157,7 +172,7 @@ impl Table {
         }
         self.wake_engine(state);
         if let Some(slot) = state.slots.get_mut(key) {
-            slot.hold = Some(Arc::clone(&hold));
+            slot.holds.push(Arc::clone(&hold));
         }
         hold
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::error::AcquireError;
@@ -14,6 +15,7 @@ use super::holder::{Holder, HolderId};
 use super::kind::{HoldKind, Target};
 use super::recent::{Recent, Recents};
 use super::schedule::Schedule;
+use super::share::{Parts, Place};
 use super::slot::{Busy, Entry, Seen, Slot, SlotKey, send};
 use super::state::{Hold, Phase};
 use super::stretch;
@@ -42,12 +44,21 @@ pub(crate) struct Table {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) slots: HashMap<SlotKey, Slot>,
+    /// The keys that have more than one slot.
+    pub(super) parts: Parts,
     pub(super) schedule: Schedule,
     /// Names that others wait for and that we have just let go of.
     recent: Recents,
     /// Tenures that were taken by force before their grant was known here, and when that was told.
     pub(super) forced: HashMap<u64, Instant>,
     pub(super) closed: bool,
+}
+
+impl State {
+    /// What is remembered of a name that we have just let go of.
+    pub(super) fn recent(&self, key: &SlotKey, now: Instant) -> Option<Recent> {
+        self.recent.get(key, now)
+    }
 }
 
 impl Table {
@@ -109,8 +120,20 @@ impl Table {
         target: &Arc<Target>,
         wish: Wish,
     ) -> Result<Ticket, AcquireError> {
+        self.enter_under(client, kind, target, wish, None)
+    }
+
+    /// The same, `under` the holder field of another hold on the key.
+    pub(super) fn enter_under(
+        self: &Arc<Self>,
+        client: &Client,
+        kind: &'static dyn HoldKind,
+        target: &Arc<Target>,
+        wish: Wish,
+        under: Option<Bytes>,
+    ) -> Result<Ticket, AcquireError> {
         let now = self.now();
-        let key = SlotKey(kind.name(), target.key.clone());
+        let key = SlotKey::of(kind, target);
         let until = wish.wait.map_or(Instant::NEVER, |wait| now + wait);
         let (answer, receiver) = oneshot::channel();
         let seen = Arc::new(Seen::default());
@@ -127,6 +150,7 @@ impl Table {
             until,
             receiver,
             seen: Arc::clone(&seen),
+            under: under.clone(),
             flight: None,
             ready: None,
             done: false,
@@ -135,13 +159,24 @@ impl Table {
         if state.closed {
             return Err(AcquireError::ShuttingDown { name: target.name.clone() });
         }
+        let known = state.slots_of(key.0, &key.1).find_map(|key| entered_again(state.slots.get(&key)?, &wish, target));
+        let hold = match (known, under) {
+            (Some(known), None) => Err(known?),
+            (_, under) => {
+                let under = if under.is_none() { state.under(kind, target, &wish)? } else { under };
+                Ok(self.place(&mut state, kind, target, (&wish, &under)))
+            }
+        };
+        let key = match hold {
+            Ok(Place::Slot(key)) => key,
+            Ok(Place::In(hold)) | Err(hold) => {
+                ticket.ready = Some(Ok(Some(Grant::new(client.clone(), hold))));
+                return Ok(ticket);
+            }
+        };
+        ticket.key = key.clone();
         let State { slots, recent, .. } = &mut *state;
         let slot = slots.entry(key.clone()).or_insert_with(|| Slot::new(kind, Arc::clone(target), now));
-        if let Some(known) = entered_again(slot, &wish, target) {
-            let hold = known?;
-            ticket.ready = Some(Ok(Some(Grant::new(client.clone(), hold))));
-            return Ok(ticket);
-        }
         if slot.is_taken() {
             seen.set_busy();
             if wish.once {
@@ -251,6 +286,7 @@ impl Table {
     pub(super) fn sweep(state: &mut State, key: &SlotKey) {
         if state.slots.get_mut(key).is_some_and(Slot::is_idle) {
             state.slots.remove(key);
+            state.parts.remove(key);
         }
     }
 
@@ -274,18 +310,21 @@ impl Table {
         // Told that others have it, on a connection that is known to live: waiting is not being without contact.
         let waits = slot.contended && self.core.home(&key.1).epoch().borrow().is_some();
         // One of ours has it. What is being fitted or given back does not count: that takes an answer.
-        let held = slot.hold.as_ref().is_some_and(|hold| hold.tenure.is_believed());
+        let held = slot.holds.first().is_some_and(|hold| hold.tenure.is_believed());
         Some(if waits || held { self.now() } else { slot.contact.max(self.core.hub.contact(&key.1)) })
     }
 }
 
 /// A holder that is already in gets in again, without asking anybody; one that lost its hold is told.
-fn entered_again(slot: &mut Slot, wish: &Wish, target: &Target) -> Option<Result<Arc<Hold>, AcquireError>> {
+pub(super) fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option<Result<Arc<Hold>, AcquireError>> {
     let name = || target.name.clone();
     if let Some(holder) = wish.holder {
         // What was forgotten is left to its lease, and nobody's any more.
         let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
-        if let Some(hold) = slot.held().filter(|hold| hold.holder == Some(holder) && guarded(hold)) {
+        if let Some(hold) = slot.held().find(|hold| hold.holder == Some(holder) && guarded(hold)) {
+            if !wish.reenters {
+                return Some(Err(AcquireError::AlreadyHeld { name: name() }));
+            }
             if wish.at_least > hold.wish.at_least {
                 let (expected, got) = ("as set by the holder's first acquire", wish.at_least);
                 return Some(Err(AcquireError::InvalidArgument { name: name(), option: "at_least", expected, got }));
@@ -295,12 +334,13 @@ fn entered_again(slot: &mut Slot, wish: &Wish, target: &Target) -> Option<Result
         // With its last guard a loss is over: the holder may ask anew.
         let lost_by =
             |hold: &Arc<Hold>| hold.holder == Some(holder) && hold.phase() != Phase::Released && guarded(hold);
-        let current = slot.hold.iter().any(lost_by);
+        let current = slot.holds.iter().any(lost_by);
         if current || slot.lost.iter().filter_map(Weak::upgrade).any(|hold| lost_by(&hold)) {
             return Some(Err(AcquireError::Lost { name: name() }));
         }
     }
     let scope: Option<HolderId> = Holder::current().map(|holder| holder.id());
-    let by_scope = slot.held().is_some_and(|hold| hold.holder.is_some() && hold.holder == scope);
-    (by_scope && wish.wait.is_none() && !wish.once).then(|| Err(AcquireError::WouldDeadlock { name: name() }))
+    let by_scope = slot.held().any(|hold| hold.holder.is_some() && hold.holder == scope);
+    (by_scope && !slot.kind.shares() && wish.wait.is_none() && !wish.once)
+        .then(|| Err(AcquireError::WouldDeadlock { name: name() }))
 }

@@ -66,6 +66,10 @@ pub(crate) struct Tenure {
     pub(crate) field: Bytes,
     pub(crate) target: Arc<Target>,
     pub(crate) kind: &'static dyn HoldKind,
+    /// Which of the grants of its key it is.
+    part: u64,
+    /// Another hold was asked for under it: it goes back to the server, and nobody else comes in before.
+    sealed: AtomicBool,
     /// The node that was last known to have it.
     node: Mutex<NodeId>,
     durability: Mutex<Durable>,
@@ -121,12 +125,20 @@ impl Shortenings {
 }
 
 impl Tenure {
-    pub(super) fn new(granted: Granted, target: Arc<Target>, kind: &'static dyn HoldKind, clock: Clock) -> Self {
+    pub(super) fn new(
+        granted: Granted,
+        key: &SlotKey,
+        target: Arc<Target>,
+        kind: &'static dyn HoldKind,
+        clock: Clock,
+    ) -> Self {
         Tenure {
             id: granted.id,
             field: granted.field,
             target,
             kind,
+            part: key.2,
+            sealed: AtomicBool::new(false),
             node: Mutex::new(granted.node),
             durability: Mutex::new(Durable { is: granted.durability, wanted: granted.durability }),
             clock,
@@ -157,7 +169,17 @@ impl Tenure {
 
     /// The name in the table.
     pub(super) fn slot_key(&self) -> SlotKey {
-        SlotKey(self.kind.name(), self.target.key.clone())
+        SlotKey(self.kind.name(), self.target.key.clone(), self.part)
+    }
+
+    /// Keeps it from all others of this process; under the table's lock.
+    pub(super) fn seal(&self) {
+        self.sealed.store(true, Ordering::Release);
+    }
+
+    /// Whether another of this process may have it, or share it, without asking the server.
+    pub(super) fn passes_on(&self, now: Instant) -> bool {
+        now < self.stretch_ends && !self.sealed.load(Ordering::Acquire)
     }
 
     /// Until when it may be believed.

@@ -41,6 +41,26 @@ pub struct Wish {
     pub wait: Option<Duration>,
     /// How durable the grant and its renewals must be before they are believed.
     pub durability: Durability,
+    /// Whether the holder gets in again where it already is; otherwise it is told that it is in.
+    pub reenters: bool,
+    /// How others are waited for who send no messages; `None` where they do.
+    pub backoff: Option<Backoff>,
+}
+
+/// The pauses between two tries of who waits without messages: each twice as long as the one before, jittered by half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// The first.
+    pub first: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl Backoff {
+    /// The mean of the pause after so many tries.
+    pub(crate) fn after(self, tries: u32) -> Duration {
+        self.first.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX)).min(self.longest)
+    }
 }
 
 impl Wish {
@@ -105,7 +125,15 @@ mod tests {
             once: false,
             wait: None,
             durability: Durability::Primary,
+            reenters: true,
+            backoff: None,
         }
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let backoff = Backoff { first: MS, longest: 128 * MS };
+        assert_eq!([0, 1, 2, 7, 8, 40].map(|tries| backoff.after(tries)), [1, 2, 4, 128, 128, 128].map(|ms| ms * MS));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::error::AcquireError;
@@ -31,6 +32,7 @@ pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
         Failure::Unavailable(source) => AcquireError::Unavailable { name, source },
         Failure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
         Failure::Refused(source) => AcquireError::Refused { name, source },
+        Failure::AlreadyHeld => AcquireError::AlreadyHeld { name },
         Failure::NotDurable(source) => AcquireError::NotDurable { name, source },
         Failure::ShuttingDown => AcquireError::ShuttingDown { name },
     }
@@ -50,6 +52,8 @@ pub struct Ticket {
     pub(super) until: Instant,
     pub(super) receiver: oneshot::Receiver<Answer>,
     pub(super) seen: Arc<Seen>,
+    /// The holder field under which it asks.
+    pub(super) under: Option<Bytes>,
     pub(super) flight: Option<Flight>,
     pub(super) ready: Option<Answer>,
     pub(super) done: bool,
@@ -77,8 +81,12 @@ impl Ticket {
     }
 
     async fn come(mut self) -> Result<Option<Grant>, AcquireError> {
-        // A little more than an attempt has, so that its own words come first.
-        let patience = self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE;
+        let patience = match self.wish.wait {
+            // Who set a bound waits up to it, without contact too.
+            Some(_) => Duration::MAX,
+            // A little more than an attempt has, so that its own words come first.
+            None => self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE,
+        };
         let mut contact = self.entered;
         loop {
             let clock = self.table.core.clock.clone();
@@ -117,7 +125,8 @@ impl Ticket {
         }
         let wait = self.wish.wait.map(|_| self.until.since(now));
         let wish = Wish { wait, ..self.wish.clone() };
-        Box::pin(self.table.enter(&self.client, self.kind, &self.target, wish)?.come()).await
+        let again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
+        Box::pin(again.come()).await
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {

@@ -58,6 +58,7 @@ impl Done for AcquireError {
             AcquireError::OutcomeUnknown { .. } => "unknown",
             AcquireError::NotDurable { .. } => "not_durable",
             AcquireError::Lost { .. } => "lost",
+            AcquireError::AlreadyHeld { .. } => "already_held",
             AcquireError::WouldDeadlock { .. } => "would_deadlock",
             AcquireError::ShuttingDown { .. } => "shutting_down",
             AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. } => "invalid",

@@ -105,6 +105,11 @@ impl Hub {
         Watch { registration: Registration { hub: Arc::clone(self), channel, id }, signal }
     }
 
+    /// Tells others that somebody waits here who gets no messages, for three looks of the poll.
+    pub(crate) async fn mark(&self, mark: &Bytes) {
+        poll::mark(self, mark).await;
+    }
+
     /// Receives the messages of `channel` themselves, for as long as the result lives. They are published plainly, from
     /// whatever node.
     pub(crate) fn listen(self: &Arc<Self>, channel: Bytes) -> Listener {

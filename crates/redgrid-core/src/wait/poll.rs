@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::hub::Hub;
 use super::lane::Lane;
 use crate::clock::Instant;
-use crate::connection::once;
+use crate::connection::{Request, once};
 use crate::error::ServerError;
 use crate::script::BulkScript;
 
@@ -72,9 +72,8 @@ async fn look(hub: &Hub, lane: &Lane, mut looks: Vec<Look>) {
     for group in &groups {
         let marks: Vec<_> = group.iter().filter_map(|look| look.mark.clone()).collect();
         if !marks.is_empty() {
-            let lifetime = i64::try_from(MARKED.as_millis()).unwrap_or(i64::MAX);
             // A user who may not write them polls without being waited for.
-            requests.push(MARK.with(marks).int(lifetime).idempotent().not_after(limit));
+            requests.push(marking(marks).not_after(limit));
         }
     }
     let answers = lane.server.call(requests).await;
@@ -97,6 +96,17 @@ async fn look(hub: &Hub, lane: &Lane, mut looks: Vec<Look>) {
             Err(_) => {}
         }
     }
+}
+
+/// Leaves word that somebody waits. A user who may not write it is not waited for.
+pub(super) async fn mark(hub: &Hub, mark: &Bytes) {
+    let limit = hub.clock.now() + hub.settings.timeout;
+    let _ = once(&*hub.topology, &marking([mark.clone()]).not_after(limit), limit).await;
+}
+
+fn marking(marks: impl IntoIterator<Item = Bytes>) -> Request {
+    let lifetime = i64::try_from(MARKED.as_millis()).unwrap_or(i64::MAX);
+    MARK.with(marks).int(lifetime).idempotent()
 }
 
 /// One look at one key, now.

@@ -13,8 +13,8 @@
 -- Returns  {time, left, first, kept, kept, …}  `left` is the lock's PTTL, -2 when free; `first` says which of the places is the
 --          head, 0 when none is; and for each place 1, or 0 when it is not in the queue (any more)
 --
--- Work: O(places of the process), and O(n) for n places of the queue when somebody is thrown out or `all` is asked for. Sent
--- twice, it keeps twice; it never makes a place.
+-- Work: O(places of the process), and O(n) for n places of the queue when somebody is thrown out or `all` is asked for.
+-- Sent twice, it keeps twice; it never makes a place.
 local k, wait, ends = KEYS, tonumber(ARGV[1]), now + tonumber(ARGV[2])
 local out = {}
 for i = 6, #ARGV do

@@ -3,7 +3,7 @@
 -- KEYS[1]  lock     hash; one field, the holder
 -- KEYS[2]  mark     present while somebody waits who gets no messages
 -- ARGV[1]  holder
--- ARGV[2]  publish  PUBLISH or SPUBLISH
+-- ARGV[2]  publish  PUBLISH or SPUBLISH; absent where nobody is told
 -- ARGV[3]  channel  where waiters listen; the message is `0`
 -- Returns  {1 + n, waiting}  it was this holder's, and is free; n subscribers were told; waiting is 1 with the mark
 --          {0, 0}            it was not this holder's
@@ -13,5 +13,5 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
   return {0, 0}
 end
 -- Free already: a message that may not be sent does not undo it, and waiters look by themselves.
-local told = redis.pcall(ARGV[2], ARGV[3], '0')
+local told = ARGV[2] and redis.pcall(ARGV[2], ARGV[3], '0')
 return {type(told) == 'number' and told + 1 or 1, redis.call('EXISTS', KEYS[2])}

@@ -3,7 +3,7 @@
 -- KEYS[1]  lock     hash; one field, the holder
 -- ARGV[1]  holder
 -- ARGV[2]  keep     milliseconds from now
--- ARGV[3]  publish  PUBLISH or SPUBLISH
+-- ARGV[3]  publish  PUBLISH or SPUBLISH; absent where nobody is told
 -- ARGV[4]  channel  where waiters listen: they were told a longer time and are to look again
 -- Returns  1  it ends after `keep`
 --          0  it was not this holder's
@@ -13,5 +13,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.pcall(ARGV[3], ARGV[4], '0')
+if ARGV[3] then
+  redis.pcall(ARGV[3], ARGV[4], '0')
+end
 return 1

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  lock     hash; one field, the holder
 -- ARGV[1]  holder
--- ARGV[2]  publish  PUBLISH or SPUBLISH
+-- ARGV[2]  publish  PUBLISH or SPUBLISH; absent where nobody is told
 -- ARGV[3]  channel  where waiters listen; the message is `0`
 -- Returns  1 + n  it was this holder's, and is free; n subscribers were told
 --          0      it was not this holder's
@@ -10,6 +10,9 @@
 -- Work: O(1), writes one key. Sent twice, it answers 0 the second time.
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
   return 0
+end
+if not ARGV[2] then
+  return 1
 end
 -- Free already: a message that may not be sent does not undo it, and waiters look by themselves.
 local told = redis.pcall(ARGV[2], ARGV[3], '0')

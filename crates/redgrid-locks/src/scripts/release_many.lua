@@ -3,8 +3,9 @@
 -- KEYS[i]       lock     hash; one field, the holder
 -- ARGV[1]       publish  PUBLISH or SPUBLISH
 -- ARGV[2i]      holder
--- ARGV[2i + 1]  channel  where its waiters listen
--- Returns  a list: 1 it was this holder's, and is free; 0 it was not; -1 it can not be written
+-- ARGV[2i + 1]  channel  where its waiters listen; empty where nobody is told
+-- Returns  a list: 1 + n it was this holder's, and is free, and n subscribers were told; 0 it was not; -1 it can not be
+--          written
 --
 -- Work: O(keys), writes each of ours. Sent twice, it answers 0 the second time.
 local out = {}
@@ -12,8 +13,9 @@ for i, key in ipairs(KEYS) do
   local freed = redis.pcall('HDEL', key, ARGV[2 * i])
   if type(freed) == 'table' then
     freed = -1
-  elseif freed == 1 then
-    redis.pcall(ARGV[1], ARGV[2 * i + 1], '0')
+  elseif freed == 1 and ARGV[2 * i + 1] ~= '' then
+    local told = redis.pcall(ARGV[1], ARGV[2 * i + 1], '0')
+    freed = type(told) == 'number' and told + 1 or 1
   end
   out[i] = freed
 end

@@ -1,12 +1,13 @@
 -- seize.lua: take a lock whoever has it, and tell the holders that lose it.
 --
 -- KEYS[1]  lock          hash; its fields are the holders
+-- KEYS[2]  token         string; the last token that was given, where tokens are counted
 -- ARGV[1]  holder        new for each grant
 -- ARGV[2]  lease         milliseconds
 -- ARGV[3]  not after     microseconds since 1970 by this server's clock
 -- ARGV[4]  only if held  1: leave a free lock alone
 -- ARGV[5]  notices       channel of a client's notices, up to the client's id; `}` follows the id
--- Returns  {1, time, n}   taken at `time`, the fencing token; n holders lost it
+-- Returns  {1, time, n}   taken at `time`, the fencing token; n holders lost it; with KEYS[2] the token is a fourth element
 --          {0, time, -2}  it was free, and only a held one was to be taken
 --          {2, time, 0}   too late
 --
@@ -20,6 +21,15 @@ end
 local holders = redis.call('HKEYS', KEYS[1])
 if #holders == 0 and ARGV[4] == '1' then
   return {0, time, -2}
+end
+local token
+if KEYS[2] and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+  token = redis.call('GET', KEYS[2]) or nil
+end
+if KEYS[2] and not token then
+  local last = tonumber(redis.call('GET', KEYS[2]) or '0')
+  token = string.format('%.0f', math.max(last + 1, tonumber(time)))
+  redis.call('SET', KEYS[2], token)
 end
 redis.call('HSET', KEYS[1], ARGV[1], '1')
 local bounded = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
@@ -39,4 +49,4 @@ for _, holder in ipairs(holders) do
     end
   end
 end
-return {1, time, lost}
+return {1, time, lost, token}

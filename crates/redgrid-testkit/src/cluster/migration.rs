@@ -1,7 +1,13 @@
 //! Moving a slot from one primary to another, step by step.
 
+use std::{ops::RangeInclusive, time::Duration};
+
+use futures_util::future::try_join_all;
+use tokio::time::{Instant, sleep_until};
+
 use crate::{
     cluster::{Cluster, view},
+    observer::Observer,
     server::RedisServer,
     topology::{SETTLED_WITHIN, TopologyError, ask, until},
 };
@@ -36,7 +42,7 @@ impl Cluster {
     /// Moves one key of a slot that is migrating; `false` if there was none on the old side.
     pub async fn move_key(&self, key: &str) -> Result<bool, TopologyError> {
         let (from, to) = self.sides(self.slot_of(key).await?).await?;
-        send(from, to, &[key.as_bytes().to_vec()]).await
+        send(&from.observer().await?, to, &[key.as_bytes().to_vec()]).await
     }
 
     /// Moves the keys of a slot that is migrating, and returns how many there were. The slot itself stays.
@@ -49,7 +55,7 @@ impl Cluster {
             if keys.is_empty() {
                 return Ok(moved);
             }
-            send(from, to, &keys).await?;
+            send(&observer, to, &keys).await?;
             moved += keys.len();
         }
     }
@@ -74,6 +80,40 @@ impl Cluster {
         self.wait_until_ok().await
     }
 
+    /// Moves slots of one primary with all their keys to another, some at a time, and waits in the end until all nodes know it.
+    /// `some` of them take `each` time at least.
+    pub async fn migrate_slots(
+        &self,
+        slots: RangeInclusive<u16>,
+        to: &RedisServer,
+        (some, each): (u16, Duration),
+    ) -> Result<(), TopologyError> {
+        let from = self.primary_of(*slots.start()).await?;
+        let mut others = Vec::new();
+        for (node, view) in until(SETTLED_WITHIN, || self.views()).await? {
+            let is_primary = view::own(&view).is_some_and(|own| own.primary.is_none());
+            if is_primary && node.addr() != to.addr() && node.addr() != from.addr() {
+                others.push(node.observer().await?);
+            }
+        }
+        // One connection to each for all of it: thousands of slots would make ten times as many.
+        let moving = Moving {
+            from_id: id(from).await?,
+            to_id: id(to).await?,
+            old: from.observer().await?,
+            new: to.observer().await?,
+            to,
+            others,
+        };
+        let slots: Vec<u16> = slots.collect();
+        for some in slots.chunks(usize::from(some).max(1)) {
+            let earliest = Instant::now() + each;
+            try_join_all(some.iter().map(|slot| moving.move_slot(*slot))).await?;
+            sleep_until(earliest).await;
+        }
+        self.wait_until_ok().await
+    }
+
     /// The old and the new primary of a slot that is migrating.
     async fn sides(&self, slot: u16) -> Result<(&RedisServer, &RedisServer), TopologyError> {
         let from = self.primary_of(slot).await?;
@@ -83,6 +123,36 @@ impl Cluster {
         let addr = view.iter().find(|member| Some(member.id.as_str()) == target).and_then(|member| member.addr);
         let to = addr.and_then(|addr| self.node_at(addr));
         to.map(|to| (from, to)).ok_or(TopologyError::NotMigrating { slot })
+    }
+}
+
+/// Slots on their way from one primary to another.
+struct Moving<'a> {
+    from_id: String,
+    to_id: String,
+    old: Observer,
+    new: Observer,
+    to: &'a RedisServer,
+    others: Vec<Observer>,
+}
+
+impl Moving<'_> {
+    /// All steps for one slot, as above.
+    async fn move_slot(&self, slot: u16) -> Result<(), TopologyError> {
+        let slot = slot.to_string();
+        self.new.cmd(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.from_id]).await?;
+        self.old.cmd(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.to_id]).await?;
+        loop {
+            let keys: Vec<Vec<u8>> = self.old.query(&["CLUSTER", "GETKEYSINSLOT", &slot, BATCH]).await?;
+            if keys.is_empty() {
+                break;
+            }
+            send(&self.old, self.to, &keys).await?;
+        }
+        for node in [&self.new, &self.old].into_iter().chain(&self.others) {
+            node.cmd(&["CLUSTER", "SETSLOT", &slot, "NODE", &self.to_id]).await?;
+        }
+        Ok(())
     }
 }
 
@@ -97,13 +167,13 @@ async fn set_slot(node: &RedisServer, slot: u16, state: &[&str]) -> Result<(), T
 }
 
 /// Moves keys from one node to another; `false` if there were none.
-async fn send(from: &RedisServer, to: &RedisServer, keys: &[Vec<u8>]) -> Result<bool, TopologyError> {
+async fn send(from: &Observer, to: &RedisServer, keys: &[Vec<u8>]) -> Result<bool, TopologyError> {
     let (ip, port) = (to.announced().ip().to_string(), to.announced().port().to_string());
     let (user, secret) = to.testkit_login();
     let command = ["MIGRATE", &ip, &port, "", "0", TIMEOUT_MILLIS, "AUTH2", user, secret, "KEYS"];
     let mut parts: Vec<&[u8]> = command.iter().map(|part| part.as_bytes()).collect();
     parts.extend(keys.iter().map(Vec::as_slice));
-    let answer: String = from.observer().await?.query(&parts).await?;
+    let answer: String = from.query(&parts).await?;
     Ok(answer != "NOKEY")
 }
 

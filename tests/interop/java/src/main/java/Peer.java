@@ -10,10 +10,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 
 import org.redisson.Redisson;
-import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
-import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 
 /**
@@ -68,10 +66,13 @@ public final class Peer {
     }
 
     private Object perform(String[] words) throws InterruptedException {
+        if (words[1].contains(".")) {
+            return Variants.perform(redisson, words);
+        }
         boolean fair = words[1].startsWith("fair:");
         String verb = fair ? words[1].substring("fair:".length()) : words[1];
         // A new object each time: Redisson keeps the last lease in it.
-        RLock lock = fair ? redisson.getFairLock(words[2]) : redisson.getLock(words[2]);
+        RLock lock = fair ? redisson.getFairLock(words[2]) : lock(words[2]);
         switch (verb) {
             case "lock":
                 if (words.length > 3) {
@@ -101,10 +102,22 @@ public final class Peer {
             case "sleeps":
                 return sleeps(threads.get(words[2]));
             case "count":
-                return count(lock, words[3], number(words[4]));
+                return Variants.count(redisson, lock, words[3], number(words[4]));
             default:
                 throw new IllegalArgumentException("no such command: " + verb);
         }
+    }
+
+    /** By its name, and its kind in front of that where it is not the ordinary one. */
+    private RLock lock(String word) {
+        String name = word.substring(word.indexOf('|') + 1);
+        if (word.startsWith("read|")) {
+            return redisson.getReadWriteLock(name).readLock();
+        }
+        if (word.startsWith("write|")) {
+            return redisson.getReadWriteLock(name).writeLock();
+        }
+        return redisson.getLock(word);
     }
 
     /** Whether a thread has subscribed, has found the lock taken once more, and now waits for the message. */
@@ -116,21 +129,6 @@ public final class Peer {
             }
         }
         return false;
-    }
-
-    /** Under the lock and in two steps, so that two at a time would lose some: adds one to a counter, so many times. */
-    private long count(RLock lock, String counter, long times) {
-        RBucket<String> bucket = redisson.getBucket(counter, StringCodec.INSTANCE);
-        for (long n = 0; n < times; n++) {
-            lock.lock();
-            try {
-                String value = bucket.get();
-                bucket.set(String.valueOf(value == null ? 1 : Long.parseLong(value) + 1));
-            } finally {
-                lock.unlock();
-            }
-        }
-        return times;
     }
 
     private static long number(String word) {

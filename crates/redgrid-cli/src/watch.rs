@@ -1,0 +1,129 @@
+//! `redgrid watch`: follows who holds a lock.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use redgrid::locks::{LockChange, LockState};
+use redgrid::{Name, ServerError};
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::Global;
+use crate::failure::{Failure, chain};
+use crate::look::{Holder, left, who};
+use crate::server::{Reach, Server};
+
+/// What `redgrid watch --help` says at its end.
+pub(crate) const HELP: &str = "\
+A line for each change: who holds the lock, to whom it has passed, that it was released, or that it was lost: nobody has it, and no
+release was told. What one process passes from task to task is one holder. A hold shorter than --every may be missed.
+
+Exit codes:
+  0   ended by --for, SIGINT or SIGTERM, or nobody reads what it says
+  2   bad usage, or NAME is no lock
+  69  no server could be reached";
+
+/// Options of `redgrid watch`.
+#[derive(Debug, Args)]
+pub(crate) struct WatchOptions {
+    /// The lock
+    name: String,
+    /// Ends after so long; without it, with a signal
+    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    long: Option<Duration>,
+    /// Looks this often though no release is told: nobody tells that a free lock was taken
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "250ms")]
+    every: Duration,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// A change. The fields are those of the JSON line, in its order.
+#[derive(Debug, Serialize)]
+struct Told {
+    at: String,
+    name: String,
+    event: &'static str,
+    holders: Vec<Holder>,
+    lease_left_ms: Option<u64>,
+}
+
+/// Runs `redgrid watch`.
+pub(crate) async fn run(global: &Global, options: &WatchOptions) -> Result<ExitCode, Failure> {
+    let name = Name::new(&options.name).map_err(|invalid| Failure::usage(chain(&invalid)))?;
+    let listen = |kind| signal(kind).map_err(|error| Failure::broken(format!("signals can not be heard: {error}")));
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let server = Server::reach(global, &options.reach).await?;
+    let over = async {
+        match options.long {
+            Some(long) => tokio::time::sleep(long).await,
+            None => std::future::pending().await,
+        }
+    };
+    let ended = tokio::select! {
+        ended = follow(&server, &name, options.every, global.json) => ended,
+        () = over => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    };
+    server.leave().await;
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Tells each change until nobody reads any more.
+async fn follow(server: &Server, name: &Name, every: Duration, json: bool) -> Result<(), Failure> {
+    let mut changes = server.grid.lock(name.as_str()).follow().every(every.max(SHORTEST));
+    let mut first = true;
+    loop {
+        let change = changes.next().await.map_err(|error: ServerError| server.unanswered(name.as_str(), &error))?;
+        let told = Told::new(name, change, first);
+        first = false;
+        let line = if json {
+            serde_json::to_string(&told).map_err(|error| Failure::broken(error.to_string()))?
+        } else {
+            told.text()
+        };
+        match writeln!(io::stdout(), "{line}") {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written.map_err(|error| Failure::broken(format!("the answer could not be written: {error}")))?,
+        }
+    }
+}
+
+/// However often it is asked to look: 10 ms.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+impl Told {
+    fn new(name: &Name, change: LockChange, first: bool) -> Self {
+        let (event, state) = match change {
+            LockChange::Held(state) => ("held", Some(state)),
+            LockChange::Passed(state) => ("passed", Some(state)),
+            LockChange::Free if first => ("free", None),
+            LockChange::Free => ("released", None),
+            // Nobody has it, and no release was told.
+            _ => ("lost", None),
+        };
+        let LockState { holders, remaining } = state.unwrap_or(LockState { holders: Vec::new(), remaining: None });
+        Told {
+            at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            name: name.as_str().to_owned(),
+            event,
+            holders: holders.into_iter().map(Holder::from).collect(),
+            lease_left_ms: remaining.and_then(|left| u64::try_from(left.as_millis()).ok()),
+        }
+    }
+
+    fn text(&self) -> String {
+        let holders: Vec<_> = self.holders.iter().map(|holder| who(&holder.client, holder.number)).collect();
+        let (holders, left) = (holders.join(" and "), left(self.lease_left_ms));
+        let says = match self.event {
+            "held" => format!("held by {holders}; {left}"),
+            "passed" => format!("passed to {holders}; {left}"),
+            "lost" => "lost: its lease has ended, or its key is gone".to_owned(),
+            event => event.to_owned(),
+        };
+        format!("{}  {}: {says}", self.at, self.name)
+    }
+}

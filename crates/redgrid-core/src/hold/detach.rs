@@ -1,0 +1,245 @@
+//! Handing a hold to another process: it is detached in one, and attached in the other.
+//!
+//! The one stops believing before the other can begin: what is detached has left the table, and nobody renews it. The other
+//! takes it over by one script, which puts a holder field of its own in place of the former's. So of two that attach, one
+//! finds the former's field gone; and nothing that the former has sent, a late renewal or copy, finds its field again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::attempt::failure_of;
+use super::error::{AcquireError, AttachError, DetachError};
+use super::grant::Grant;
+use super::kind::{Claim, HoldKind, Target};
+use super::release::Settlement;
+use super::slot::{Failure, Slot, SlotKey};
+use super::state::Phase;
+use super::table::Table;
+use super::tenure::Granted;
+use super::terms::{self, Lease, Wish};
+use super::ticket::told;
+use crate::clock::Instant;
+use crate::config::Durability;
+use crate::connection::{Client, Persistence, Progress};
+use crate::error::ServerError;
+use crate::token::Token;
+
+/// A hold that its process has let go of without giving it back: on the server it is still held, and its lease runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DetachedHold {
+    /// The holder field on the server.
+    pub field: Bytes,
+    /// The token, which it keeps.
+    pub token: Token,
+    /// Its lease. A fixed one ends at [`ends`](DetachedHold::ends), a renewed one is lengthened when it is attached.
+    pub lease: Lease,
+    /// How long it could be believed when it was detached: a margin less than the server keeps it.
+    pub left: Duration,
+    /// When a fixed lease ends, in microseconds since 1970 by the clock of its server, or a little earlier; 0 for a renewed
+    /// one.
+    pub ends: u64,
+    /// The name stays taken for so long, also when it is released earlier.
+    pub at_least: Duration,
+    /// Renewal ends after so long.
+    pub max_hold: Option<Duration>,
+}
+
+impl Grant {
+    /// Takes the hold out of this client without giving it back. From here on nobody here believes in it.
+    ///
+    /// # Errors
+    ///
+    /// [`DetachError`], with the grant: what was held is held still, unless it says that it is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the hold is given back.
+    pub async fn detach(mut self) -> Result<DetachedHold, (DetachError, Grant)> {
+        match self.try_detach().await {
+            Ok(detached) => Ok(detached),
+            Err(error) => Err((error, self)),
+        }
+    }
+
+    async fn try_detach(&mut self) -> Result<DetachedHold, DetachError> {
+        let (tenure, name) = (&self.hold.tenure, || self.name().clone());
+        let kind = tenure.kind;
+        if kind.adopt(tenure.claim(Duration::ZERO), &tenure.field).is_none() {
+            return Err(DetachError::Unsupported { name: name(), kind: kind.name() });
+        }
+        if tenure.is_renewed() {
+            // Whoever attaches has the time of a whole lease for it.
+            let renewed = self.extend(tenure.lease()).await;
+            renewed.map_err(|source| DetachError::NotRenewed { name: name(), source })?;
+        }
+        if let Some(until) = tenure.unanswered_until {
+            // A late copy of the acquire would take the name again when whoever attaches has given it back. While the name is
+            // held it finds itself, and changes nothing.
+            let lost = tokio::select! {
+                () = tenure.clock.sleep_until(until) => None,
+                reason = self.lost() => Some(reason),
+            };
+            if let Some(reason) = lost {
+                return Err(DetachError::Lost { name: name(), reason });
+            }
+        }
+        let detached = self.table().detach(&self.hold)?;
+        self.armed = false;
+        Ok(detached)
+    }
+}
+
+impl Table {
+    fn detach(self: &Arc<Self>, hold: &Arc<super::state::Hold>) -> Result<DetachedHold, DetachError> {
+        let tenure = &hold.tenure;
+        let name = || tenure.target.name.clone();
+        let key = tenure.slot_key();
+        let mut state = self.state();
+        if hold.guards.load(Ordering::Acquire) > 1 {
+            return Err(DetachError::Shared { name: name() });
+        }
+        let now = self.now();
+        let lease = if tenure.has_renewed_lease() {
+            Lease::Renewed(tenure.lease())
+        } else {
+            Lease::Fixed(hold.wish.lease.duration())
+        };
+        let ends = match lease {
+            Lease::Renewed(_) => 0,
+            Lease::Fixed(_) => self.core.home(&key.1).time().at(hold.ends(), now).ok_or_else(|| {
+                let source = ServerError::not_sent("the server's clock is not known at the moment");
+                DetachError::Unavailable { name: name(), source }
+            })?,
+        };
+        let detached = DetachedHold {
+            field: tenure.field.clone(),
+            token: Token::new(hold.token),
+            lease,
+            left: hold.deadline().since(now),
+            ends,
+            at_least: hold.keep_until().since(now),
+            max_hold: hold.wish.max_hold.map(|longest| (hold.granted + longest).since(now)),
+        };
+        let lost = hold.lost();
+        let is_alone = |slot: &&mut Slot| slot.has(tenure) && slot.holds.len() == 1 && slot.position(hold).is_some();
+        let slot = state.slots.get_mut(&key).filter(is_alone).filter(|_| lost.is_none());
+        let Some(slot) = slot.filter(|_| hold.end(Phase::Released)) else {
+            let reason = lost.or_else(|| hold.lost()).unwrap_or(super::error::LostReason::Gone);
+            return Err(DetachError::Lost { name: name(), reason });
+        };
+        hold.guards.fetch_sub(1, Ordering::AcqRel);
+        slot.holds.clear();
+        slot.tenure = None;
+        tenure.end();
+        state.schedule.remove(tenure.id);
+        // Who waits here waits for somebody elsewhere from now on.
+        self.go_on(&mut state, &key);
+        Ok(detached)
+    }
+
+    pub(crate) async fn attach(
+        self: &Arc<Self>,
+        client: &Client,
+        kind: &'static dyn HoldKind,
+        target: &Arc<Target>,
+        detached: DetachedHold,
+        durability: Durability,
+    ) -> Result<Grant, AttachError> {
+        let name = target.name.clone();
+        if self.state().closed {
+            return Err(AcquireError::ShuttingDown { name }.into());
+        }
+        let (answer, outcome) = oneshot::channel();
+        let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
+        // A task of its own: whoever asked may leave, and what was taken over must not stay.
+        self.hand_over(Box::pin(async move {
+            let _ = answer.send(table.attach_for(client, kind, target, detached, durability).await);
+        }));
+        match outcome.await.unwrap_or(Err(Failure::ShuttingDown)) {
+            Ok(Some(grant)) => Ok(grant),
+            Ok(None) => Err(AttachError::Gone { name }),
+            Err(failure) => Err(told(failure, name).into()),
+        }
+    }
+
+    /// `None` where the hold is not the detached one's any more.
+    async fn attach_for(
+        self: Arc<Self>,
+        client: Client,
+        kind: &'static dyn HoldKind,
+        target: Arc<Target>,
+        detached: DetachedHold,
+        durability: Durability,
+    ) -> Result<Option<Grant>, Failure> {
+        let DetachedHold { lease, at_least, max_hold, .. } = detached;
+        let (holder, once, wait, reenters, backoff) = (None, false, None, true, None);
+        let mut wish = Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff };
+        // Past its `max_hold` it is renewed by nobody, whoever has it.
+        let wanted = match lease {
+            Lease::Renewed(_) if max_hold != Some(Duration::ZERO) => wish.server_lease(Duration::ZERO),
+            _ => Duration::ZERO,
+        };
+        let id = self.number();
+        let field = self.core.field(id);
+        let claim = Claim { target: &target, field: &field, lease: wanted };
+        let Some(request) = kind.adopt(claim, &detached.field) else { return Ok(None) };
+        let settlement = |limit| {
+            let (target, field, lease) = (Arc::clone(&target), field.clone(), lease.duration());
+            Settlement { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease }
+        };
+        let until = self.now() + self.core.settings.patience();
+        let progress = Progress::default();
+        let ask = || self.core.exchange(request.clone(), until, Persistence::Retries, &progress);
+        let mut asked = ask().await;
+        let status = |asked: &crate::connection::Exchange| {
+            asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>())
+        };
+        if matches!(status(&asked), Ok((2, ..))) && !asked.is_repeat() {
+            asked = ask().await;
+        }
+        let limit = asked.unanswered_until;
+        let (time, left) = match status(&asked) {
+            Ok((1, time, left)) => (time, Duration::from_millis(u64::try_from(left).unwrap_or_default())),
+            Ok((0, ..)) => return Ok(None),
+            Ok(_) => {
+                limit.into_iter().for_each(|limit| self.settle(settlement(limit)));
+                let late = "the server found the request too late";
+                return Err(match limit {
+                    Some(_) => Failure::Unknown(ServerError::unknown(late)),
+                    None => Failure::Unavailable(ServerError::not_sent(late)),
+                });
+            }
+            Err(error) => {
+                let failure = failure_of(error);
+                let failure = if limit.is_some() { failure.unknown() } else { failure };
+                if matches!(failure, Failure::Unknown(_)) {
+                    self.settle(settlement(limit.unwrap_or(Instant::PAST)));
+                }
+                return Err(failure);
+            }
+        };
+        if let Err(error) = self.core.commit(&asked, durability, &target.key).await {
+            self.settled(settlement(limit.unwrap_or(Instant::PAST))).await;
+            return Err(Failure::NotDurable(error));
+        }
+        if let Lease::Fixed(_) = lease {
+            // Counted from before the request left, so not later than it was.
+            wish.lease = Lease::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
+        }
+        let on_server = if wanted.is_zero() { left } else { wanted };
+        let sent = asked.sent;
+        if self.now() >= terms::deadline(sent, on_server).min(terms::deadline(sent, wish.lease.duration())) {
+            self.settle(settlement(limit.unwrap_or(Instant::PAST)));
+            return Ok(None);
+        }
+        let stretch = self.stretch(kind, &SlotKey::of(kind, &target));
+        let granted =
+            Granted::by(&asked, id, field.clone(), detached.token.get(), (on_server, durability), sent + stretch);
+        let grant = self.install(client, kind, Arc::clone(&target), granted, wish);
+        grant.map(Some).ok_or(Failure::ShuttingDown)
+    }
+}

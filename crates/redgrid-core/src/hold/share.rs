@@ -1,0 +1,252 @@
+//! One key in several slots. Tasks that may hold together share a grant of the server: who comes within its stretch, with
+//! wishes that it serves. Later, or with other wishes, they open a *part* of their own, while those before live on. A hold
+//! that is asked for under another (a writer that reads, a reader that is to write) has a part of its own, too.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::error::AcquireError;
+use super::grant::Grant;
+use super::holder::Holder;
+use super::kind::{HoldKind, Target};
+use super::slot::{Answers, Busy, Entry, Slot, SlotKey};
+use super::state::Hold;
+use super::stretch::{self, Fit, Held};
+use super::table::{State, Table};
+use super::tenure::Tenure;
+use super::terms::Wish;
+use super::ticket::Ticket;
+use crate::clock::Instant;
+use crate::connection::{Client, once};
+
+/// Parts that a new request is compared with, the newest first: more are only there with wishes that differ.
+const LOOKS: usize = 4;
+
+/// The parts of each key that has any, by kind.
+#[derive(Default)]
+pub(super) struct Parts(HashMap<(&'static str, Bytes), Vec<u64>>);
+
+impl Parts {
+    pub(super) fn insert(&mut self, key: &SlotKey) {
+        if key.2 != 0 {
+            self.0.entry((key.0, key.1.clone())).or_default().push(key.2);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &SlotKey) {
+        if key.2 == 0 {
+            return;
+        }
+        let of = (key.0, key.1.clone());
+        if let Some(parts) = self.0.get_mut(&of) {
+            parts.retain(|part| *part != key.2);
+            if parts.is_empty() {
+                self.0.remove(&of);
+            }
+        }
+    }
+
+    /// The newest first.
+    fn of(&self, kind: &'static str, key: &Bytes) -> impl Iterator<Item = SlotKey> + use<'_> {
+        let parts = if self.0.is_empty() { None } else { self.0.get(&(kind, key.clone())) };
+        let key = key.clone();
+        parts.into_iter().flatten().rev().map(move |part| SlotKey(kind, key.clone(), *part))
+    }
+}
+
+impl State {
+    /// All slots of a key: of this kind, and of that beside it.
+    pub(super) fn all_of(&self, kind: &dyn HoldKind, target: &Target) -> Vec<SlotKey> {
+        let kinds = std::iter::once(kind.name()).chain(kind.counterpart());
+        kinds.flat_map(|kind| self.slots_of(kind, &target.key)).collect()
+    }
+
+    /// The slots of a key, whether they exist or not.
+    pub(super) fn slots_of(&self, kind: &'static str, key: &Bytes) -> impl Iterator<Item = SlotKey> + use<'_> {
+        std::iter::once(SlotKey(kind, key.clone(), 0)).chain(self.parts.of(kind, key))
+    }
+
+    /// Whether somebody of us waits for the key as the kind beside this one.
+    pub(super) fn waits_beside(&self, kind: &dyn HoldKind, target: &Target) -> bool {
+        let waits = |key: SlotKey| {
+            self.slots.get(&key).is_some_and(|slot| slot.queue.iter().any(|entry| !entry.answer.is_closed()))
+        };
+        kind.counterpart().is_some_and(|other| self.slots_of(other, &target.key).any(waits))
+    }
+
+    /// The holder field under which `wish` may be granted, because its holder has the kind beside. Who would wait for
+    /// itself is told.
+    pub(super) fn under(
+        &self,
+        kind: &dyn HoldKind,
+        target: &Target,
+        wish: &Wish,
+    ) -> Result<Option<Bytes>, AcquireError> {
+        let Some(other) = kind.counterpart() else { return Ok(None) };
+        let scope = Holder::current().map(|holder| holder.id());
+        if wish.holder.is_none() && scope.is_none() {
+            return Ok(None);
+        }
+        let slots: Vec<&Slot> = self.slots_of(other, &target.key).filter_map(|key| self.slots.get(&key)).collect();
+        let mut held = slots.iter().flat_map(|slot| slot.held()).filter(|hold| hold.holder.is_some());
+        let (waits, deadlock) = (!wish.once, AcquireError::WouldDeadlock { name: target.name.clone() });
+        match held.find(|hold| hold.holder == wish.holder || hold.holder == scope) {
+            Some(hold) if kind.shares() && hold.holder == wish.holder => {
+                // What goes back with somebody else inside is not handed on.
+                hold.tenure.seal();
+                Ok(Some(hold.tenure.field.clone()))
+            }
+            Some(_) if waits => Err(deadlock),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Table {
+    /// Where a request for a key is put: into a slot that is there, or a new one. Of a kind that shares, a grant that serves
+    /// it is shared at once.
+    pub(super) fn place(
+        &self,
+        state: &mut State,
+        kind: &'static dyn HoldKind,
+        target: &Arc<Target>,
+        (wish, under): (&Wish, &Option<Bytes>),
+    ) -> Place {
+        let whole = SlotKey::of(kind, target);
+        if under.is_none() && !kind.shares() {
+            return Place::Slot(whole);
+        }
+        let private = under.is_some() || !wish.at_least.is_zero() || wish.max_hold.is_some();
+        let (now, stretch) = (self.now(), self.stretch(kind, &whole));
+        if !private {
+            let looks: Vec<SlotKey> = state.parts.of(whole.0, &whole.1).take(LOOKS).collect();
+            for key in looks {
+                let Some(slot) = state.slots.get_mut(&key).filter(|slot| !slot.private) else { continue };
+                if let Some(tenure) = shared_by(slot, wish, stretch, now) {
+                    let hold = self.own(state, &key, &tenure, (now, now), wish.clone());
+                    return Place::In(hold);
+                }
+                if slot.gathers(wish, stretch, now) {
+                    return Place::Slot(key);
+                }
+            }
+        }
+        let key = SlotKey(whole.0, whole.1, self.number());
+        let mut slot = Slot::new(kind, Arc::clone(target), now);
+        (slot.private, slot.under) = (private, under.clone());
+        state.parts.insert(&key);
+        state.slots.insert(key.clone(), slot);
+        Place::Slot(key)
+    }
+
+    /// A grant for all who wait for it together.
+    pub(super) fn share(
+        &self,
+        state: &mut State,
+        key: &SlotKey,
+        tenure: &Arc<Tenure>,
+        (from, now): (Instant, Instant),
+        entries: impl Iterator<Item = Entry>,
+    ) -> Answers {
+        let mut answers = Answers::new();
+        for entry in entries {
+            let hold = self.own(state, key, tenure, (from, now), entry.wish);
+            answers.push((entry.answer, Ok(Some(Grant::new(entry.client, hold)))));
+        }
+        answers
+    }
+
+    /// Whether others have the same grant of the server.
+    pub(super) fn is_shared(&self, hold: &Arc<Hold>) -> bool {
+        let state = self.state();
+        state.slots.get(&hold.tenure.slot_key()).is_some_and(|slot| slot.has(&hold.tenure) && slot.holds.len() > 1)
+    }
+
+    /// Asks for `kind` of the same key under `hold`; `None` where others share it and may not be inside then.
+    pub(super) fn enter_beside(
+        self: &Arc<Self>,
+        client: &Client,
+        hold: &Arc<Hold>,
+        kind: &'static dyn HoldKind,
+        wish: Wish,
+    ) -> Result<Option<Ticket>, AcquireError> {
+        let tenure = &hold.tenure;
+        {
+            let state = self.state();
+            let alone = || {
+                let slot = state.slots.get(&tenure.slot_key()).filter(|slot| slot.has(tenure));
+                slot.is_some_and(|slot| slot.holds.len() == 1)
+            };
+            if !hold.is_held() {
+                return Err(AcquireError::Lost { name: tenure.target.name.clone() });
+            }
+            if !kind.shares() && !alone() {
+                return Ok(None);
+            }
+            tenure.seal();
+        }
+        self.enter_under(client, kind, &tenure.target, wish, Some(tenure.field.clone())).map(Some)
+    }
+
+    /// Says that nobody of us waits any more, where it was said that somebody does.
+    pub(super) fn withdraw(&self, slot: &mut Slot) {
+        if std::mem::take(&mut slot.announced)
+            && let Some(request) = slot.kind.withdraw(&slot.target, &self.core.id)
+        {
+            let (core, limit) = (Arc::clone(&self.core), self.now() + self.core.settings.timeout);
+            self.hand_over(Box::pin(async move {
+                // Its lifetime ends what could not be withdrawn.
+                let _ = once(&*core.topology, &request, limit).await;
+            }));
+        }
+    }
+
+    /// Says that somebody of us waits.
+    pub(super) async fn announce(&self, key: &SlotKey, within: Duration) {
+        let request = {
+            let mut state = self.state();
+            let Some(slot) = state.slots.get_mut(key) else { return };
+            slot.announced = true;
+            slot.kind.announce(&slot.target, &self.core.id)
+        };
+        if let Some(request) = request {
+            let _ = once(&*self.core.topology, &request, self.now() + within).await;
+        }
+    }
+}
+
+/// Where a request is put.
+pub(super) enum Place {
+    Slot(SlotKey),
+    /// It is in already.
+    In(Arc<Hold>),
+}
+
+/// What is shared under this slot, if that serves `wish`.
+fn shared_by(slot: &Slot, wish: &Wish, stretch: Duration, now: Instant) -> Option<Arc<Tenure>> {
+    let tenure = slot.tenure.as_ref().filter(|tenure| tenure.is_believed() && tenure.passes_on(now))?;
+    let shared = slot.busy == Busy::No && slot.held().next().is_some();
+    (shared && serves(tenure, wish, stretch, now)).then(|| Arc::clone(tenure))
+}
+
+fn serves(tenure: &Tenure, wish: &Wish, stretch: Duration, now: Instant) -> bool {
+    let (renewed, lease) = (tenure.has_renewed_lease(), tenure.lease());
+    let (deadline, durability) = (tenure.deadline(), tenure.durability());
+    let held = Held { renewed, lease, deadline, durability };
+    // Renewals are to be as durable as each of them asked.
+    wish.durability == tenure.wanted_durability() && stretch::fit(&held, wish, stretch, now) == Fit::Yes
+}
+
+impl Slot {
+    /// Whether `wish` may wait here with the others, as what is granted to one of them serves it.
+    fn gathers(&self, wish: &Wish, stretch: Duration, now: Instant) -> bool {
+        if self.is_adoptable(now) {
+            return self.queue.is_empty() && self.tenure.as_ref().is_some_and(|had| serves(had, wish, stretch, now));
+        }
+        let alike = |entry: &Entry| entry.wish.lease == wish.lease && entry.wish.durability == wish.durability;
+        self.tenure.is_none() && self.busy == Busy::No && !self.queue.is_empty() && self.queue.iter().all(alike)
+    }
+}

@@ -1,0 +1,216 @@
+//! Giving many names back together: one script for those of a kind and slot, an outcome for each.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::error::{LostReason, ReleaseError};
+use super::grant::Grant;
+use super::kind::{Claim, HoldKind, Target};
+use super::release::{BULK, Parting, released};
+use super::state::Hold;
+use super::table::Table;
+use super::tenure::Tenure;
+use super::terms;
+use super::turn::Audience;
+use crate::clock::Instant;
+use crate::connection::{Exchange, Persistence, Progress};
+use crate::error::ServerError;
+
+/// Holds of one client, kind and slot. Dropping it gives them all back in the background, together.
+#[must_use = "dropping the bundle gives all of it back"]
+pub struct Bundle(Vec<Grant>);
+
+impl Bundle {
+    /// Grants of one client, kind and slot.
+    pub fn of(grants: Vec<Grant>) -> Self {
+        Bundle(grants)
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Grant> {
+        self.0.iter()
+    }
+
+    /// Gives all back and waits for the answers: what went wrong, name by name.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the release goes on in the background.
+    pub fn release(mut self) -> impl Future<Output = Vec<ReleaseError>> + Send + use<> {
+        // On its way before this is awaited: many go at the same time.
+        let told = self.part();
+        async move {
+            match told {
+                Some(told) => told.await.unwrap_or_default(),
+                None => Vec::new(),
+            }
+        }
+    }
+
+    /// Stops renewing and leaves each to its lease.
+    pub fn forget(mut self) {
+        self.0.drain(..).for_each(Grant::forget);
+    }
+
+    /// Lets go of all of them; what is to be told of it comes later.
+    fn part(&mut self) -> Option<oneshot::Receiver<Vec<ReleaseError>>> {
+        let table = Arc::clone(self.0.first()?.table());
+        let holds: Vec<_> = self.0.drain(..).map(Grant::disarm).collect();
+        let (tell, told) = oneshot::channel();
+        let mut errors = Vec::new();
+        let mut leaving = Vec::new();
+        for hold in &holds {
+            match table.part(hold) {
+                Parting::Done => {}
+                Parting::Lost(reason) => errors.push(lost(&hold.tenure, reason)),
+                Parting::Release { id, keep_until, .. } => leaving.push(Leaving::of(hold, id, keep_until)),
+            }
+        }
+        if leaving.is_empty() {
+            let _ = tell.send(errors);
+        } else {
+            let work = Arc::clone(&table).release_together(leaving, errors, tell);
+            table.hand_over(Box::pin(work));
+        }
+        Some(told)
+    }
+}
+
+impl Drop for Bundle {
+    fn drop(&mut self) {
+        let _ = self.part();
+    }
+}
+
+fn lost(tenure: &Tenure, reason: LostReason) -> ReleaseError {
+    ReleaseError::Lost { name: tenure.target.name.clone(), reason }
+}
+
+/// A tenure on its way back.
+struct Leaving {
+    id: u64,
+    tenure: Arc<Tenure>,
+    keep_until: Instant,
+}
+
+impl Leaving {
+    fn of(hold: &Hold, id: u64, keep_until: Instant) -> Leaving {
+        Leaving { id, tenure: Arc::clone(&hold.tenure), keep_until }
+    }
+}
+
+impl Table {
+    async fn release_together(
+        self: Arc<Self>,
+        leaving: Vec<Leaving>,
+        mut errors: Vec<ReleaseError>,
+        tell: oneshot::Sender<Vec<ReleaseError>>,
+    ) {
+        let now = self.now();
+        // What stays taken for a while, or may be taken once more by a late copy, goes its own way.
+        let (plain, alone): (Vec<_>, Vec<_>) = leaving
+            .into_iter()
+            .partition(|leaving| leaving.keep_until <= now && leaving.tenure.unanswered_until.is_none());
+        let mut waited: Vec<_> = alone.into_iter().map(|leaving| self.release_alone(leaving)).collect();
+        for part in plain.chunks(BULK) {
+            let mut going = Vec::with_capacity(part.len());
+            for Leaving { id, tenure, keep_until } in part {
+                match self.begin_release(Some(*id), tenure) {
+                    // Adopted by a new request meanwhile.
+                    None => {}
+                    // Others of this process wait for it by now: that is told to those elsewhere.
+                    Some(true) => {
+                        let tenure = Arc::clone(tenure);
+                        waited.push(self.release_begun(Leaving { id: *id, tenure, keep_until: *keep_until }));
+                    }
+                    Some(false) => going.push((*id, tenure)),
+                }
+            }
+            self.release_part(&going, &mut errors, &mut waited).await;
+        }
+        for outcome in waited {
+            errors.extend(outcome.await.ok().and_then(Result::err));
+        }
+        let _ = tell.send(errors);
+    }
+
+    /// One script for names of a kind and slot.
+    async fn release_part(
+        self: &Arc<Self>,
+        going: &[(u64, &Arc<Tenure>)],
+        errors: &mut Vec<ReleaseError>,
+        waited: &mut Vec<oneshot::Receiver<Result<(), ReleaseError>>>,
+    ) {
+        let Some((_, first)) = going.first() else { return };
+        let claims: Vec<_> = going.iter().map(|(_, tenure)| tenure.claim(std::time::Duration::ZERO)).collect();
+        let ends = going.iter().map(|(_, tenure)| tenure.deadline() + terms::margin(tenure.lease())).min();
+        let heard: Vec<_> = going.iter().map(|(_, tenure)| self.core.hub.heard(&tenure.target.channel)).collect();
+        let asked = self.send_all_back(first.kind, &claims, ends.unwrap_or(Instant::PAST)).await;
+        let answers = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
+        let answers = answers.ok().filter(|answers| answers.len() == going.len());
+        for (nth, (id, tenure)) in going.iter().enumerate() {
+            let status = answers.as_ref().map_or(-1, |answers| answers[nth]);
+            if status < 0 {
+                // It can not be written, or refused them all: on its own it is told why.
+                let leaving = Leaving { id: *id, tenure: Arc::clone(tenure), keep_until: Instant::PAST };
+                waited.push(self.release_begun(leaving));
+                continue;
+            }
+            let listeners = status.unsigned_abs().saturating_sub(1);
+            let audience = (status > 0).then_some(Audience { listeners, unseen: false, heard: heard[nth] });
+            errors.extend(released(tenure, &asked, Ok(status > 0)).err());
+            self.release_landed(Some(*id), tenure, audience);
+        }
+    }
+
+    async fn send_all_back(&self, kind: &dyn HoldKind, claims: &[Claim<'_>], until: Instant) -> Exchange {
+        self.core.exchange(kind.release_many(claims), until, Persistence::ToTheEnd, &Progress::default()).await
+    }
+
+    fn release_alone(self: &Arc<Self>, leaving: Leaving) -> oneshot::Receiver<Result<(), ReleaseError>> {
+        let (tell, told) = oneshot::channel();
+        self.hand_over(self.release_work(Some(leaving.id), leaving.tenure, leaving.keep_until, Some(tell)));
+        told
+    }
+
+    /// The same for one whose release has begun.
+    fn release_begun(self: &Arc<Self>, leaving: Leaving) -> oneshot::Receiver<Result<(), ReleaseError>> {
+        let (tell, told) = oneshot::channel();
+        let table = Arc::clone(self);
+        self.hand_over(Box::pin(async move {
+            let Leaving { id, tenure, keep_until } = leaving;
+            let result = table.release_and_land(id, &tenure, keep_until).await;
+            let _ = tell.send(result);
+        }));
+        told
+    }
+
+    /// Gives back what nobody here has; returns when the last answered part left.
+    pub(super) async fn give_back_all(
+        &self,
+        kind: &dyn HoldKind,
+        claims: &[(Arc<Target>, Bytes)],
+        limit: Instant,
+        lease: std::time::Duration,
+    ) -> Instant {
+        let mut sent = Instant::NEVER;
+        for part in claims.chunks(BULK) {
+            let claims: Vec<_> =
+                part.iter().map(|(target, field)| Claim { target, field, lease: std::time::Duration::ZERO }).collect();
+            let asked = self.send_all_back(kind, &claims, limit.max(self.now()) + lease).await;
+            if let Err(error) = &asked.result {
+                tracing::debug!(names = part.len(), %error, "could not give back; the lease ends it");
+                // One bad name refuses them all.
+                for claim in claims.into_iter().filter(|_| matches!(error, ServerError::Refused { .. })) {
+                    let until = limit.max(self.now()) + lease;
+                    let request = kind.release(claim);
+                    self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
+                }
+            }
+            sent = sent.min(asked.sent);
+        }
+        sent
+    }
+}

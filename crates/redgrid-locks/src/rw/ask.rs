@@ -1,0 +1,136 @@
+//! Asking to read or to write: options, then await.
+
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redgrid_core::hold::Target;
+use redgrid_core::name::InvalidName;
+
+use super::RwLock;
+use super::guards::{ReadGuard, UpgradableGuard, WriteGuard};
+use super::kinds::{READING, WRITING};
+use crate::AcquireError;
+use crate::acquire::{Options, options};
+use crate::guard::LockGuard;
+use crate::scripts::PLAIN;
+
+/// Asks to read when awaited; made by [`RwLock::read`].
+#[must_use = "nothing is asked of the server until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct Read(Options);
+
+/// Tries to read when awaited; made by [`RwLock::try_read`].
+#[must_use = "nothing is asked of the server until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct TryRead(Options);
+
+/// Asks to write when awaited; made by [`RwLock::write`].
+#[must_use = "nothing is asked of the server until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct Write(Options);
+
+/// Tries to write when awaited; made by [`RwLock::try_write`].
+#[must_use = "nothing is asked of the server until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct TryWrite(Options);
+
+/// Asks to read, and perhaps to write later, when awaited; made by [`RwLock::upgradable_read`].
+#[must_use = "nothing is asked of the server until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct UpgradableRead(Options, Result<Arc<Target>, InvalidName>);
+
+options!(Read);
+options!(TryRead);
+options!(Write);
+options!(TryWrite);
+options!(UpgradableRead);
+
+impl Read {
+    pub(super) fn new(lock: &RwLock) -> Self {
+        Read(Options::new(&lock.client, &lock.target, &READING))
+    }
+}
+
+impl TryRead {
+    pub(super) fn new(lock: &RwLock) -> Self {
+        TryRead(Options::new(&lock.client, &lock.target, &READING))
+    }
+}
+
+impl Write {
+    pub(super) fn new(lock: &RwLock) -> Self {
+        Write(Options::new(&lock.client, &lock.target, &WRITING))
+    }
+}
+
+impl TryWrite {
+    pub(super) fn new(lock: &RwLock) -> Self {
+        TryWrite(Options::new(&lock.client, &lock.target, &WRITING))
+    }
+}
+
+impl UpgradableRead {
+    pub(super) fn new(lock: &RwLock, gate: Result<Arc<Target>, InvalidName>) -> Self {
+        UpgradableRead(Options::new(&lock.client, &lock.target, &READING), gate)
+    }
+}
+
+type Asking<T> = Pin<Box<dyn Future<Output = Result<T, AcquireError>> + Send>>;
+
+impl IntoFuture for Read {
+    type Output = Result<ReadGuard, AcquireError>;
+    type IntoFuture = Asking<ReadGuard>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(ReadGuard::new(self.0.must().await?)) })
+    }
+}
+
+impl IntoFuture for TryRead {
+    type Output = Result<Option<ReadGuard>, AcquireError>;
+    type IntoFuture = Asking<Option<ReadGuard>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(self.0.may().await?.map(ReadGuard::new)) })
+    }
+}
+
+impl IntoFuture for Write {
+    type Output = Result<WriteGuard, AcquireError>;
+    type IntoFuture = Asking<WriteGuard>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(WriteGuard::new(self.0.must().await?)) })
+    }
+}
+
+impl IntoFuture for TryWrite {
+    type Output = Result<Option<WriteGuard>, AcquireError>;
+    type IntoFuture = Asking<Option<WriteGuard>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(self.0.may().await?.map(WriteGuard::new)) })
+    }
+}
+
+impl IntoFuture for UpgradableRead {
+    type Output = Result<UpgradableGuard, AcquireError>;
+    type IntoFuture = Asking<UpgradableGuard>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let UpgradableRead(mut read, gate) = self;
+            let (clock, client) = (read.client().clock().clone(), read.client().clone());
+            let (began, wait) = (clock.now(), read.wait);
+            // One of those who may come to write: two of them would wait for each other.
+            let mut gate = read.clone().of(&gate?, &PLAIN);
+            gate.at_least = Duration::ZERO;
+            let gate = LockGuard::new(gate.must().await?);
+            read.wait = wait.map(|wait| wait.saturating_sub(clock.now().since(began)));
+            let read = ReadGuard::new(read.must().await?);
+            Ok(UpgradableGuard::new(client, gate, read))
+        })
+    }
+}

@@ -1,0 +1,358 @@
+//! The proofs of a read and of a write, and how one becomes the other.
+
+use std::time::Duration;
+
+use redgrid_core::hold::{ExtendError, Grant, HoldWatch, LostReason, ReleaseError, Wish};
+use redgrid_core::{Client, Name, Token};
+
+use super::kinds::{self, READING, WRITING};
+use crate::AcquireError;
+use crate::guard::{LockGuard, LockLost};
+
+/// How often a reader that waits to write looks whether it is the only one: 300 ms. Readers of this toolkit tell it when they
+/// leave; those of Redisson do not.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// A read: many have one at a time, and nobody writes meanwhile. Dropping it ends it in the background;
+/// [`ReadGuard::release`] waits and tells.
+///
+/// It has no fencing token: readers change nothing. Owned, `Send` and `Sync`; renewed while it lives unless a fixed lease was
+/// set.
+#[must_use = "dropping the guard ends the read"]
+pub struct ReadGuard(LockGuard);
+
+/// A write: one at a time, and nobody reads meanwhile but its own holder. Dropping it ends it in the background;
+/// [`WriteGuard::release`] waits and tells.
+#[must_use = "dropping the guard ends the write"]
+pub struct WriteGuard(LockGuard);
+
+/// What the guards of a read-write lock do as that of a lock does.
+macro_rules! held {
+    ($guard:ident) => {
+        impl $guard {
+            pub(super) fn new(grant: Grant) -> Self {
+                $guard(LockGuard::new(grant))
+            }
+
+            /// The name of the lock.
+            pub fn name(&self) -> &Name {
+                self.0.name()
+            }
+
+            /// Whether it may be believed at this instant, by our own clock and with a margin. Asks nobody.
+            pub fn is_held(&self) -> bool {
+                self.0.is_held()
+            }
+
+            /// How long it may be believed without a further renewal; zero when it is lost.
+            pub fn remaining(&self) -> Duration {
+                self.0.remaining()
+            }
+
+            /// Completes when it is no longer certain: its lease was not confirmed in time, it is gone from the server, or
+            /// it was taken by force.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropping it changes nothing.
+            pub async fn lost(&self) -> LostReason {
+                self.0.lost().await
+            }
+
+            /// A view of the hold for other tasks. It does not keep it.
+            pub fn watch(&self) -> HoldWatch {
+                self.0.watch()
+            }
+
+            /// Runs `work` while it is held, and drops it when it is lost.
+            ///
+            /// # Errors
+            ///
+            /// [`LockLost`] when it was lost first; the work is dropped then.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropping it drops the work; the guard still holds.
+            pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LockLost> {
+                self.0.run(work).await
+            }
+
+            /// Sets a fixed lease to end `lease` from now, earlier than before too. A renewed lease is only ever
+            /// lengthened.
+            ///
+            /// # Errors
+            ///
+            /// [`ExtendError`] says what may be believed then.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropped early, the new lease may or may not be in force; the earlier end of the two is believed.
+            pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
+                self.0.extend(lease).await
+            }
+
+            /// Another guard of the same hold, without asking anybody. It ends with the last of them.
+            ///
+            /// # Errors
+            ///
+            /// [`LockLost`] when it is no longer held.
+            pub fn reenter(&self) -> Result<$guard, LockLost> {
+                self.0.reenter().map($guard)
+            }
+
+            /// Ends it and waits for the server's answer; where others of this process share it, without asking.
+            ///
+            /// # Errors
+            ///
+            /// [`ReleaseError::Lost`] when it had ended before.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropped early, the release goes on in the background.
+            #[doc(alias = "unlock")]
+            pub async fn release(self) -> Result<(), ReleaseError> {
+                self.0.release().await
+            }
+
+            /// Stops renewing and leaves it to its lease.
+            pub fn forget(self) {
+                self.0.forget();
+            }
+
+            fn loss(&self) -> Option<LockLost> {
+                let reason = self.0.watch().lost_reason()?;
+                Some(LockLost { name: self.name().clone(), reason })
+            }
+        }
+
+        impl std::fmt::Debug for $guard {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut debug = f.debug_struct(stringify!($guard));
+                debug.field("name", self.name()).field("is_held", &self.is_held()).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+held!(ReadGuard);
+held!(WriteGuard);
+
+impl WriteGuard {
+    /// The fencing token: higher than that of every earlier writer of this name. Hand it to the store that is written to,
+    /// and let it refuse lower ones.
+    pub fn token(&self) -> Token {
+        self.0.token()
+    }
+
+    /// Goes on as a reader, without anybody writing in between; readers that wait, those of Redisson too, are woken. The read
+    /// has a lease of the same length, counted anew. Where the same holder has other write guards, it goes on to write.
+    ///
+    /// ```no_run
+    /// # async fn demo(lock: redgrid_locks::RwLock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let write = lock.write().await?;
+    /// // … change it …
+    /// let read = write.downgrade().await?;
+    /// // … look at what was written, with others …
+    /// read.release().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`DowngradeError::Held`] with this guard where nothing has changed, [`DowngradeError::Lost`] where it is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the write ends, and the read with it.
+    pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
+        let read = self.0.grant().beside(&READING, look(self.0.grant())).await;
+        match (read, self.loss()) {
+            (Ok(Some(read)), _) => {
+                // Inside as a reader: what is left of the write ends with its lease at the latest.
+                let _ = self.release().await;
+                Ok(ReadGuard::new(read))
+            }
+            (_, Some(lost)) => Err(DowngradeError::Lost(lost)),
+            (Ok(None), None) => {
+                let reason = LostReason::Gone;
+                Err(DowngradeError::Lost(LockLost { name: self.name().clone(), reason }))
+            }
+            (Err(source), None) => Err(DowngradeError::Held { guard: Box::new(self), source }),
+        }
+    }
+}
+
+impl ReadGuard {
+    /// Goes on to write if nobody else reads, here or elsewhere. Never waits: two readers that waited for each other to leave
+    /// would wait for ever. [`RwLock::upgradable_read`](crate::RwLock::upgradable_read) is for who wants to wait.
+    ///
+    /// After it was tried, later readers of this process ask the server for themselves.
+    ///
+    /// # Errors
+    ///
+    /// [`UpgradeError`]: busy or not asked, both with this guard, or lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the read ends, and the write with it.
+    pub async fn try_upgrade(self) -> Result<WriteGuard, UpgradeError> {
+        let write = self.0.grant().beside(&WRITING, look(self.0.grant())).await;
+        match (write, self.loss()) {
+            (Ok(Some(write)), _) => {
+                let _ = self.release().await;
+                Ok(WriteGuard::new(write))
+            }
+            (_, Some(lost)) => Err(UpgradeError::Lost(lost)),
+            (Ok(None), None) => Err(UpgradeError::Busy(Box::new(self))),
+            (Err(source), None) => Err(UpgradeError::Held { guard: Box::new(self), source }),
+        }
+    }
+}
+
+/// One look, with the wishes of what is held.
+fn look(grant: &Grant) -> Wish {
+    Wish { once: true, wait: None, at_least: Duration::ZERO, ..grant.wish().clone() }
+}
+
+/// A read that may come to write: others read at the same time, but no other of this kind.
+///
+/// Who may upgrade is found by a lock of this toolkit beside the name: Redisson has nothing like it, and its writers and readers
+/// see an ordinary reader.
+#[must_use = "dropping the guard ends the read"]
+#[derive(Debug)]
+pub struct UpgradableGuard {
+    client: Client,
+    read: ReadGuard,
+    gate: LockGuard,
+}
+
+impl UpgradableGuard {
+    pub(super) fn new(client: Client, gate: LockGuard, read: ReadGuard) -> Self {
+        UpgradableGuard { client, read, gate }
+    }
+
+    /// Whether it may be believed at this instant, by our own clock and with a margin. Asks nobody.
+    pub fn is_held(&self) -> bool {
+        self.read.is_held() && self.gate.is_held()
+    }
+
+    /// Completes when it is no longer certain.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn lost(&self) -> LostReason {
+        tokio::select! {
+            reason = self.read.lost() => reason,
+            reason = self.gate.lost() => reason,
+        }
+    }
+
+    /// Goes on to write, waiting until all other readers have left. New readers of this toolkit wait meanwhile; those of
+    /// Redisson do not.
+    ///
+    /// # Errors
+    ///
+    /// [`UpgradeError`]: not asked, or lost. Never busy.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the read ends, and the write with it.
+    pub async fn upgrade(self) -> Result<WriteGuard, UpgradeError> {
+        let UpgradableGuard { client, mut read, gate } = self;
+        let target = read.0.grant().target().clone();
+        let mut watch = client.watch(target.channel.clone(), target.key.clone());
+        let clock = client.clock().clone();
+        loop {
+            // Said before each look, so that who leaves after it tells us.
+            let said = client.run::<u64>(kinds::announce(&target, client.id())).await;
+            read = match read.try_upgrade().await {
+                Err(UpgradeError::Busy(read)) => *read,
+                Ok(write) => {
+                    let _ = gate.release().await;
+                    return Ok(write);
+                }
+                Err(error) => {
+                    if said.is_ok() {
+                        let _ = client.run::<u64>(kinds::withdraw(&target, client.id())).await;
+                    }
+                    return Err(error);
+                }
+            };
+            tokio::select! {
+                _ = watch.wake() => {}
+                () = clock.sleep_until(clock.now() + LOOK) => {}
+            }
+        }
+    }
+
+    /// Goes on as an ordinary reader.
+    pub fn downgrade(self) -> ReadGuard {
+        self.read
+    }
+
+    /// Ends it and waits for the server's answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ReleaseError::Lost`] when it had ended before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the release goes on in the background.
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        let (read, gate) = tokio::join!(self.read.release(), self.gate.release());
+        read.and(gate)
+    }
+}
+
+/// Why a writer did not become a reader.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DowngradeError {
+    /// The write is still held.
+    #[error("`{}` could not be downgraded; it is still held for writing", .guard.name())]
+    Held {
+        /// It.
+        guard: Box<WriteGuard>,
+        /// What stood in the way.
+        source: AcquireError,
+    },
+    /// The write is lost.
+    #[error(transparent)]
+    Lost(#[from] LockLost),
+}
+
+/// Why a reader did not become a writer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpgradeError {
+    /// Others read. The read is still held.
+    #[error("`{}` is read by others; it is still held for reading", .0.name())]
+    Busy(Box<ReadGuard>),
+    /// It could not be asked for. The read is still held.
+    #[error("`{}` could not be upgraded; it is still held for reading", .guard.name())]
+    Held {
+        /// It.
+        guard: Box<ReadGuard>,
+        /// What stood in the way.
+        source: AcquireError,
+    },
+    /// The read is lost.
+    #[error(transparent)]
+    Lost(#[from] LockLost),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guards_move_between_tasks() {
+        fn is_free_to_move<T: Send + Sync + 'static>() {}
+        is_free_to_move::<ReadGuard>();
+        is_free_to_move::<WriteGuard>();
+        is_free_to_move::<UpgradableGuard>();
+        is_free_to_move::<crate::RwLock>();
+    }
+}

@@ -1,0 +1,241 @@
+//! Readers and writers as kinds of holds, and the calls of their scripts. Each script's header is its contract.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::hold::{Claim, Entrance, HoldKind, Target};
+use redgrid_core::{BulkScript, Request, Script};
+
+use crate::scripts::{RENEW, millis};
+
+static READ: Script<3> = Script::new("rw/read", include_str!("../scripts/rw_read.lua"));
+static WRITE: Script<2> = Script::new("rw/write", include_str!("../scripts/rw_write.lua"));
+static ANNOUNCE: Script<1> = Script::new("rw/announce", include_str!("../scripts/rw_announce.lua"));
+static WITHDRAW: Script<2> = Script::new("rw/withdraw", include_str!("../scripts/rw_withdraw.lua"));
+static END_READ: Script<3> = Script::new("rw/end-read", include_str!("../scripts/rw_end_read.lua"));
+static END_WRITE: Script<2> = Script::new("rw/end-write", include_str!("../scripts/rw_end_write.lua"));
+static END_MANY: BulkScript = BulkScript::new("rw/end-many", include_str!("../scripts/rw_end_many.lua"));
+static LEASE: Script<2> = Script::new("rw/lease", include_str!("../scripts/rw_lease.lua"));
+static LINGER: Script<2> = Script::new("rw/linger", include_str!("../scripts/rw_linger.lua"));
+static RENEW_READS: BulkScript = BulkScript::new("rw/renew", include_str!("../scripts/rw_renew.lua"));
+static SEIZE: Script<1> = Script::new("rw/seize", include_str!("../scripts/rw_seize.lua"));
+
+/// How long a waiting writer is believed to live without saying so again: 1 s. Readers wait so long for one that died.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+/// How often it says so: one word that is lost is not yet a gap.
+const SAYS: Duration = Duration::from_millis(300);
+
+/// Who reads: many at a time.
+pub(crate) struct Reading;
+/// Who writes: one, and no reader but itself.
+pub(crate) struct Writing;
+
+pub(crate) static READING: Reading = Reading;
+pub(crate) static WRITING: Writing = Writing;
+
+/// Where the clients of waiting writers are: the first further key of a read-write lock.
+fn waiting(target: &Target) -> Bytes {
+    target.more.first().cloned().unwrap_or_else(|| target.mark.clone())
+}
+
+/// The key that is there while a reader's lease lasts. Redisson has one for each time a reader has entered; ours enter once.
+fn level(claim: &Claim<'_>) -> Bytes {
+    let (key, field) = (&claim.target.key, claim.field);
+    let braces: [&[u8]; 2] = if key.contains(&b'{') { [b"", b""] } else { [b"{", b"}"] };
+    [braces[0], key, braces[1], b":", field, b":rwlock_timeout:1"].concat().into()
+}
+
+/// A writer's field, by which Redisson tells it from a reader's.
+fn writer(field: &[u8]) -> Bytes {
+    [field, b":write"].concat().into()
+}
+
+fn lock(claim: &Claim<'_>) -> Bytes {
+    claim.target.key.clone()
+}
+
+/// Has more readers step back, or has them wait no longer.
+pub(crate) fn announce(target: &Target, client: &str) -> Request {
+    ANNOUNCE.with([waiting(target)]).arg(client.to_owned()).int(millis(BELIEVED)).idempotent()
+}
+
+pub(crate) fn withdraw(target: &Target, client: &str) -> Request {
+    let request = WITHDRAW.with([waiting(target), target.key.clone()]).arg(client.to_owned());
+    request.publish_here().arg(target.channel.clone()).idempotent()
+}
+
+impl HoldKind for Reading {
+    fn name(&self) -> &'static str {
+        "read lock"
+    }
+
+    fn shares(&self) -> bool {
+        true
+    }
+
+    fn counterpart(&self) -> Option<&'static str> {
+        Some(WRITING.name())
+    }
+
+    fn enter(&self, claim: Claim<'_>, entrance: &Entrance) -> Request {
+        let request = READ.with([lock(&claim), level(&claim), waiting(claim.target)]).arg(claim.field.clone());
+        let under = entrance.under.as_ref().map_or_else(Bytes::new, |field| writer(field));
+        let since = i64::try_from(entrance.since).unwrap_or(i64::MAX);
+        request.int(millis(claim.lease)).not_after_here().arg(under).int(since).idempotent()
+    }
+
+    fn acquire(&self, claim: Claim<'_>) -> Request {
+        self.enter(claim, &Entrance::default())
+    }
+
+    /// A reader takes nothing from anybody.
+    fn seize(&self, claim: Claim<'_>, _notices: &str, _only_if_held: bool) -> Request {
+        self.acquire(claim)
+    }
+
+    fn release(&self, claim: Claim<'_>) -> Request {
+        let request = END_READ.with([lock(&claim), level(&claim), waiting(claim.target)]).arg(claim.field.clone());
+        request.publish_here().arg(claim.target.channel.clone()).idempotent()
+    }
+
+    /// Readers of this process do not wait for each other.
+    fn give_way(&self, claim: Claim<'_>) -> Request {
+        self.release(claim)
+    }
+
+    fn linger(&self, claim: Claim<'_>) -> Request {
+        let request = LINGER.with([lock(&claim), level(&claim)]).arg(claim.field.clone()).int(millis(claim.lease));
+        request.publish_here().arg(claim.target.channel.clone()).idempotent()
+    }
+
+    fn extend(&self, claim: Claim<'_>) -> Request {
+        let request = LEASE.with([lock(&claim), level(&claim)]).arg(claim.field.clone());
+        request.int(millis(claim.lease)).not_after_here()
+    }
+
+    fn renew(&self, claims: &[Claim<'_>]) -> Request {
+        let request = RENEW_READS.with(claims.iter().flat_map(|claim| [lock(claim), level(claim)]));
+        let add = |request: Request, claim: &Claim<'_>| request.arg(claim.field.clone()).int(millis(claim.lease));
+        claims.iter().fold(request, add).idempotent()
+    }
+
+    fn release_many(&self, claims: &[Claim<'_>]) -> Request {
+        let request = END_MANY.with(claims.iter().flat_map(|claim| [lock(claim), level(claim)])).publish_here();
+        let add =
+            |request: Request, claim: &Claim<'_>| request.arg(claim.field.clone()).arg(claim.target.channel.clone());
+        claims.iter().fold(request, add).idempotent()
+    }
+}
+
+impl HoldKind for Writing {
+    fn name(&self) -> &'static str {
+        "write lock"
+    }
+
+    fn counterpart(&self) -> Option<&'static str> {
+        Some(READING.name())
+    }
+
+    fn announces_every(&self) -> Option<Duration> {
+        Some(SAYS)
+    }
+
+    fn announce(&self, target: &Target, client: &str) -> Option<Request> {
+        Some(announce(target, client))
+    }
+
+    fn withdraw(&self, target: &Target, client: &str) -> Option<Request> {
+        Some(withdraw(target, client))
+    }
+
+    fn enter(&self, claim: Claim<'_>, entrance: &Entrance) -> Request {
+        let request = WRITE.with([lock(&claim), waiting(claim.target)]).arg(writer(claim.field));
+        let client =
+            claim.field.iter().rposition(|byte| *byte == b':').map_or(&claim.field[..], |at| &claim.field[..at]);
+        let under = entrance.under.clone().unwrap_or_default();
+        let waits = if entrance.waits { millis(BELIEVED) } else { 0 };
+        let request = request.int(millis(claim.lease)).not_after_here().arg(under);
+        request.arg(Bytes::copy_from_slice(client)).int(waits).idempotent()
+    }
+
+    fn acquire(&self, claim: Claim<'_>) -> Request {
+        self.enter(claim, &Entrance::default())
+    }
+
+    fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request {
+        let request = SEIZE.with([lock(&claim)]).arg(writer(claim.field)).int(millis(claim.lease)).not_after_here();
+        request.int(i64::from(only_if_held)).arg(notices.to_owned()).idempotent()
+    }
+
+    fn release(&self, claim: Claim<'_>) -> Request {
+        self.give_way(claim)
+    }
+
+    fn give_way(&self, claim: Claim<'_>) -> Request {
+        let request = END_WRITE.with([lock(&claim), claim.target.mark.clone()]).arg(writer(claim.field));
+        request.publish_here().arg(claim.target.channel.clone()).idempotent()
+    }
+
+    fn linger(&self, claim: Claim<'_>) -> Request {
+        let request = LINGER.with([lock(&claim), lock(&claim)]).arg(writer(claim.field)).int(millis(claim.lease));
+        request.publish_here().arg(claim.target.channel.clone()).idempotent()
+    }
+
+    fn extend(&self, claim: Claim<'_>) -> Request {
+        let request = LEASE.with([lock(&claim), lock(&claim)]).arg(writer(claim.field));
+        request.int(millis(claim.lease)).not_after_here()
+    }
+
+    fn renew(&self, claims: &[Claim<'_>]) -> Request {
+        let request = RENEW.with(claims.iter().map(lock));
+        let add = |request: Request, claim: &Claim<'_>| request.arg(writer(claim.field)).int(millis(claim.lease));
+        claims.iter().fold(request, add).idempotent()
+    }
+
+    fn release_many(&self, claims: &[Claim<'_>]) -> Request {
+        let request = END_MANY.with(claims.iter().flat_map(|claim| [lock(claim), lock(claim)])).publish_here();
+        let add =
+            |request: Request, claim: &Claim<'_>| request.arg(writer(claim.field)).arg(claim.target.channel.clone());
+        claims.iter().fold(request, add).idempotent()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redgrid_core::Name;
+
+    use super::*;
+
+    #[test]
+    fn level_keys_are_named_as_redisson_names_them() {
+        for (key, expected) in [("R", "{R}:id:7:rwlock_timeout:1"), ("a{R}", "a{R}:id:7:rwlock_timeout:1")] {
+            let (name, key) = (Name::new(key).unwrap(), Bytes::from(key));
+            let target = Target { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
+            let field = Bytes::from("id:7");
+            assert_eq!(level(&Claim { target: &target, field: &field, lease: Duration::ZERO }), expected);
+        }
+    }
+
+    #[test]
+    fn every_script_tells_its_contract() {
+        let scripts = [
+            READ.body(),
+            WRITE.body(),
+            ANNOUNCE.body(),
+            WITHDRAW.body(),
+            END_READ.body(),
+            END_WRITE.body(),
+            END_MANY.body(),
+            LEASE.body(),
+            LINGER.body(),
+            RENEW_READS.body(),
+            SEIZE.body(),
+        ];
+        for body in scripts {
+            for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
+                assert!(body.text().contains(part), "{}: {part}", body.name());
+            }
+        }
+    }
+}

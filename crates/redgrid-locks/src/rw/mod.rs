@@ -1,0 +1,232 @@
+//! A lock that many read or one writes: Redisson's `RReadWriteLock` on the wire.
+
+mod ask;
+mod guards;
+mod kinds;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redgrid_core::config::Durability;
+use redgrid_core::hold::{Lease, Target, Wish};
+use redgrid_core::name::{InvalidName, companion};
+use redgrid_core::{Client, Name, ServerError};
+
+pub use ask::{Read, TryRead, TryWrite, UpgradableRead, Write};
+pub use guards::{DowngradeError, ReadGuard, UpgradableGuard, UpgradeError, WriteGuard};
+
+use crate::AcquireError;
+use crate::inspect::{self, LockHolder};
+use crate::lock::{self, FORCED_LEASE};
+use kinds::WRITING;
+
+/// Beside the lock: who may come to write.
+const UPGRADING: &str = "redgrid_rw_upgrade";
+
+/// A lock that many hold for reading or one for writing, over all processes that reach the same server. Redisson's
+/// `RReadWriteLock` on the wire.
+///
+/// ```no_run
+/// # async fn demo(client: redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let lock = redgrid_locks::RwLock::new(&client, "prices");
+///
+/// let read = lock.read().await?;      // with any number of others
+/// read.release().await?;
+///
+/// let write = lock.write().await?;    // alone
+/// let token = write.token();          // for the store that is written to
+/// write.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Who goes first
+///
+/// Readers of one process share a read on the server for a stretch (10 ms, or ten round trips). A writer that waits has new
+/// readers of this toolkit wait behind it, so it enters within the longest read and one stretch, however they overlap. Readers
+/// that waited before it came go before it. Redisson's readers know nothing of that: they enter as long as others read.
+///
+/// # Entering again
+///
+/// A [`Holder`](crate::Holder) that reads may read again, and one that writes may write and read, past everybody who waits. One
+/// that reads and asks to wait for the write would wait for itself:
+/// [`WouldDeadlock`](crate::AcquireError::WouldDeadlock). [`ReadGuard::try_upgrade`] and [`RwLock::upgradable_read`] are the
+/// ways from a read to a write.
+///
+/// # Keys
+///
+/// | key or channel | type | lifetime |
+/// |---|---|---|
+/// | `name` | hash: `mode`; readers `<client id>:<number>` → `1`, the writer `<client id>:<number>:write` → `1` | the longest lease |
+/// | `{name}:<client id>:<number>:rwlock_timeout:1` | string, for each reader | its lease |
+/// | `redgrid_rw_wait:{name}` | hash: `<client id>` → since when its writer waits, and how long it is believed | 1 s |
+/// | `redgrid_rw_upgrade:{name}` | a lock: who may upgrade | its lease |
+/// | `redisson_rwlock:{name}` | channel; readers publish `0`, writers `1` | |
+///
+/// # Leases
+///
+/// Each reader has its own. The lock lasts as long as the longest that was ever given to those who are in: where a reader with a
+/// long fixed lease leaves early and another then dies, the name stays taken until the end of the long one, as the leases of
+/// others are in keys that only their names tell. A read unlock of Redisson looks at them, and shortens it.
+#[doc(alias = "RReadWriteLock")]
+#[doc(alias = "RedissonReadWriteLock")]
+#[derive(Clone, Debug)]
+pub struct RwLock {
+    client: Client,
+    target: Result<Arc<Target>, InvalidName>,
+}
+
+impl RwLock {
+    /// The read-write lock with this name. It is not the [`Lock`](crate::Lock) of the same name: one name is for one of them.
+    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
+        let target = Name::new(name).map(|name| {
+            let key = client.key(&name);
+            let channel = companion("redisson_rwlock", &key);
+            let (mark, waiting) = (companion("redgrid_wait", &key), companion("redgrid_rw_wait", &key));
+            Arc::new(Target { name, key, channel, mark, more: Box::new([waiting]) })
+        });
+        RwLock { client: client.clone(), target }
+    }
+
+    /// Reads, together with other readers, waiting for writers as long as it takes or as [`Read::wait`] says.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in the queue; what the server had granted goes back in the background.
+    #[doc(alias = "readLock")]
+    pub fn read(&self) -> Read {
+        Read::new(self)
+    }
+
+    /// Reads if that is possible now: `None` when somebody writes, or waits to.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RwLock::read`].
+    pub fn try_read(&self) -> TryRead {
+        TryRead::new(self)
+    }
+
+    /// Writes, alone, waiting for all others as long as it takes or as [`Write::wait`] says. New readers of this toolkit wait
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then; [`WouldDeadlock`](AcquireError::WouldDeadlock) where its own holder reads.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RwLock::read`]; readers that stepped back are told.
+    #[doc(alias = "writeLock")]
+    pub fn write(&self) -> Write {
+        Write::new(self)
+    }
+
+    /// Writes if nobody reads or writes: `None` otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RwLock::read`].
+    pub fn try_write(&self) -> TryWrite {
+        TryWrite::new(self)
+    }
+
+    /// Reads, and may [`upgrade`](UpgradableGuard::upgrade) later: of those only one is in at a time, beside other readers.
+    ///
+    /// ```no_run
+    /// # async fn demo(lock: redgrid_locks::RwLock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let seen = lock.upgradable_read().await?;
+    /// // … something must change …
+    /// let write = seen.upgrade().await?;
+    /// write.release().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RwLock::read`].
+    pub fn upgradable_read(&self) -> UpgradableRead {
+        let gate = self.target.clone().map(|target| {
+            let (name, key) = (target.name.clone(), companion(UPGRADING, &target.key));
+            let (channel, mark) = (companion("redisson_lock__channel", &key), companion("redgrid_wait", &key));
+            Arc::new(Target { name, key, channel, mark, more: Box::default() })
+        });
+        UpgradableRead::new(self, gate)
+    }
+
+    /// Who is in, and for how long; `None` when it is free.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "isLocked")]
+    pub async fn inspect(&self) -> Result<Option<RwState>, ServerError> {
+        let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
+        let Some(state) = inspect::state(&self.client, self.target.as_ref().map_err(refused)?).await? else {
+            return Ok(None);
+        };
+        // What is no reader's is a field of Redisson's, or the writer's, whose number is not its last word.
+        let (readers, others): (Vec<_>, Vec<_>) = state.holders.into_iter().partition(|holder| holder.number.is_some());
+        let writers = others.iter().filter_map(|other| Some((other.client.strip_suffix(":write")?, other.entries)));
+        let writer = writers.map(|(field, entries)| LockHolder::of(field, entries)).next();
+        Ok(Some(RwState { writer, readers, remaining: state.remaining }))
+    }
+
+    /// Frees it whoever is in, readers and writer; true if anybody was. Holders of this toolkit are told at once, those of
+    /// Redisson when they renew or release.
+    ///
+    /// It is free half a second later: until then a writer that was not told could give tokens to its own tasks that are above
+    /// those of the next one.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] when it could not be done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, it may or may not be done.
+    #[doc(alias = "forceUnlock")]
+    pub async fn force_release(&self) -> Result<bool, AcquireError> {
+        let wish =
+            Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..lock::wish(&self.client) };
+        let target = self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))?;
+        match self.client.seize(&WRITING, target, wish, true).await? {
+            None => Ok(false),
+            Some(grant) => {
+                // Our own lease of it ends it in any case.
+                let _ = grant.release().await;
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// A read-write lock as the server sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RwState {
+    /// Who writes.
+    pub writer: Option<LockHolder>,
+    /// Who reads: one for each process of this toolkit, as its tasks share a read.
+    pub readers: Vec<LockHolder>,
+    /// How long the longest lease still lasts; `None` for a key without a lifetime, which no client of ours or Redisson's makes.
+    pub remaining: Option<Duration>,
+}

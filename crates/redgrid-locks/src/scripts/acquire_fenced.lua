@@ -1,0 +1,43 @@
+-- acquire_fenced.lua: take a lock for one holder if it is free, with a token that is counted in a key of its own.
+--
+-- KEYS[1]  lock       hash; one field, the holder; absent when free
+-- KEYS[2]  token      string; the last token that was given, Redisson's counter; never with a lifetime
+-- ARGV[1]  holder     new for each grant
+-- ARGV[2]  lease      milliseconds
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
+-- Returns  {1, time, 0, token}  granted at `time` (microseconds since 1970, as text)
+--          {0, time, left}      taken by another holder; its PTTL
+--          {2, time, 0}         too late
+--
+-- The token is one more than the last, and at least `time`: lost with its server's memory, it goes on above what was given.
+--
+-- Work: O(1), writes two keys. Sent twice, it takes once and answers the same token: the counter is written only for who
+-- finds the lock free.
+local now = redis.call('TIME')
+local time = now[1] .. string.format('%06d', now[2])
+if tonumber(time) > tonumber(ARGV[3]) then
+  return {2, time, 0}
+end
+local token
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+    return {0, time, redis.call('PTTL', KEYS[1])}
+  end
+  token = redis.call('GET', KEYS[2])
+  if token and redis.call('PTTL', KEYS[1]) >= tonumber(ARGV[2]) then
+    return {1, time, 0, token}
+  end
+end
+if not token then
+  local last = tonumber(redis.call('GET', KEYS[2]) or '0')
+  token = string.format('%.0f', math.max(last + 1, tonumber(time)))
+  redis.call('SET', KEYS[2], token)
+end
+redis.call('HSET', KEYS[1], ARGV[1], '1')
+local bounded = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+if type(bounded) == 'table' then
+  -- No lock without a lifetime: a user who may not set one may not lock.
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  return bounded
+end
+return {1, time, 0, token}

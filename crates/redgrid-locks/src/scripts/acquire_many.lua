@@ -1,0 +1,36 @@
+-- acquire_many.lua: take many locks, each for a holder of its own: all of them, or none where one is taken.
+--
+-- KEYS[i]      lock       hash; one field, the holder; absent when free
+-- ARGV[1]      lease      milliseconds
+-- ARGV[2]      not after  microseconds since 1970 by this server's clock; later than that, nothing is done
+-- ARGV[i + 2]  holder     new for each grant
+-- Returns  {1, time, 0}        all granted at `time` (microseconds since 1970, as text): the fencing token of each
+--          {0, time, left, i}  the i-th is taken by another holder; its PTTL
+--          {2, time, 0}        too late
+--
+-- Work: O(keys), writes each. Sent twice, it takes once: a field is set, never counted, and a lease is never shortened.
+local now = redis.call('TIME')
+local time = now[1] .. string.format('%06d', now[2])
+if tonumber(time) > tonumber(ARGV[2]) then
+  return {2, time, 0}
+end
+for i, key in ipairs(KEYS) do
+  if redis.call('EXISTS', key) == 1 and redis.call('HEXISTS', key, ARGV[i + 2]) == 0 then
+    return {0, time, redis.call('PTTL', key), i}
+  end
+end
+local lease = tonumber(ARGV[1])
+for i, key in ipairs(KEYS) do
+  local done = redis.pcall('HSET', key, ARGV[i + 2], '1')
+  if type(done) ~= 'table' and (done == 1 or redis.call('PTTL', key) < lease) then
+    done = redis.pcall('PEXPIRE', key, ARGV[1])
+  end
+  if type(done) == 'table' then
+    -- No lock without a lifetime, and none where not all can be had.
+    for j = 1, i do
+      redis.pcall('HDEL', KEYS[j], ARGV[j + 2])
+    end
+    return done
+  end
+end
+return {1, time, 0}

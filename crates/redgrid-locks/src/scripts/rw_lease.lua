@@ -1,0 +1,28 @@
+-- rw_lease.lua: set the lease of one holder of a read-write lock, shorter than before too, or leave it taken though its
+-- holder has gone.
+--
+-- KEYS[1]  lock       hash: `mode`, and a field for each holder
+-- KEYS[2]  level      string of a reader; a writer has none, and names its lock again
+-- ARGV[1]  holder
+-- ARGV[2]  lease      milliseconds from now
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
+-- Returns  {1, time}  done. The lock itself lasts as long as before where others are in
+--          {0, time}  it is not this holder's
+--          {2, time}  too late
+--
+-- Work: O(1), writes two keys. Never sent twice: a late copy could shorten what was lengthened since.
+local now = redis.call('TIME')
+local time = now[1] .. string.format('%06d', now[2])
+if tonumber(time) > tonumber(ARGV[3]) then
+  return {2, time}
+end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return {0, time}
+end
+if KEYS[2] ~= KEYS[1] then
+  redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
+end
+if redis.call('HLEN', KEYS[1]) <= 2 or redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return {1, time}

@@ -1,0 +1,46 @@
+-- rw_seize.lua: take a read-write lock for one writer whoever has it, and tell the holders that lose it.
+--
+-- KEYS[1]  lock          hash: `mode`, and a field for each holder
+-- ARGV[1]  writer        new for each grant; ends with `:write`
+-- ARGV[2]  lease         milliseconds
+-- ARGV[3]  not after     microseconds since 1970 by this server's clock
+-- ARGV[4]  only if held  1: leave a free lock alone
+-- ARGV[5]  notices       channel of a client's notices, up to the client's id; `}` follows the id
+-- Returns  {1, time, n}   taken at `time`, the fencing token; n holders lost it
+--          {0, time, -2}  it was free, and only a held one was to be taken
+--          {2, time, 0}   too late
+--
+-- Work: O(holders), writes one key; what readers have beside it ends with their leases. Sent twice within its lease, the second
+-- finds itself and takes nothing from anybody; later it would take the lock from whoever came since, so no copy is sent for
+-- longer than that.
+local now = redis.call('TIME')
+local time = now[1] .. string.format('%06d', now[2])
+if tonumber(time) > tonumber(ARGV[3]) then
+  return {2, time, 0}
+end
+local holders = redis.call('HKEYS', KEYS[1])
+if #holders == 0 and ARGV[4] == '1' then
+  return {0, time, -2}
+end
+redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[1], '1')
+local bounded = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+if type(bounded) == 'table' then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  if #holders == 0 then
+    redis.call('HDEL', KEYS[1], 'mode')
+  end
+  return bounded
+end
+local lost = 0
+for _, holder in ipairs(holders) do
+  if holder ~= ARGV[1] and holder ~= 'mode' then
+    lost = lost + 1
+    redis.call('HDEL', KEYS[1], holder)
+    local client, number = string.match(holder, '^(%x+%-%x+%-%x+%-%x+%-%x+):(%d+)')
+    if client then
+      -- A notice that can not be sent must not undo the taking; the holder finds out at its next renewal.
+      redis.pcall('PUBLISH', ARGV[5] .. client .. '}', client .. ':' .. number)
+    end
+  end
+end
+return {1, time, lost}

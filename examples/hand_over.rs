@@ -1,0 +1,46 @@
+//! A lock that goes from one process to another: detached here, attached in a child process, held all the time.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example hand_over`
+
+use std::error::Error;
+use std::process::Command;
+use std::time::Duration;
+
+use redgrid::{AttachError, Detached, Grid};
+
+const NAME: &str = "redgrid-example:deployment";
+
+/// The child: goes on with the lock that it is given.
+async fn go_on(grid: &Grid, json: &str) -> Result<(), Box<dyn Error>> {
+    let detached: Detached = serde_json::from_str(json)?;
+    let guard = grid.lock(NAME).attach(&detached).await?;
+    println!("child: attached, token {}, held {}", guard.token(), guard.is_held());
+    guard.release().await?;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(url.as_str()).await?;
+    if let Ok(json) = std::env::var("REDGRID_EXAMPLE_DETACHED") {
+        go_on(&grid, &json).await?;
+        return Ok(grid.shutdown(Duration::from_secs(5)).await?);
+    }
+    let guard = grid.lock(NAME).acquire().await?;
+    println!("parent: acquired, token {}", guard.token());
+    let detached = guard.detach().await?;
+    println!("parent: detached; to be attached within {:?}", detached.left());
+    println!("parent: free for others: {}", grid.lock(NAME).try_acquire().await?.is_some());
+
+    let json = serde_json::to_string(&detached)?;
+    let child = Command::new(std::env::current_exe()?).env("REDGRID_EXAMPLE_DETACHED", &json).status()?;
+    println!("parent: the child ended with {child}");
+    // Once is all.
+    match grid.lock(NAME).attach(&detached).await {
+        Err(AttachError::Gone { name }) => println!("parent: `{name}` was handed over and is not ours any more"),
+        again => println!("parent: {again:?}, and this must not happen"),
+    }
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! One hot product, sold under one lock and under eight segments: both end at exactly 0, and the segments are faster.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run --release -p redgrid-examples --example segmented_sale`
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use redgrid::{Grid, SegmentedLock};
+
+const STOCK: u64 = 240;
+const WORKERS: usize = 32;
+const PAIRS: usize = 5;
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Each part has a key of its own.
+fn part(segments: usize, index: usize) -> String {
+    format!("redgrid-example:sale:{segments}:{index}:left")
+}
+
+/// What a sale takes besides: the answer of a payment service.
+const PAYMENT: Duration = Duration::from_millis(5);
+
+/// Buys one, or finds every part empty: read, check, pay, write, and nothing but the lock of the part protects that.
+async fn buy(grid: &Grid, hot: &SegmentedLock, worker: usize) -> Outcome<bool> {
+    // Nobody hangs here: whoever waits in line for its segment is served.
+    let mut tour = hot.tour_from(worker).patience(Duration::from_secs(30));
+    while let Some(segment) = tour.next().await? {
+        let key = part(hot.segments(), segment.index());
+        let left: u64 = grid.command("GET").key(&key)?.query().await?;
+        if left > 0 {
+            tokio::time::sleep(PAYMENT).await;
+            grid.command("SET").key(&key)?.arg((left - 1).to_string()).query::<()>().await?;
+            segment.release().await?;
+            return Ok(true);
+        }
+        // Nothing comes back: the other workers of this client need not look.
+        segment.exhaust().await?;
+    }
+    Ok(false)
+}
+
+/// Sells the whole stock; answers how long it took.
+async fn sell(grids: &[Grid], segments: usize) -> Outcome<Duration> {
+    let name = format!("redgrid-example:sale:{segments}");
+    let shares = grids[0].segmented_lock(&name, segments).shares(STOCK);
+    for (index, share) in shares.iter().enumerate() {
+        grids[0].command("SET").key(part(segments, index))?.arg(share.to_string()).query::<()>().await?;
+    }
+    let hot: Vec<_> = grids.iter().map(|grid| grid.segmented_lock(&name, segments)).collect();
+    let sold = Arc::new(AtomicU64::new(0));
+    let began = Instant::now();
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            // The workers of a client keep to segments of their own, until those are empty.
+            let (grid, hot) = (grids[worker % grids.len()].clone(), hot[worker % grids.len()].clone());
+            let sold = Arc::clone(&sold);
+            tokio::spawn(async move {
+                while buy(&grid, &hot, worker).await? {
+                    sold.fetch_add(1, Ordering::Relaxed);
+                }
+                Outcome::Ok(())
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.await??;
+    }
+    let took = began.elapsed();
+    let mut left = 0;
+    for index in 0..segments {
+        left += grids[0].command("GET").key(part(segments, index))?.query::<u64>().await?;
+        grids[0].command("DEL").key(part(segments, index))?.query::<()>().await?;
+    }
+    if (sold.load(Ordering::Relaxed), left) != (STOCK, 0) {
+        return Err(format!("{} of {STOCK} sold, {left} left", sold.load(Ordering::Relaxed)).into());
+    }
+    Ok(took)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    // Two clients, as two processes would have them.
+    let grids = [Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?];
+    let (mut single, mut segmented) = (Vec::new(), Vec::new());
+    for pair in 1..=PAIRS {
+        // One after the other, so that both have the same machine.
+        single.push(sell(&grids, 1).await.map_err(|error| error.to_string())?);
+        segmented.push(sell(&grids, 8).await.map_err(|error| error.to_string())?);
+        println!("pair {pair}: one lock {:?}, eight segments {:?}", single[pair - 1], segmented[pair - 1]);
+    }
+    let mut ratios: Vec<f64> = single.iter().zip(&segmented).map(|(one, many)| one.div_duration_f64(*many)).collect();
+    ratios.sort_by(f64::total_cmp);
+    single.sort();
+    segmented.sort();
+    let middle = PAIRS / 2;
+    println!("{STOCK} sold by {WORKERS} workers, each time to exactly 0");
+    println!(
+        "medians: one lock {:?}, eight segments {:?}, {:.2} times as fast",
+        single[middle], segmented[middle], ratios[middle]
+    );
+    for grid in grids {
+        grid.shutdown(Duration::from_secs(5)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! Many locks as one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use redgrid_core::{Client, InHand};
+use redgrid_locks::{AcquireError, FencedLock, Holder, Lock, LostReason, MultiLock, ReleaseError, SpinLock};
+use redgrid_testkit::{Action, Observer, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, listening, script, server};
+
+const MS: Duration = Duration::from_millis(1);
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+
+/// How often two in opposite order go round; `REDGRID_MULTI_ROUNDS=10000` is the whole proof.
+fn rounds() -> u64 {
+    std::env::var("REDGRID_MULTI_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(250)
+}
+
+async fn held(observer: &Observer) -> Vec<String> {
+    let mut keys = observer.keys("name:*").await.unwrap();
+    keys.sort();
+    keys
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_are_taken_or_none() {
+    let server = server().await;
+    let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    let in_the_way = Lock::new(&two, "name:2").acquire().await.unwrap();
+    let three = MultiLock::new(&one, ["name:3", "name:1", "name:2", "name:1"]);
+    assert!(three.try_acquire().await.unwrap().is_none());
+    assert_eq!(held(&observer).await, ["name:2"]);
+    in_the_way.release().await.unwrap();
+
+    let guard = three.try_acquire().await.unwrap().expect("all are free");
+    assert!(guard.is_held());
+    assert_eq!(held(&observer).await, ["name:1", "name:2", "name:3"]);
+    let tokens: Vec<_> = guard.tokens().map(|(name, _)| name.as_str().to_owned()).collect();
+    assert_eq!(tokens, ["name:1", "name:2", "name:3"]);
+    assert!(Lock::new(&two, "name:1").try_acquire().await.unwrap().is_none());
+    assert!(Lock::new(&one, "name:3").try_acquire().await.unwrap().is_none());
+    let former = guard.token("name:2").unwrap();
+    guard.release().await.unwrap();
+    assert!(held(&observer).await.is_empty());
+    let next = Lock::new(&two, "name:2").acquire().await.unwrap();
+    assert!(next.token() > former);
+    next.release().await.unwrap();
+    assert_eq!((one.in_hand(), two.in_hand()), (NOTHING, NOTHING));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_names_are_one_script_to_take_and_one_to_give_back() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    listening(&server, &client).await;
+    let names = || (0..100).map(|n| format!("name:{n}"));
+    MultiLock::new(&client, names()).acquire().await.unwrap().release().await.unwrap();
+    let scripts = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&scripts);
+    proxy.on_request(move |command| {
+        seen.fetch_add(u64::from(command[0].as_ref() != b"PING"), Ordering::Relaxed);
+        Action::Forward
+    });
+    let guard = MultiLock::new(&client, names()).acquire().await.unwrap();
+    assert_eq!(scripts.load(Ordering::Relaxed), 1);
+    guard.release().await.unwrap();
+    assert_eq!(scripts.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_one_of_them_holds_none_and_is_woken_by_its_release() {
+    let server = server().await;
+    let patient = |config: redgrid_core::Config| config.poll_interval(SOON);
+    let (one, two) = (client(&server).await, client_with(&server.url(), patient).await);
+    let observer = server.observer().await.unwrap();
+    let in_the_way = Lock::new(&one, "name:2").acquire().await.unwrap();
+    let waiter = tokio::spawn(MultiLock::new(&two, ["name:1", "name:2"]).acquire().wait(SOON).into_future());
+    wait_until(SOON, async || !observer.pubsub_channels("redisson_lock__channel:*").await.unwrap().is_empty()).await;
+    assert_eq!(held(&observer).await, ["name:2"]);
+    Lock::new(&one, "name:1").try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
+    let released = Instant::now();
+    in_the_way.release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    assert!(released.elapsed() < Duration::from_secs(5), "{:?}", released.elapsed());
+    assert_eq!(held(&observer).await, ["name:1", "name:2"]);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_over_and_one_that_is_dropped_leave_nothing() {
+    let server = server().await;
+    let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    let both = MultiLock::new(&two, ["name:1", "name:2"]);
+    let in_the_way = Lock::new(&one, "name:2").acquire().await.unwrap();
+    let waited = both.acquire().wait(100 * MS).await;
+    assert!(matches!(&waited, Err(AcquireError::TimedOut { name, .. }) if name.as_str() == "name:2"), "{waited:?}");
+    in_the_way.release().await.unwrap();
+    for polls in 1..30 {
+        let other = Lock::new(&one, "name:1").acquire().wait(SOON).await.unwrap();
+        redgrid_tests::cancel::at_most(polls % 5 + 1, both.acquire().wait(20 * MS).into_future()).await;
+        drop(other);
+        redgrid_tests::cancel::at_most(polls % 7 + 1, both.acquire().wait(20 * MS).into_future()).await;
+    }
+    let gone = async || one.in_hand() == NOTHING && two.in_hand() == NOTHING && held(&observer).await.is_empty();
+    wait_until(SOON, gone).await;
+    both.try_acquire().await.unwrap().expect("both are free").release().await.unwrap();
+}
+
+/// Locks of one name and of several, in one process and in two: one at a time under each name, and everybody gets in.
+#[tokio::test(flavor = "multi_thread")]
+async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await];
+    let inside: Arc<[AtomicU64; 2]> = Arc::default();
+    let mut tasks = Vec::new();
+    for task in 0..10 {
+        let (client, inside) = (clients[task % 2].clone(), Arc::clone(&inside));
+        let names: &[usize] = [&[0][..], &[1], &[0, 1], &[1, 0], &[0, 1]][task / 2];
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..30 {
+                let locks = names.iter().map(|n| Lock::new(&client, format!("name:{n}")));
+                let guard = MultiLock::of(locks).acquire().wait(SOON).await.unwrap();
+                names.iter().for_each(|n| assert_eq!(inside[*n].fetch_add(1, Ordering::SeqCst), 0));
+                tokio::task::yield_now().await;
+                names.iter().for_each(|n| assert_eq!(inside[*n].fetch_sub(1, Ordering::SeqCst), 1));
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for client in &clients {
+        wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    }
+}
+
+/// Two processes and two tasks of each, in opposite orders, and three that overlap in a ring.
+#[tokio::test(flavor = "multi_thread")]
+async fn opposite_orders_neither_stall_nor_leave_a_part() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await];
+    let observer = server.observer().await.unwrap();
+    let orders: [&[u8]; 4] = [&[1, 2], &[2, 1], &[2, 3], &[3, 1]];
+    let inside: Arc<[AtomicU64; 4]> = Arc::default();
+    let tasks: Vec<_> = (0..6)
+        .map(|task| {
+            let (client, order, inside) = (clients[task % 2].clone(), orders[task % 4], Arc::clone(&inside));
+            tokio::spawn(async move {
+                let lock = MultiLock::new(&client, order.iter().map(|n| format!("name:{n}")));
+                let mut longest = Duration::ZERO;
+                for _ in 0..rounds() / 2 {
+                    let asked = Instant::now();
+                    let guard = lock.acquire().wait(SOON).await.unwrap();
+                    longest = longest.max(asked.elapsed());
+                    order.iter().for_each(|n| assert_eq!(inside[usize::from(*n)].fetch_add(1, Ordering::SeqCst), 0));
+                    order.iter().for_each(|n| assert_eq!(inside[usize::from(*n)].fetch_sub(1, Ordering::SeqCst), 1));
+                    guard.release().await.unwrap();
+                }
+                longest
+            })
+        })
+        .collect();
+    let mut longest = Duration::ZERO;
+    for task in tasks {
+        longest = longest.max(task.await.unwrap());
+    }
+    println!("longest wait {longest:?}");
+    assert!(held(&observer).await.is_empty());
+    for client in &clients {
+        wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_enters_again_with_one_or_several() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let me = Holder::new();
+    let single = Lock::new(&client, "name:1").acquire().by(&me).await.unwrap();
+    let both = MultiLock::new(&client, ["name:1", "name:2"]).acquire().by(&me).await.unwrap();
+    assert_eq!(both.token("name:1"), Some(single.token()));
+    let again = MultiLock::new(&client, ["name:2"]).acquire().by(&me).await.unwrap();
+    single.release().await.unwrap();
+    both.release().await.unwrap();
+    assert_eq!(held(&observer).await, ["name:2"]);
+    again.release().await.unwrap();
+    assert!(held(&observer).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_that_is_lost_is_told_and_the_others_go_back() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(2))).await;
+    let observer = server.observer().await.unwrap();
+    let guard = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await.unwrap();
+    observer.cmd(&["DEL", "name:2"]).await.unwrap();
+    let lost = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    assert_eq!((lost.name.as_str(), lost.reason), ("name:2", LostReason::Gone));
+    assert!(!guard.is_held() && guard.remaining().is_zero());
+    let released = guard.release().await;
+    assert!(matches!(&released, Err(ReleaseError::Lost { name, .. }) if name.as_str() == "name:2"), "{released:?}");
+    assert!(held(&observer).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_names_are_renewed_and_a_fixed_lease_of_all_ends_or_is_extended() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(2))).await;
+    let observer = server.observer().await.unwrap();
+    let renewed = MultiLock::new(&client, (0..250).map(|n| format!("name:{n}"))).acquire().await.unwrap();
+    let fixed = MultiLock::new(&client, ["a", "b"]).acquire().lease(Duration::from_secs(3)).await.unwrap();
+    fixed.extend(Duration::from_secs(60)).await.unwrap();
+    assert!(observer.time_to_live("b").await.unwrap().is_some_and(|left| left > Duration::from_secs(55)));
+    let short = MultiLock::new(&client, ["c", "d"]).acquire().lease(300 * MS).await.unwrap();
+    assert_eq!(short.lost().await.reason, LostReason::Expired);
+    let began = Instant::now();
+    wait_until(SOON, async || began.elapsed() > Duration::from_secs(4)).await;
+    assert!(renewed.is_held() && fixed.is_held() && !short.is_held());
+    renewed.release().await.unwrap();
+    fixed.release().await.unwrap();
+    assert!(matches!(short.release().await, Err(ReleaseError::Lost { reason: LostReason::Expired, .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let quick = 600 * MS;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(quick)).await;
+    let both = MultiLock::new(&client, ["name:1", "name:2"]);
+    both.acquire().await.unwrap().release().await.unwrap();
+    proxy.next(1, script!("acquire_many"), Action::SwallowReply);
+    let guard = both.acquire().wait(SOON).await.unwrap();
+    assert_eq!(proxy.counts().swallowed, 1);
+    for name in ["name:1", "name:2"] {
+        let fields: Vec<(String, i64)> = observer.query(&["HGETALL", name]).await.unwrap();
+        assert_eq!((fields.len(), fields[0].1), (1, 1), "held exactly once");
+    }
+    guard.release().await.unwrap();
+    let gone = async || client.in_hand().names == 0 && held(&observer).await.is_empty();
+    wait_until(quick + Duration::from_secs(10), gone).await;
+
+    proxy.next(1, script!("release_many"), Action::SwallowReply);
+    both.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    wait_until(quick + Duration::from_secs(10), gone).await;
+
+    proxy.next(1, script!("acquire_many"), Action::Hold);
+    redgrid_tests::cancel::at_most(2, both.acquire().into_future()).await;
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    proxy.release_held().await;
+    wait_until(SOON, gone).await;
+    both.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_of_different_kinds_and_servers_are_one() {
+    let (one, two) = (server().await, server().await);
+    let (here, there, other) = (client(&one).await, client(&two).await, client(&two).await);
+    let fenced = FencedLock::new(&there, "ledger");
+    let locks = || {
+        let spin = SpinLock::new(&here, "shelf");
+        [Lock::new(&here, "a"), fenced.as_lock().clone(), spin.as_lock().clone(), Lock::new(&there, "a")]
+    };
+    let in_the_way = FencedLock::new(&other, "ledger").acquire().await.unwrap();
+    assert!(MultiLock::of(locks()).try_acquire().await.unwrap().is_none());
+    assert_eq!(one.observer().await.unwrap().keys("*").await.unwrap().len(), 0);
+    let waiter = tokio::spawn(MultiLock::of(locks()).acquire().wait(SOON).into_future());
+    wait_until(SOON, async || there.in_hand().channels > 0).await;
+    in_the_way.release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    assert_eq!(guard.tokens().count(), 4);
+    assert_eq!(fenced.token().await.unwrap(), guard.token("ledger"));
+    drop(guard);
+    wait_until(SOON, async || here.in_hand() == NOTHING && there.in_hand() == NOTHING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_is_refused() {
+    let server = server().await;
+    let client = client(&server).await;
+    let refused = async |lock: MultiLock| matches!(lock.acquire().await, Err(AcquireError::InvalidName(_)));
+    assert!(refused(MultiLock::new(&client, [""; 0])).await);
+    assert!(refused(MultiLock::new(&client, ["a", ""])).await);
+    assert!(refused(MultiLock::new(&client, (0..10_001).map(|n| n.to_string()))).await);
+    let two_kinds = [Lock::new(&client, "a"), SpinLock::new(&client, "a").as_lock().clone()];
+    assert!(refused(MultiLock::of(two_kinds)).await);
+    // One name of a wrong type has none held.
+    let observer = server.observer().await.unwrap();
+    observer.cmd(&["SET", "name:2", "not a lock"]).await.unwrap();
+    let wrong = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await;
+    assert!(matches!(wrong, Err(AcquireError::Refused { .. })), "{wrong:?}");
+    assert_eq!(held(&observer).await, ["name:2"]);
+    assert_eq!(client.in_hand(), NOTHING);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_gives_all_of_them_back() {
+    let server = server().await;
+    let (one, observer) = (client(&server).await, server.observer().await.unwrap());
+    let guard = MultiLock::new(&one, (0..600).map(|n| format!("name:{n}"))).acquire().await.unwrap();
+    one.shutdown(SOON).await.unwrap();
+    assert_eq!(guard.lost().await.reason, LostReason::ShutDown);
+    assert!(held(&observer).await.is_empty());
+}
+
+/// Ten thousand names of one slot within 100 ms: `cargo test --release -p redgrid-tests --test behaviour -- ten_thousand_names`.
+/// What is not optimised has ten times as long, and the best of five counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_names_of_a_slot_are_taken_within_a_tenth_of_a_second() {
+    let server = server().await;
+    let client: Client = client(&server).await;
+    let lock = MultiLock::new(&client, (0..10_000).map(|n| format!("name:{n}")));
+    let mut best = (Duration::MAX, Duration::MAX);
+    for _ in 0..5 {
+        let asked = Instant::now();
+        let guard = lock.acquire().await.unwrap();
+        let taken = asked.elapsed();
+        let released = Instant::now();
+        guard.release().await.unwrap();
+        best = (best.0.min(taken), best.1.min(released.elapsed()));
+    }
+    println!("taken in {:?}, given back in {:?}", best.0, best.1);
+    let limit = if cfg!(debug_assertions) { 1000 * MS } else { 100 * MS };
+    assert!(best.0 <= limit, "{:?}", best.0);
+}

@@ -1,0 +1,149 @@
+//! A write that becomes a read, and a read that becomes a write.
+
+use std::time::Duration;
+
+use redgrid_locks::{DowngradeError, RwLock, UpgradeError};
+use redgrid_testkit::wait_until;
+use redgrid_tests::{SOON, client, client_with, server};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Later than a message takes on a busy machine, and sooner than anybody looks without one.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_downgrade_lets_readers_in_at_once_and_no_writer() {
+    let server = server().await;
+    let one = client(&server).await;
+    let two = client_with(&server.url(), |config| config.poll_interval(SOON)).await;
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let write = here.write().await.unwrap();
+    let waiting = tokio::spawn(there.read().wait(SOON).into_future());
+    let observer = server.observer().await.unwrap();
+    wait_until(SOON, async || observer.pubsub_channels("redisson_rwlock*").await.unwrap().len() == 1).await;
+    wait_until(SOON, async || two.in_hand().channels == 1).await;
+    let read = write.downgrade().await.unwrap();
+    let other = tokio::time::timeout(AT_ONCE, waiting).await.expect("woken").unwrap().unwrap();
+    assert!(here.try_write().await.unwrap().is_none() && there.try_write().await.unwrap().is_none());
+    other.release().await.unwrap();
+    read.release().await.unwrap();
+    there.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_waits_here_does_not_get_what_is_downgraded() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let lock = RwLock::new(&client, "a");
+    let write = lock.write().await.unwrap();
+    let next = tokio::spawn(lock.write().wait(SOON).into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    let read = write.downgrade().await.unwrap();
+    assert!(read.is_held() && !next.is_finished());
+    read.release().await.unwrap();
+    next.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_is_not_downgraded_and_what_can_not_be_asked_is_given_back() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.timeout(200 * MS).retries(0)).await;
+    let lock = RwLock::new(&client, "a");
+    let write = lock.write().lease(200 * MS).await.unwrap();
+    write.lost().await;
+    assert!(matches!(write.downgrade().await, Err(DowngradeError::Lost(_))));
+    let read = lock.read().wait(SOON).lease(200 * MS).await.unwrap();
+    read.lost().await;
+    assert!(matches!(read.try_upgrade().await, Err(UpgradeError::Lost(_))));
+    let write = lock.write().wait(SOON).await.unwrap();
+    server.kill().await.unwrap();
+    let Err(DowngradeError::Held { guard, .. }) = write.downgrade().await else { panic!("there is no server") };
+    assert!(guard.is_held());
+    guard.forget();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_only_reader_may_upgrade() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let (mine, theirs) = (here.read().await.unwrap(), there.read().await.unwrap());
+    let Err(UpgradeError::Busy(mine)) = mine.try_upgrade().await else { panic!("another reads") };
+    let Err(UpgradeError::Busy(theirs)) = theirs.try_upgrade().await else { panic!("another reads") };
+    theirs.release().await.unwrap();
+    // A writer that waits does not stand in the way.
+    let writer = tokio::spawn(here.write().wait(SOON).into_future());
+    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    let write = mine.try_upgrade().await.unwrap();
+    assert!(there.try_read().await.unwrap().is_none());
+    let observer = server.observer().await.unwrap();
+    let fields: Vec<String> = observer.query(&["HVALS", "a"]).await.unwrap();
+    assert_eq!(fields.len(), 2, "the mode and the writer: {fields:?}");
+    write.release().await.unwrap();
+    writer.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_shares_a_read_does_not_write_beside_the_others() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let lock = RwLock::new(&client, "a");
+    let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    let Err(UpgradeError::Busy(one)) = one.try_upgrade().await else { panic!("another reads") };
+    two.release().await.unwrap();
+    let write = one.try_upgrade().await.unwrap();
+    // Within the stretch, and yet not in with the writer.
+    assert!(lock.try_read().await.unwrap().is_none());
+    write.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_upgrade_waits_for_readers_and_is_one_at_a_time() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let first = here.upgradable_read().await.unwrap();
+    let reader = there.read().await.unwrap();
+    assert!(there.upgradable_read().wait(100 * MS).await.is_err(), "another may write");
+    let upgrade = tokio::spawn(first.upgrade());
+    // New readers step back for it.
+    wait_until(SOON, async || there.try_read().await.unwrap().is_none()).await;
+    assert!(reader.is_held() && !upgrade.is_finished());
+    reader.release().await.unwrap();
+    let write = tokio::time::timeout(AT_ONCE, upgrade).await.expect("told").unwrap().unwrap();
+    assert!(there.try_read().await.unwrap().is_none());
+    write.release().await.unwrap();
+    there.upgradable_read().wait(SOON).await.unwrap().release().await.unwrap();
+    let observer = server.observer().await.unwrap();
+    wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upgrades_and_downgrades_of_many_lose_no_update() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await];
+    let value = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let tasks: Vec<_> = (0..12)
+        .map(|task| {
+            let (lock, value) = (RwLock::new(&clients[task % 2], "a"), value.clone());
+            tokio::spawn(async move {
+                use std::sync::atomic::Ordering::SeqCst;
+                for _ in 0..20 {
+                    let seen = lock.upgradable_read().wait(SOON).await.unwrap();
+                    let before = value.load(SeqCst);
+                    tokio::task::yield_now().await;
+                    let write = seen.upgrade().await.unwrap();
+                    assert_eq!(value.load(SeqCst), before, "nobody wrote since it was read");
+                    value.store(before + 1, SeqCst);
+                    let read = write.downgrade().await.unwrap();
+                    assert_eq!(value.load(SeqCst), before + 1);
+                    read.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(value.load(std::sync::atomic::Ordering::SeqCst), 240);
+}

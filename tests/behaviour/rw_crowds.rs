@@ -1,0 +1,190 @@
+//! Readers that overlap for ever, and those who want to write.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use redgrid_core::Client;
+use redgrid_locks::RwLock;
+use redgrid_testkit::wait_until;
+use redgrid_tests::{SOON, client, client_with, server};
+use tokio::task::JoinHandle;
+
+const MS: Duration = Duration::from_millis(1);
+const STRETCH: Duration = Duration::from_millis(10);
+
+/// Tasks that read for ever, so that at each instant somebody does.
+struct Readers {
+    stop: Arc<AtomicBool>,
+    sections: Arc<AtomicU64>,
+    /// The longest section so far, in microseconds: on a busy machine longer than it was to be.
+    longest: Arc<AtomicU64>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Readers {
+    fn of(clients: &[Client], tasks: usize, section: Duration) -> Readers {
+        let (stop, sections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let longest = Arc::new(AtomicU64::new(0));
+        let tasks = (0..tasks).map(|n| {
+            let lock = RwLock::new(&clients[n % clients.len()], "a");
+            let (stop, sections, longest) = (stop.clone(), sections.clone(), longest.clone());
+            tokio::spawn(async move {
+                while !stop.load(SeqCst) {
+                    let read = lock.read().wait(SOON).await.unwrap();
+                    let entered = Instant::now();
+                    // The section itself: it takes this long.
+                    tokio::time::sleep(section).await;
+                    sections.fetch_add(1, SeqCst);
+                    drop(read);
+                    longest.fetch_max(entered.elapsed().as_micros() as u64, SeqCst);
+                }
+            })
+        });
+        let tasks = tasks.collect();
+        Readers { stop, sections, longest, tasks }
+    }
+
+    async fn until_busy(&self) {
+        let now = self.sections.load(SeqCst);
+        wait_until(SOON, async || self.sections.load(SeqCst) > now + 40).await;
+    }
+
+    async fn end(self) {
+        self.stop.store(true, SeqCst);
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_writer_enters_however_readers_overlap() {
+    let server = server().await;
+    let of = async || client_with(&server.url(), |config| config.stretch(STRETCH)).await;
+    let clients = [of().await, of().await, of().await];
+    let section = 40 * MS;
+    let readers = Readers::of(&clients, 24, section);
+    readers.until_busy().await;
+    // One of a process that reads, and one of a process that does not.
+    for client in [clients[0].clone(), client(&server).await] {
+        let mut waits = Vec::new();
+        for _ in 0..10 {
+            readers.until_busy().await;
+            let asked = Instant::now();
+            let write = RwLock::new(&client, "a").write().wait(SOON).await.unwrap();
+            waits.push(asked.elapsed());
+            write.release().await.unwrap();
+        }
+        waits.sort();
+        // The longest read and a stretch; the rest is what a busy machine takes for messages and timers.
+        let most = Duration::from_micros(readers.longest.load(SeqCst)) + STRETCH;
+        println!("{waits:?}, with sections of at most {most:?} and a stretch");
+        assert!(waits[5] <= most + 50 * MS, "{waits:?}, {most:?}");
+        assert!(waits[9] <= most + 1000 * MS, "{waits:?}, {most:?}");
+    }
+    readers.end().await;
+    let observer = server.observer().await.unwrap();
+    wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_have_their_turn_between_writers_that_never_end() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await];
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..8)
+        .map(|n| {
+            let (lock, stop) = (RwLock::new(&clients[n % 2], "a"), stop.clone());
+            tokio::spawn(async move {
+                while !stop.load(SeqCst) {
+                    drop(lock.write().wait(SOON).await.unwrap());
+                }
+            })
+        })
+        .collect();
+    for client in [clients[0].clone(), client(&server).await] {
+        for _ in 0..10 {
+            let asked = Instant::now();
+            RwLock::new(&client, "a").read().wait(SOON).await.unwrap().release().await.unwrap();
+            assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+        }
+    }
+    stop.store(true, SeqCst);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_wait_no_longer_when_the_writer_has_left_or_died() {
+    let server = server().await;
+    let (one, two, three) = (client(&server).await, client(&server).await, client(&server).await);
+    let observer = server.observer().await.unwrap();
+    let reading = RwLock::new(&one, "a").read().await.unwrap();
+    let (write, read) = (RwLock::new(&two, "a"), RwLock::new(&three, "a"));
+    let marked = async || observer.exists("redgrid_rw_wait:{a}").await.unwrap();
+    // Its wait ends: the mark goes with it, at once.
+    assert!(write.write().wait(50 * MS).await.is_err());
+    wait_until(SOON, async || !marked().await).await;
+    read.try_read().await.unwrap().expect("nobody waits any more").release().await.unwrap();
+    // Cancelled, with a reader behind it.
+    let writer = tokio::spawn(write.write().into_future());
+    wait_until(SOON, marked).await;
+    assert!(read.try_read().await.unwrap().is_none());
+    let behind = tokio::spawn(read.read().wait(SOON).into_future());
+    wait_until(SOON, async || three.in_hand().waiting == 1).await;
+    writer.abort();
+    behind.await.unwrap().unwrap().release().await.unwrap();
+    // Dead: its mark was set a moment ago, and nobody says it again.
+    let writer = tokio::spawn(write.write().into_future());
+    wait_until(SOON, marked).await;
+    assert!(read.try_read().await.unwrap().is_none());
+    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    let now: (u64, u64) = observer
+        .query(&["TIME"])
+        .await
+        .map(|(a, b): (String, String)| (a.parse().unwrap(), b.parse().unwrap()))
+        .unwrap();
+    writer.abort();
+    wait_until(SOON, async || two.in_hand().waiting == 0 && !marked().await).await;
+    let said = format!("{}{:06} {}", now.0, now.1, now.0 * 1000 + 1000);
+    observer.cmd(&["HSET", "redgrid_rw_wait:{a}", "dead", &said]).await.unwrap();
+    observer.cmd(&["PEXPIRE", "redgrid_rw_wait:{a}", "60000"]).await.unwrap();
+    tokio::time::timeout(SOON, read.read()).await.expect("believed for a second").unwrap().release().await.unwrap();
+    reading.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_and_writers_of_two_processes_exclude_each_other() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await];
+    // Minus one while somebody writes, otherwise how many read.
+    let inside = Arc::new(AtomicI64::new(0));
+    let tasks: Vec<_> = (0..24)
+        .map(|n| {
+            let (lock, inside) = (RwLock::new(&clients[n % 2], "a"), inside.clone());
+            tokio::spawn(async move {
+                let mut random = fastrand::Rng::with_seed(n as u64);
+                for _ in 0..100 {
+                    if random.u8(..10) == 0 {
+                        let write = lock.write().wait(SOON).await.unwrap();
+                        assert_eq!(inside.swap(-1, SeqCst), 0);
+                        tokio::task::yield_now().await;
+                        assert_eq!(inside.swap(0, SeqCst), -1);
+                        drop(write);
+                    } else {
+                        let read = lock.read().wait(SOON).await.unwrap();
+                        assert!(inside.fetch_add(1, SeqCst) >= 0);
+                        tokio::task::yield_now().await;
+                        assert!(inside.fetch_sub(1, SeqCst) > 0);
+                        drop(read);
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}

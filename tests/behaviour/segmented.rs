@@ -1,0 +1,140 @@
+//! A hot name in segments: nothing is sold twice, nothing is left over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redgrid_core::InHand;
+use redgrid_locks::{AcquireError, Client, Lock, SegmentedLock};
+use redgrid_testkit::wait_until;
+use redgrid_tests::{SOON, client, server};
+
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+
+fn stock(segment: usize) -> String {
+    format!("stock:{segment}")
+}
+
+async fn read(client: &Client, segment: usize) -> u64 {
+    client.command("GET").key(stock(segment)).unwrap().query().await.unwrap()
+}
+
+async fn write(client: &Client, segment: usize, left: u64) {
+    client.command("SET").key(stock(segment)).unwrap().arg(left.to_string()).query::<()>().await.unwrap();
+}
+
+/// Buys one, from the first segment that has any; false when all are empty. Between reading and writing nothing protects the
+/// stock but the segment.
+async fn buy(hot: &SegmentedLock, client: &Client, user: u64) -> bool {
+    let mut tour = hot.tour(user);
+    while let Some(segment) = tour.next().await.unwrap() {
+        let left = read(client, segment.index()).await;
+        if left > 0 {
+            write(client, segment.index(), left - 1).await;
+            segment.release().await.unwrap();
+            return true;
+        }
+        if user.is_multiple_of(2) {
+            segment.exhaust().await.unwrap();
+        }
+    }
+    false
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stock_in_segments_is_sold_to_the_last_piece_and_no_further() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await];
+    let whole = 301;
+    let parts = SegmentedLock::new(&clients[0], "hot", 4).shares(whole);
+    assert_eq!(parts, [76, 75, 75, 75]);
+    for (segment, part) in parts.into_iter().enumerate() {
+        write(&clients[0], segment, part).await;
+    }
+    let (sold, users) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let tasks: Vec<_> = (0..16)
+        .map(|task| {
+            let (client, sold, users) = (clients[task % 2].clone(), Arc::clone(&sold), Arc::clone(&users));
+            tokio::spawn(async move {
+                let hot = SegmentedLock::new(&client, "hot", 4);
+                while buy(&hot, &client, users.fetch_add(1, Ordering::Relaxed)).await {
+                    sold.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(sold.load(Ordering::Relaxed), whole);
+    for segment in 0..4 {
+        assert_eq!(read(&clients[0], segment).await, 0);
+    }
+    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (SegmentedLock::new(&one, "hot", 3), SegmentedLock::new(&two, "hot", 3));
+    // Where it begins is the same wherever it is asked, and not the same for all.
+    let first = |hot: SegmentedLock, by: u64| async move { hot.tour(by).next().await.unwrap().unwrap().index() };
+    let mut begins = std::collections::BTreeSet::new();
+    for by in 0..20 {
+        let index = first(here.clone(), by).await;
+        wait_until(SOON, async || one.in_hand() == NOTHING).await;
+        assert_eq!(first(there.clone(), by).await, index);
+        wait_until(SOON, async || two.in_hand() == NOTHING).await;
+        begins.insert(index);
+    }
+    assert_eq!(begins.len(), 3);
+
+    let mut held: Vec<_> = here.acquire_all().await.unwrap();
+    let mut tour = there.tour(7).patience(Duration::from_millis(50)).wait(Duration::from_millis(300));
+    let busy = tour.next().await;
+    assert!(matches!(busy, Err(AcquireError::TimedOut { .. })), "{busy:?}");
+    // One gets free, and it is that one; then the others, as they get free.
+    let mut seen = Vec::new();
+    let mut tour = there.tour(7);
+    let index = 1;
+    held.remove(index).release().await.unwrap();
+    let segment = tour.next().await.unwrap().unwrap();
+    assert_eq!((segment.index(), segment.name().as_str()), (1, "hot:1"));
+    seen.push(segment.index());
+    let waiting = tokio::spawn(async move { (tour.next().await, tour) });
+    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+    let (next, mut tour) = waiting.await.unwrap();
+    seen.push(next.unwrap().unwrap().index());
+    seen.push(tour.next().await.unwrap().unwrap().index());
+    assert!(tour.next().await.unwrap().is_none(), "each was held once");
+    seen.sort();
+    assert_eq!(seen, [0, 1, 2]);
+    // What is empty for good is left out here, and not elsewhere.
+    segment.release().await.unwrap();
+    here.tour_from(4).next().await.unwrap().unwrap().exhaust().await.unwrap();
+    let left = async |hot: &SegmentedLock| {
+        let (mut tour, mut left) = (hot.clone().tour_from(1), Vec::new());
+        while let Some(segment) = tour.next().await.unwrap() {
+            left.push(segment.index());
+            segment.release().await.unwrap();
+        }
+        left
+    };
+    assert_eq!(left(&here).await, [2, 0]);
+    assert_eq!(left(&there).await, [1, 2, 0]);
+    here.refilled();
+    assert_eq!(left(&here).await, [1, 2, 0]);
+    // A segment is a lock like any other.
+    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    let guard = Lock::new(&one, "hot:2").acquire().await.unwrap();
+    assert!(there.segment(2).unwrap().try_acquire().await.unwrap().is_none());
+    assert!(there.segment(3).is_none());
+    guard.release().await.unwrap();
+    let lease = Duration::from_secs(60);
+    let fixed = here.tour(0).lease(lease).next().await.unwrap().unwrap();
+    assert!(fixed.remaining() > lease / 2 && fixed.remaining() < lease);
+}

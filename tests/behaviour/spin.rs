@@ -1,0 +1,177 @@
+//! Locks that are waited for without messages, and locks that nobody enters twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use redgrid_core::{Client, InHand};
+use redgrid_locks::{AcquireError, FencedLock, Holder, Lock, SpinLock};
+use redgrid_testkit::{Action, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, script, server};
+
+const MS: Duration = Duration::from_millis(1);
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+
+/// Seldom enough that nobody finds anything by the poll.
+async fn patient(url: &str) -> Client {
+    client_with(url, |config| config.poll_interval(SOON)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spinning_waiter_subscribes_nothing_and_enters_soon_after_a_silent_release() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (patient(&server.url()).await, patient(&server.url()).await);
+    let heard = Lock::new(&two, "a");
+    let guard = SpinLock::new(&one, "a").acquire().await.unwrap();
+    let waiter = tokio::spawn(SpinLock::new(&two, "a").acquire().wait(SOON).into_future());
+    // Somebody listens, so that a message would be counted.
+    let listener = tokio::spawn(async move { heard.wait_until_free(Some(SOON)).await });
+    let listened = async || !observer.pubsub_channels("redisson_lock__channel:*").await.unwrap().is_empty();
+    wait_until(SOON, listened).await;
+    let mark = async || observer.exists("redgrid_wait:{a}").await.unwrap();
+    wait_until(SOON, mark).await;
+    listener.abort();
+    wait_until(SOON, async || !listened().await).await;
+    assert!(!waiter.is_finished());
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    let entered = waiter.await.unwrap().unwrap();
+    assert!(released.elapsed() < Duration::from_secs(5), "{:?}", released.elapsed());
+    assert!(!listened().await);
+    entered.release().await.unwrap();
+    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_publishes_nothing_whichever_way() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let published = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&published);
+    proxy.on_request(move |command| {
+        let tells = command.iter().any(|word| word.as_ref().starts_with(b"redisson_lock__channel"));
+        seen.fetch_add(u64::from(tells), Ordering::Relaxed);
+        Action::Forward
+    });
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    let lock = SpinLock::new(&client, "a");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    lock.acquire().at_least(200 * MS).await.unwrap().release().await.unwrap();
+    let one = async |lock: SpinLock| lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    tokio::join!(one(lock.clone()), one(lock.clone()), one(lock.clone()), one(lock.clone()));
+    assert_eq!(published.load(Ordering::Relaxed), 0);
+    // The count sees what there is to see.
+    Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
+    assert!(published.load(Ordering::Relaxed) > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tries_become_rarer_up_to_the_longest_pause() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let (other, client) = (client(&server).await, patient(&server.url_via(proxy.addr())).await);
+    let tries = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (seen, acquire) = (Arc::clone(&tries), script!("acquire"));
+    proxy.on_request(move |command| {
+        if command.iter().any(|word| *word == acquire) {
+            seen.lock().unwrap().push(Instant::now());
+        }
+        Action::Forward
+    });
+    let guard = SpinLock::new(&other, "a").acquire().await.unwrap();
+    let lock = SpinLock::new(&client, "a").backoff(4 * MS, 64 * MS);
+    let waited = lock.acquire().wait(1000 * MS).await;
+    assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
+    guard.release().await.unwrap();
+    let tries = tries.lock().unwrap();
+    // 4, 8, 16, 32, 64, 64 … ms, each at least half of that: at most two at once and 36 more; a busy machine makes fewer.
+    assert!((5..=40).contains(&tries.len()), "{}", tries.len());
+    // Pauses grow: half of the fifth is more than the whole of the first.
+    let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.iter().skip(6).all(|pause| *pause >= 30 * MS), "{pauses:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_one_process_pass_it_on_and_two_processes_both_get_in() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await];
+    let stop = Arc::new(AtomicBool::new(false));
+    let counts: [Arc<AtomicU64>; 2] = Default::default();
+    let inside = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..8)
+        .map(|task| {
+            let (lock, count) = (SpinLock::new(&clients[task % 2], "a"), Arc::clone(&counts[task % 2]));
+            let (stop, inside) = (Arc::clone(&stop), Arc::clone(&inside));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = lock.acquire().wait(SOON).await.unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    count.fetch_add(1, Ordering::Relaxed);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    // Each gets in many times, though the other always has somebody who waits.
+    wait_until(SOON, async || counts.iter().all(|count| count.load(Ordering::Relaxed) >= 200)).await;
+    stop.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for client in &clients {
+        wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spinning_waiters_that_leave_leave_nothing() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let guard = SpinLock::new(&one, "a").acquire().await.unwrap();
+    for polls in 1..30 {
+        let lock = SpinLock::new(&two, "a");
+        redgrid_tests::cancel::at_most(polls, lock.acquire().wait(20 * MS).into_future()).await;
+    }
+    guard.release().await.unwrap();
+    wait_until(SOON, async || two.in_hand() == NOTHING && !observer.exists("a").await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_asks_twice_is_told_where_nobody_enters_twice() {
+    let server = server().await;
+    let client = client(&server).await;
+    let me = Holder::new();
+    let lock = Lock::new(&client, "a").non_reentrant();
+    let guard = lock.acquire().by(&me).await.unwrap();
+    for again in [lock.acquire().by(&me).await.err(), lock.try_acquire().by(&me).await.err()] {
+        assert!(matches!(again, Some(AcquireError::AlreadyHeld { .. })), "{again:?}");
+    }
+    assert!(guard.is_held());
+    assert!(lock.try_acquire().by(&Holder::new()).await.unwrap().is_none());
+    // The same lock by other words lets its holder in.
+    Lock::new(&client, "a").acquire().by(&me).await.unwrap().release().await.unwrap();
+    guard.release().await.unwrap();
+    let fenced = FencedLock::new(&client, "b").non_reentrant();
+    let guard = fenced.acquire().by(&me).await.unwrap();
+    assert!(matches!(fenced.acquire().by(&me).await, Err(AcquireError::AlreadyHeld { .. })));
+    guard.release().await.unwrap();
+    assert_eq!(client.in_hand().names, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_waits_twice_gets_in_once_where_nobody_enters_twice() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (lock, me) = (Lock::new(&two, "a").non_reentrant(), Holder::new());
+    let held = Lock::new(&one, "a").acquire().await.unwrap();
+    let ask = || tokio::spawn(lock.acquire().by(&me).wait(SOON).into_future());
+    let (first, second) = (ask(), ask());
+    wait_until(SOON, async || two.in_hand().waiting == 2).await;
+    held.release().await.unwrap();
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    let told = [&first, &second].into_iter().filter(|one| matches!(one, Err(AcquireError::AlreadyHeld { .. }))).count();
+    assert_eq!((told, [&first, &second].into_iter().filter(|one| one.is_ok()).count()), (1, 1), "{first:?} {second:?}");
+}

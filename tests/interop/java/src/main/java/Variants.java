@@ -1,0 +1,88 @@
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+import org.redisson.api.RBucket;
+import org.redisson.api.RFencedLock;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+
+/** Fenced, spinning and multiple locks: the verbs of {@link Peer} that begin with their kind. */
+final class Variants {
+    private Variants() {
+    }
+
+    /** {@code kind.verb NAME ARGUMENT…}; several names are separated by commas. */
+    static Object perform(RedissonClient redisson, String[] words) throws InterruptedException {
+        String[] verb = words[1].split("\\.", 2);
+        switch (verb[0]) {
+            case "fenced":
+                return fenced(redisson.getFencedLock(words[2]), verb[1], words);
+            case "spin":
+                return plain(redisson, redisson.getSpinLock(words[2]), verb[1], words);
+            case "multi":
+                List<RLock> locks = new ArrayList<>();
+                for (String name : words[2].split(",")) {
+                    locks.add(redisson.getLock(name));
+                }
+                return plain(redisson, redisson.getMultiLock(locks.toArray(new RLock[0])), verb[1], words);
+            default:
+                throw new IllegalArgumentException("no such command: " + words[1]);
+        }
+    }
+
+    private static Object fenced(RFencedLock lock, String verb, String[] words) throws InterruptedException {
+        switch (verb) {
+            case "lockAndGetToken":
+                return lock.lockAndGetToken();
+            case "tryLockAndGetToken":
+                // Nothing where it is not to be had in time.
+                return lock.tryLockAndGetToken(number(words[3]), TimeUnit.MILLISECONDS);
+            case "getToken":
+                return lock.getToken();
+            case "unlock":
+                lock.unlock();
+                return "";
+            default:
+                throw new IllegalArgumentException("no such command: " + verb);
+        }
+    }
+
+    private static Object plain(RedissonClient redisson, RLock lock, String verb, String[] words)
+            throws InterruptedException {
+        switch (verb) {
+            case "lock":
+                lock.lock();
+                return "";
+            case "tryLock":
+                return lock.tryLock(number(words[3]), TimeUnit.MILLISECONDS);
+            case "unlock":
+                lock.unlock();
+                return "";
+            case "count":
+                return count(redisson, lock, words[3], number(words[4]));
+            default:
+                throw new IllegalArgumentException("no such command: " + verb);
+        }
+    }
+
+    /** Under the lock and in two steps, so that two at a time would lose some: adds one to a counter, so many times. */
+    static long count(RedissonClient redisson, RLock lock, String counter, long times) {
+        RBucket<String> bucket = redisson.getBucket(counter, StringCodec.INSTANCE);
+        for (long n = 0; n < times; n++) {
+            lock.lock();
+            try {
+                String value = bucket.get();
+                bucket.set(String.valueOf(value == null ? 1 : Long.parseLong(value) + 1));
+            } finally {
+                lock.unlock();
+            }
+        }
+        return times;
+    }
+
+    private static long number(String word) {
+        return Long.parseLong(word);
+    }
+}

@@ -1,0 +1,446 @@
+//! Readers and writers across both: Redisson's `RReadWriteLock` and our `RwLock`.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use redgrid_locks::{LostReason, RwLock, UpgradeError};
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::ground::{Ground, assert_entered_at, at_once, scenarios};
+
+scenarios![
+    java_reads_beside_us_and_its_last_reader_wakes_our_writer,
+    we_read_beside_java_and_our_last_reader_wakes_its_writer,
+    javas_writer_keeps_our_readers_out_and_wakes_them,
+    our_writer_keeps_javas_readers_out_and_wakes_them_all,
+    writers_of_both_wake_each_other,
+    our_downgrade_wakes_javas_readers,
+    a_downgraded_java_lets_us_read_and_not_write,
+    we_upgrade_only_when_javas_reader_has_left,
+    who_may_upgrade_waits_for_javas_reader,
+    javas_read_unlock_leaves_our_readers_lease_alone,
+    our_read_release_leaves_javas_lease_alone,
+    our_reader_that_dies_beside_javas_is_in_nobodys_way_in_the_end,
+    javas_reader_enters_again_beside_ours,
+    javas_watchdog_keeps_its_read_while_our_writer_waits,
+    our_watchdog_keeps_our_read_while_javas_writer_waits,
+    our_writer_enters_when_a_killed_java_reader_is_over,
+    javas_writer_enters_when_a_killed_reader_of_ours_is_over,
+    javas_reader_enters_when_a_killed_writer_of_ours_is_over,
+    our_guards_are_told_when_java_forces_them_open,
+    java_is_told_when_we_force_it_open,
+    we_see_who_is_in_and_java_sees_us,
+    counts_of_writers_of_both_are_whole,
+];
+
+const LEASE: Duration = Duration::from_millis(1500);
+
+/// The read lock of a name, as the other side is told.
+fn read(on: &Ground) -> String {
+    format!("read|{}", on.name)
+}
+
+fn write(on: &Ground) -> String {
+    format!("write|{}", on.name)
+}
+
+async fn until_listening(on: &Ground, clients: u64) {
+    let channel = format!("redisson_rwlock:{{{}}}", on.name);
+    let listening = async || {
+        on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.is_ok_and(|(_, now)| now == clients)
+    };
+    wait_until(SOON, listening).await;
+}
+
+async fn java_reads_beside_us_and_its_last_reader_wakes_our_writer(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client().await, &on.name);
+    java.lock(&read(&on)).await;
+    let ours = lock.try_read().await.unwrap().expect("readers share");
+    assert!(lock.try_write().await.unwrap().is_none());
+    ours.release().await.unwrap();
+    assert!(java.is_held(&read(&on)).await);
+    let waiter = tokio::spawn(lock.write().wait(SOON).into_future());
+    until_listening(&on, 1).await;
+    assert!(!waiter.is_finished());
+    let guard = at_once(async {
+        assert!(java.unlock(&read(&on)).await);
+        waiter.await.unwrap().unwrap()
+    })
+    .await;
+    assert!(!java.try_lock(&read(&on), Duration::ZERO).await);
+    guard.release().await.unwrap();
+}
+
+async fn we_read_beside_java_and_our_last_reader_wakes_its_writer(on: Ground) {
+    let (mut java, mut writer) = (on.java(), on.java());
+    let lock = RwLock::new(&on.client().await, &on.name);
+    let ours = lock.read().await.unwrap();
+    assert!(java.try_lock(&read(&on), Duration::ZERO).await);
+    assert!(!writer.try_lock(&write(&on), Duration::ZERO).await);
+    assert!(java.unlock(&read(&on)).await);
+    writer.begin_lock(&write(&on)).await;
+    writer.until_asleep().await;
+    at_once(async {
+        ours.release().await.unwrap();
+        writer.entered().await;
+    })
+    .await;
+    assert!(lock.try_read().await.unwrap().is_none() && lock.try_write().await.unwrap().is_none());
+    assert!(writer.unlock(&write(&on)).await);
+    lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+}
+
+async fn javas_writer_keeps_our_readers_out_and_wakes_them(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client().await, &on.name);
+    java.lock(&write(&on)).await;
+    assert!(lock.try_read().await.unwrap().is_none());
+    let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(lock.read().wait(SOON).into_future())).collect();
+    until_listening(&on, 1).await;
+    assert!(java.unlock(&write(&on)).await);
+    let mut guards = Vec::new();
+    for waiter in waiters {
+        guards.push(at_once(waiter).await.unwrap().unwrap());
+    }
+    assert!(java.try_lock(&read(&on), Duration::ZERO).await && java.unlock(&read(&on)).await);
+    assert!(guards.iter().all(|guard| guard.is_held()));
+}
+
+async fn our_writer_keeps_javas_readers_out_and_wakes_them_all(on: Ground) {
+    let (mut one, mut two) = (on.java(), on.java());
+    let lock = RwLock::new(&on.client().await, &on.name);
+    let guard = lock.write().await.unwrap();
+    assert!(!one.try_lock(&read(&on), Duration::ZERO).await);
+    for java in [&mut one, &mut two] {
+        java.begin_lock(&read(&on)).await;
+        java.until_asleep().await;
+    }
+    at_once(async {
+        guard.release().await.unwrap();
+        one.entered().await;
+        two.entered().await;
+    })
+    .await;
+    assert!(one.unlock(&read(&on)).await && two.unlock(&read(&on)).await);
+}
+
+async fn writers_of_both_wake_each_other(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client().await, &on.name);
+    for _ in 0..3 {
+        let guard = lock.write().wait(SOON).await.unwrap();
+        java.begin_lock(&write(&on)).await;
+        java.until_asleep().await;
+        at_once(async {
+            guard.release().await.unwrap();
+            java.entered().await;
+        })
+        .await;
+        // It has left its channel: who listens from here on is ours.
+        until_listening(&on, 0).await;
+        let waiter = tokio::spawn(lock.write().wait(SOON).into_future());
+        until_listening(&on, 1).await;
+        at_once(async {
+            assert!(java.unlock(&write(&on)).await);
+            waiter.await.unwrap().unwrap().release().await.unwrap();
+        })
+        .await;
+    }
+}
+
+async fn our_downgrade_wakes_javas_readers(on: Ground) {
+    let (mut java, mut writer) = (on.java(), on.java());
+    let lock = RwLock::new(&on.client().await, &on.name);
+    let guard = lock.write().await.unwrap();
+    java.begin_lock(&read(&on)).await;
+    java.until_asleep().await;
+    let ours = at_once(async {
+        let ours = guard.downgrade().await.unwrap();
+        java.entered().await;
+        ours
+    })
+    .await;
+    assert!(!writer.try_lock(&write(&on), Duration::ZERO).await);
+    ours.release().await.unwrap();
+    assert!(!writer.try_lock(&write(&on), Duration::ZERO).await);
+    assert!(java.unlock(&read(&on)).await);
+    assert!(writer.try_lock(&write(&on), Duration::ZERO).await);
+    assert!(writer.unlock(&write(&on)).await);
+}
+
+async fn a_downgraded_java_lets_us_read_and_not_write(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client().await, &on.name);
+    java.lock(&write(&on)).await;
+    java.lock(&read(&on)).await;
+    assert!(lock.try_read().await.unwrap().is_none());
+    assert!(java.unlock(&write(&on)).await);
+    let ours = lock.try_read().await.unwrap().expect("it only reads now");
+    assert!(lock.try_write().await.unwrap().is_none());
+    ours.release().await.unwrap();
+    assert!(java.unlock(&read(&on)).await);
+    lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+}
+
+async fn we_upgrade_only_when_javas_reader_has_left(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client().await, &on.name);
+    java.lock(&read(&on)).await;
+    let ours = lock.read().await.unwrap();
+    let Err(UpgradeError::Busy(ours)) = ours.try_upgrade().await else { panic!("Java reads") };
+    assert!(java.unlock(&read(&on)).await);
+    let ours = ours.try_upgrade().await.unwrap();
+    assert!(!java.try_lock(&read(&on), Duration::ZERO).await);
+    let ours = ours.downgrade().await.unwrap();
+    assert!(java.try_lock(&read(&on), Duration::ZERO).await && java.unlock(&read(&on)).await);
+    ours.release().await.unwrap();
+    assert!(java.try_lock(&write(&on), Duration::ZERO).await && java.unlock(&write(&on)).await);
+}
+
+async fn who_may_upgrade_waits_for_javas_reader(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client().await, &on.name);
+    java.lock(&read(&on)).await;
+    let upgrade = tokio::spawn(lock.upgradable_read().await.unwrap().upgrade());
+    until_listening(&on, 1).await;
+    assert!(!upgrade.is_finished());
+    // Redisson tells nobody while another reads: ours looks.
+    let guard = at_once(async {
+        assert!(java.unlock(&read(&on)).await);
+        upgrade.await.unwrap().unwrap()
+    })
+    .await;
+    assert!(!java.try_lock(&read(&on), Duration::ZERO).await);
+    guard.release().await.unwrap();
+}
+
+/// Its unlock looks at every field of the hash, and names a key of each.
+async fn javas_read_unlock_leaves_our_readers_lease_alone(on: Ground) {
+    let mut java = on.java();
+    let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
+    let lock = RwLock::new(&client, &on.name);
+    let ours = lock.read().await.unwrap();
+    java.lock(&read(&on)).await;
+    assert!(on.time_until(on.lease_end().await).await > Duration::from_secs(20));
+    assert!(java.unlock(&read(&on)).await);
+    // Shortened to ours, and renewed by us from there on.
+    let end = on.lease_end().await;
+    assert!(on.time_until(end).await <= LEASE);
+    on.until_renewed_past(end).await;
+    assert!(ours.is_held() && !java.try_lock(&write(&on), Duration::ZERO).await);
+    ours.release().await.unwrap();
+    assert!(java.try_lock(&write(&on), Duration::ZERO).await && java.unlock(&write(&on)).await);
+}
+
+async fn our_read_release_leaves_javas_lease_alone(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client().await, &on.name);
+    java.lock(&read(&on)).await;
+    let ours = lock.read().lease(Duration::from_secs(5)).await.unwrap();
+    assert!(on.time_until(on.lease_end().await).await > Duration::from_secs(20));
+    ours.extend(Duration::from_secs(4)).await.unwrap();
+    ours.release().await.unwrap();
+    assert!(on.time_until(on.lease_end().await).await > Duration::from_secs(20));
+    assert!(java.is_held(&read(&on)).await && lock.try_write().await.unwrap().is_none());
+    assert!(java.unlock(&read(&on)).await);
+}
+
+async fn our_reader_that_dies_beside_javas_is_in_nobodys_way_in_the_end(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client().await, &on.name);
+    let mut ours = reader_of_ours(&on, "read", LEASE).await;
+    java.lock(&read(&on)).await;
+    ours.kill().await.unwrap();
+    let fields: Vec<String> = on.observer.query(&["HKEYS", &on.name]).await.unwrap();
+    let ours = fields.iter().find(|field| *field != "mode" && !field.starts_with(on.java_id())).unwrap();
+    let level = format!("{{{}}}:{ours}:rwlock_timeout:1", on.name);
+    wait_until(SOON, async || !on.observer.exists(&level).await.unwrap()).await;
+    // Its last unlock finds that nobody else lives.
+    assert!(java.unlock(&read(&on)).await);
+    lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+}
+
+async fn javas_reader_enters_again_beside_ours(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client().await, &on.name);
+    let ours = lock.read().await.unwrap();
+    java.lock(&read(&on)).await;
+    java.lock(&read(&on)).await;
+    assert_eq!(java.hold_count(&read(&on)).await, 2);
+    assert!(java.unlock(&read(&on)).await);
+    ours.release().await.unwrap();
+    assert!(lock.try_write().await.unwrap().is_none());
+    assert!(java.unlock(&read(&on)).await);
+    lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+}
+
+async fn javas_watchdog_keeps_its_read_while_our_writer_waits(on: Ground) {
+    let redisson = on.own_redisson(LEASE).await;
+    let mut java = redisson.actor();
+    let lock = RwLock::new(&on.client().await, &on.name);
+    java.lock(&read(&on)).await;
+    let first = on.lease_end().await;
+    let waiter = tokio::spawn(lock.write().wait(SOON).into_future());
+    until_listening(&on, 1).await;
+    on.until_renewed_past(first).await;
+    assert!(!waiter.is_finished() && java.is_held(&read(&on)).await);
+    assert!(java.unlock(&read(&on)).await);
+    at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn our_watchdog_keeps_our_read_while_javas_writer_waits(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
+    let ours = lock.read().await.unwrap();
+    let first = on.lease_end().await;
+    java.begin_lock(&write(&on)).await;
+    java.until_asleep().await;
+    on.until_renewed_past(first).await;
+    assert!(java.is_waiting() && ours.is_held());
+    ours.release().await.unwrap();
+    at_once(java.entered()).await;
+    assert!(java.unlock(&write(&on)).await);
+}
+
+async fn our_writer_enters_when_a_killed_java_reader_is_over(on: Ground) {
+    let redisson = on.own_redisson(LEASE).await;
+    let lock = RwLock::new(&on.client().await, &on.name);
+    redisson.actor().lock(&read(&on)).await;
+    let waiter = tokio::spawn(lock.write().wait(SOON).into_future());
+    until_listening(&on, 1).await;
+    redisson.kill().await;
+    let end = on.lease_end().await;
+    let guard = waiter.await.unwrap().unwrap();
+    assert_entered_at(end, guard.token().get());
+    guard.release().await.unwrap();
+}
+
+/// A process of ours that is in.
+async fn reader_of_ours(on: &Ground, how: &str, lease: Duration) -> Child {
+    let mut holder = Command::new(env!("CARGO_BIN_EXE_holder"))
+        .args([on.url(), &format!("{how}|{}", on.name), &lease.as_millis().to_string(), "0"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    let held = tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap().unwrap();
+    assert!(held.starts_with("held "), "{held}");
+    holder
+}
+
+async fn javas_writer_enters_when_a_killed_reader_of_ours_is_over(on: Ground) {
+    let mut java = on.java();
+    let mut holder = reader_of_ours(&on, "read", LEASE).await;
+    java.begin_lock(&write(&on)).await;
+    java.until_asleep().await;
+    holder.kill().await.unwrap();
+    let end = on.lease_end().await;
+    assert!(on.time_until(end).await < LEASE * 2);
+    java.entered().await;
+    assert_entered_at(end, on.server_time().await);
+    assert!(java.unlock(&write(&on)).await);
+}
+
+async fn javas_reader_enters_when_a_killed_writer_of_ours_is_over(on: Ground) {
+    let mut java = on.java();
+    let mut holder = reader_of_ours(&on, "write", LEASE).await;
+    java.begin_lock(&read(&on)).await;
+    java.until_asleep().await;
+    holder.kill().await.unwrap();
+    let end = on.lease_end().await;
+    java.entered().await;
+    assert_entered_at(end, on.server_time().await);
+    assert!(java.unlock(&read(&on)).await);
+}
+
+async fn our_guards_are_told_when_java_forces_them_open(on: Ground) {
+    let mut java = on.java();
+    let lock = RwLock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
+    let ours = lock.read().await.unwrap();
+    assert!(!java.force_unlock(&write(&on)).await, "nobody writes");
+    assert!(java.force_unlock(&read(&on)).await);
+    assert_eq!(tokio::time::timeout(SOON, ours.lost()).await.unwrap(), LostReason::Gone);
+    let ours = lock.write().await.unwrap();
+    assert!(java.force_unlock(&write(&on)).await);
+    assert_eq!(tokio::time::timeout(SOON, ours.lost()).await.unwrap(), LostReason::Gone);
+    assert!(java.try_lock(&write(&on), Duration::ZERO).await);
+    assert!(ours.release().await.is_err() && java.is_held(&write(&on)).await);
+    assert!(java.unlock(&write(&on)).await);
+}
+
+async fn java_is_told_when_we_force_it_open(on: Ground) {
+    let (mut one, mut two, mut next) = (on.java(), on.java(), on.java());
+    let lock = RwLock::new(&on.client().await, &on.name);
+    assert!(!lock.force_release().await.unwrap());
+    one.lock(&read(&on)).await;
+    two.lock(&read(&on)).await;
+    next.begin_lock(&write(&on)).await;
+    next.until_asleep().await;
+    assert!(lock.force_release().await.unwrap());
+    at_once(next.entered()).await;
+    assert!(!one.unlock(&read(&on)).await && !two.is_held(&read(&on)).await);
+    assert!(next.is_held(&write(&on)).await);
+    assert!(lock.force_release().await.unwrap());
+    assert!(!next.unlock(&write(&on)).await);
+}
+
+async fn we_see_who_is_in_and_java_sees_us(on: Ground) {
+    let (mut java, mut other) = (on.java(), on.java());
+    let client = on.client().await;
+    let lock = RwLock::new(&client, &on.name);
+    assert!(lock.inspect().await.unwrap().is_none());
+    java.lock(&write(&on)).await;
+    java.lock(&read(&on)).await;
+    let state = lock.inspect().await.unwrap().expect("it is held");
+    let thread = java.thread().await;
+    assert!(state.writer.is_some_and(|writer| writer.client == on.java_id() && writer.number == Some(thread)));
+    assert_eq!(state.readers.len(), 1);
+    assert!(java.unlock(&read(&on)).await && java.unlock(&write(&on)).await);
+    let ours = lock.write().await.unwrap();
+    assert!(other.is_locked(&write(&on)).await && !other.is_locked(&read(&on)).await);
+    let ours = ours.downgrade().await.unwrap();
+    assert!(!other.is_locked(&write(&on)).await && other.is_locked(&read(&on)).await);
+    assert!(other.time_to_live(&read(&on)).await > 20_000);
+    ours.release().await.unwrap();
+    assert!(!other.is_locked(&read(&on)).await);
+}
+
+async fn counts_of_writers_of_both_are_whole(on: Ground) {
+    let counter = format!("counter:{}", on.name);
+    let mut actors = [on.java(), on.java()];
+    for java in &mut actors {
+        java.begin_count(&write(&on), &counter, 40).await;
+    }
+    let clients = [on.client().await, on.client().await];
+    let tasks: Vec<_> = (0..6)
+        .map(|n| {
+            let (lock, observer, counter) =
+                (RwLock::new(&clients[n % 2], &on.name), on.observer.clone(), counter.clone());
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    let guard = lock.write().wait(SOON).await.unwrap();
+                    let value: u64 = observer.get(&counter).await.unwrap().unwrap_or(0);
+                    observer.cmd(&["SET", &counter, &(value + 1).to_string()]).await.unwrap();
+                    guard.release().await.unwrap();
+                    let guard = lock.read().wait(SOON).await.unwrap();
+                    let first: Option<u64> = observer.get(&counter).await.unwrap();
+                    assert_eq!(observer.get::<u64>(&counter).await.unwrap(), first, "nobody writes while it is read");
+                    guard.release().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for java in &mut actors {
+        java.done().await.unwrap();
+    }
+    assert_eq!(on.observer.get::<u64>(&counter).await.unwrap(), Some(200));
+}

@@ -1,0 +1,53 @@
+//! States that differ only in names are one: numbers are ranks, and processes have an order.
+
+use super::{Request, State};
+
+impl State {
+    pub(super) fn canonical(mut self) -> State {
+        let mut numbers = Vec::new();
+        self.each_number(|number| numbers.push(*number));
+        numbers.sort_unstable();
+        numbers.dedup();
+        self.each_number(|number| {
+            let rank = numbers.partition_point(|other| *other < *number);
+            *number = u8::try_from(rank).unwrap_or(u8::MAX) + 1;
+        });
+        self.clock = u8::try_from(numbers.len()).unwrap_or(u8::MAX);
+        let mut order: Vec<usize> = (0..self.processes.len()).collect();
+        order.sort_by(|one, other| self.processes[*one].cmp(&self.processes[*other]));
+        self.processes.sort_unstable();
+        let place = |at: u8| order.iter().position(|was| *was == usize::from(at)).map_or(at, |now| now as u8);
+        self.copies.iter_mut().for_each(|(at, _)| *at = place(*at));
+        self.server.waiting.iter_mut().for_each(|(at, _)| *at = place(*at));
+        self.server.waiting.sort_unstable();
+        self
+    }
+
+    /// All numbers in it, whose order alone means something.
+    fn each_number(&mut self, mut see: impl FnMut(&mut u8)) {
+        for process in &mut self.processes {
+            if let Some(read) = &mut process.read {
+                see(&mut read.field);
+                see(&mut read.holder);
+            }
+            if let Some(write) = &mut process.write {
+                see(&mut write.field);
+                see(&mut write.holder);
+            }
+            process.request.iter_mut().for_each(|request| in_request(request, &mut see));
+        }
+        for (_, request) in &mut self.copies {
+            in_request(request, &mut see);
+        }
+        self.server.holders.iter_mut().for_each(|holder| see(&mut holder.field));
+        self.server.waiting.iter_mut().for_each(|(_, since)| see(since));
+    }
+}
+
+fn in_request(request: &mut Request, see: &mut impl FnMut(&mut u8)) {
+    see(&mut request.field);
+    see(&mut request.holder);
+    see(&mut request.came);
+    request.under.iter_mut().for_each(&mut *see);
+    request.since.iter_mut().for_each(see);
+}

@@ -1,0 +1,161 @@
+//! Sections under a read-write lock: reads, writes, and what becomes of one when it is to be the other.
+
+use redgrid_locks::{AcquireError, DowngradeError, Holder, ReadGuard, RwLock, UpgradeError, WriteGuard};
+use redgrid_tests::history::{PATIENCE, STARVED, What, now};
+
+use super::Task;
+
+/// A guard, and the request it came from.
+struct Entered {
+    id: u64,
+    guard: Guard,
+}
+
+enum Guard {
+    Read(ReadGuard),
+    Write(WriteGuard),
+}
+
+impl Guard {
+    fn is_held(&self) -> bool {
+        match self {
+            Guard::Read(read) => read.is_held(),
+            Guard::Write(write) => write.is_held(),
+        }
+    }
+}
+
+impl Task {
+    /// One section, from the request to the last guard.
+    pub(super) async fn read_or_write(&mut self, name: &str) {
+        let lock = RwLock::new(&self.client, name);
+        let me = Holder::new();
+        let Some(mut entered) = self.enter_rw(name, &lock, &me).await else {
+            return self.pause(0..4).await;
+        };
+        for _ in 0..self.rng.u8(1..4) {
+            self.work_rw(name, &entered).await;
+            if self.rng.u8(..3) == 0 {
+                let Some(converted) = self.convert(name, entered).await else { return };
+                entered = converted;
+            }
+        }
+        if let (Guard::Write(_), 0) = (&entered.guard, self.rng.u8(..4)) {
+            // A writer reads, too, and goes on to when the write has ended.
+            if let Some(read) = self.read_under(name, &lock, &me).await {
+                self.give_back_rw(entered).await;
+                self.say(read.id, What::Reads);
+                self.work_rw(name, &read).await;
+                return self.give_back_rw(read).await;
+            }
+        }
+        self.give_back_rw(entered).await;
+    }
+
+    async fn enter_rw(&mut self, name: &str, lock: &RwLock, me: &Holder) -> Option<Entered> {
+        let id = self.ask(name, false, None);
+        let (lease, wait) = (self.millis(100..400), self.millis(5..600));
+        let how = self.rng.u8(..14);
+        let asked = async {
+            let read = |got: Option<ReadGuard>| got.map(Guard::Read);
+            let write = |got: Option<WriteGuard>| got.map(Guard::Write);
+            match how {
+                0..4 => lock.read().wait(wait).await.map(|got| read(Some(got))),
+                4..6 => lock.read().await.map(|got| read(Some(got))),
+                6 => lock.read().lease(lease).by(me).await.map(|got| read(Some(got))),
+                7..9 => lock.try_read().await.map(read),
+                9..11 => lock.write().wait(wait).by(me).await.map(|got| write(Some(got))),
+                11 => lock.write().by(me).await.map(|got| write(Some(got))),
+                12 => lock.write().lease(lease).await.map(|got| write(Some(got))),
+                _ => lock.try_write().by(me).await.map(write),
+            }
+        };
+        let leaves = self.rng.u8(..8) == 0;
+        let patience = if leaves { self.millis(0..40) } else { PATIENCE };
+        match tokio::time::timeout(patience, asked).await {
+            Ok(Ok(Some(guard))) => Some(self.got_rw(id, guard)),
+            Ok(Ok(None)) => self.nothing(id, "busy"),
+            Ok(Err(error)) => self.nothing(id, &format!("{error:?}")),
+            Err(_) if leaves => self.nothing(id, "left"),
+            Err(_) => self.nothing(id, STARVED),
+        }
+    }
+
+    async fn read_under(&self, name: &str, lock: &RwLock, me: &Holder) -> Option<Entered> {
+        let id = self.ask(name, false, None);
+        let got: Result<Option<ReadGuard>, AcquireError> = lock.try_read().by(me).await;
+        match got {
+            // Said when the write has ended: until then it is within that.
+            Ok(Some(read)) => Some(Entered { id, guard: Guard::Read(read) }),
+            other => self.nothing(id, &format!("{other:?}")),
+        }
+    }
+
+    fn got_rw(&self, id: u64, guard: Guard) -> Entered {
+        self.say(
+            id,
+            match &guard {
+                Guard::Read(_) => What::Reads,
+                Guard::Write(write) => What::Got { token: write.token().get() },
+            },
+        );
+        let entered = Entered { id, guard };
+        self.look_rw(&entered);
+        entered
+    }
+
+    /// From a read to a write, or back; what it was before has ended when it is asked for.
+    async fn convert(&self, name: &str, entered: Entered) -> Option<Entered> {
+        self.look_rw(&entered);
+        self.say(entered.id, What::Give);
+        let id = self.ask(name, false, None);
+        let converted = match entered.guard {
+            Guard::Read(read) => match read.try_upgrade().await {
+                Ok(write) => Ok(Guard::Write(write)),
+                Err(UpgradeError::Busy(read) | UpgradeError::Held { guard: read, .. }) => Ok(Guard::Read(*read)),
+                Err(error) => Err(error.to_string()),
+            },
+            Guard::Write(write) => match write.downgrade().await {
+                Ok(read) => Ok(Guard::Read(read)),
+                Err(DowngradeError::Held { guard, .. }) => Ok(Guard::Write(*guard)),
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        match converted {
+            Ok(guard) => Some(self.got_rw(id, guard)),
+            Err(error) => self.nothing(id, &error),
+        }
+    }
+
+    /// A writer changes the counter; a reader stays and watches.
+    async fn work_rw(&mut self, name: &str, entered: &Entered) {
+        if !matches!(entered.guard, Guard::Write(_)) || self.rng.u8(..4) == 0 {
+            let most = if self.rng.u64(..self.orders.sits) == 0 { 900 } else { self.rng.u64(1..40) };
+            let ends = now() + most * 1_000_000;
+            while self.look_rw(entered) && now() < ends {
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            }
+        } else {
+            self.update(name, entered.id, &|| entered.guard.is_held(), 3).await;
+        }
+    }
+
+    async fn give_back_rw(&mut self, entered: Entered) {
+        self.look_rw(&entered);
+        let Entered { id, guard } = entered;
+        self.say(id, What::Give);
+        let how = self.rng.u8(..64);
+        let released = match guard {
+            Guard::Read(read) if how == 0 => return read.forget(),
+            Guard::Write(write) if how == 0 => return write.forget(),
+            _ if how < 16 => return,
+            Guard::Read(read) => read.release().await,
+            Guard::Write(write) => write.release().await,
+        };
+        self.say(id, What::Gave { ok: released.is_ok() });
+    }
+
+    fn look_rw(&self, entered: &Entered) -> bool {
+        self.see(entered.id, &|| entered.guard.is_held())
+    }
+}

@@ -1,0 +1,72 @@
+//! A process that writes under locks, for tests that stop it past its leases.
+//!
+//! `writer URL LEASE_MS`: for each line `ROUND COUNT` on its standard input it takes COUNT locks, named `ROUND:0` and so on,
+//! and a task for each reads and writes as long as it believes in its lock: `{name}:plain` as it is, `{name}:fenced` under
+//! the fence `{name}`. It prints `writing` when every task has written, and `done REFUSED` when all locks are lost, with how
+//! many writes the fences have refused.
+
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redgrid_locks::{Client, Fence, FenceError, Lock, LockGuard};
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [url, lease] = &args[..] else { return Err("writer URL LEASE_MS".into()) };
+    let lease = Duration::from_millis(lease.parse()?);
+    let client = Client::connect(url).await?;
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let (round, count) = line.split_once(' ').ok_or("ROUND COUNT")?;
+        let (wrote, mut writing) = tokio::sync::mpsc::channel(1);
+        let refused = Arc::new(AtomicU64::new(0));
+        let tasks: Vec<_> = (0..count.parse::<u64>()?)
+            .map(|n| {
+                let (name, client) = (format!("{round}:{n}"), client.clone());
+                let (wrote, refused) = (wrote.clone(), Arc::clone(&refused));
+                tokio::spawn(async move {
+                    let guard = Lock::new(&client, &name).acquire().lease(lease).await?;
+                    // Closed when the first of its writes is done.
+                    let mut wrote = Some(wrote);
+                    while guard.is_held() {
+                        refused.fetch_add(write(&client, &name, &guard).await, Ordering::Relaxed);
+                        wrote.take();
+                    }
+                    Ok::<_, redgrid_locks::AcquireError>(())
+                })
+            })
+            .collect();
+        drop(wrote);
+        let _: Option<()> = writing.recv().await;
+        say("writing")?;
+        for task in tasks {
+            task.await??;
+        }
+        say(&format!("done {}", refused.load(Ordering::Relaxed)))?;
+    }
+    Ok(())
+}
+
+/// Reads, then writes both ways, without another look at the lock: what a program does that trusts its lease. Answers how
+/// many writes were refused as stale.
+async fn write(client: &Client, name: &str, guard: &LockGuard) -> u64 {
+    let (plain, token) = (format!("{{{name}}}:plain"), guard.token());
+    let read = async || client.command("GET").key(&plain)?.query::<Option<u64>>().await.map_err(Into::into);
+    let set =
+        async || client.command("SET").key(&plain)?.arg(token.to_string()).query::<()>().await.map_err(Into::into);
+    // An error here is one of a connection that a pause has broken: nothing is written then.
+    let _: Result<_, Box<dyn std::error::Error + Send + Sync>> = read().await;
+    let _: Result<_, Box<dyn std::error::Error + Send + Sync>> = set().await;
+    let fence = Fence::new(client, format!("{{{name}}}"));
+    let fenced = fence.set(format!("{{{name}}}:fenced"), token.to_string(), token).await;
+    u64::from(matches!(fenced, Err(FenceError::Stale { .. })))
+}
+
+fn say(word: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{word}")?;
+    out.flush()
+}

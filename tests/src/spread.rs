@@ -1,0 +1,55 @@
+//! How times are spread: what a measurement says of many of them.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Of some times, in milliseconds: the one in the middle, the one that 99 of a hundred do not exceed, and the longest. All
+/// are 0 where there are none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// Half of them are as short.
+    pub p50: f64,
+    /// 99 of a hundred are as short.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of times in any order.
+    pub fn of(times: &[Duration]) -> Self {
+        let mut times = times.to_vec();
+        times.sort();
+        let at = |share: usize| {
+            let place = (times.len() * share).div_ceil(100).saturating_sub(1);
+            times.get(place).copied().map_or(0.0, millis)
+        };
+        Spread { p50: at(50), p99: at(99), max: at(100) }
+    }
+}
+
+/// A time in milliseconds, to a tenth of one.
+pub fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10_000.0).round() / 10.0
+}
+
+/// The one in the middle of some numbers; the higher one of two. 0 where there are none.
+pub fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.into_iter().collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_and_the_one_in_the_middle_are_among_the_times() {
+        let times: Vec<Duration> = (1..=200).rev().map(Duration::from_millis).collect();
+        assert_eq!(Spread::of(&times), Spread { p50: 100.0, p99: 198.0, max: 200.0 });
+        assert_eq!(Spread::of(&[]), Spread::default());
+        assert_eq!((median([3.0, 1.0, 2.0]), median([])), (2.0, 0.0));
+    }
+}

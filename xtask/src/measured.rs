@@ -1,0 +1,63 @@
+//! Programs that measure: the line of JSON that each writes, and the table of them all.
+
+use std::{
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::steps::{Failure, not_run};
+
+/// The last line that a program writes, and whether it ended well; `None` without one in time.
+pub(crate) fn line(command: &mut Command, within: Duration) -> Result<Option<(String, bool)>, Failure> {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = child.map_err(|source| not_run(command, source))?;
+    let began = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) {
+        if began.elapsed() > within {
+            // `cargo run` hands its process on to the program; the servers end with it.
+            let _ = child.kill();
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    let output = child.wait_with_output().map_err(|source| not_run(command, source))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().last().map(|line| (line.to_owned(), output.status.success())))
+}
+
+/// The text of the value at a place in a line of JSON.
+pub(crate) fn cell(row: &Value, path: &str) -> String {
+    match row.pointer(path) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => "-".to_owned(),
+    }
+}
+
+/// Rows of cells, each column as wide as its widest cell.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().map(|(column, cell)| format!("{cell:>width$}", width = width(column)));
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_a_cell_for_each_heading_below_it() {
+        let row = serde_json::json!({ "topology": "cluster", "first_grant_ms": { "p99": 12.5 } });
+        let cells = ["/topology", "/first_grant_ms/p99", "/missing"].map(|path| cell(&row, path));
+        let table = table(&[["deployment", "p99", "max"].map(str::to_owned).to_vec(), cells.to_vec()]);
+        assert_eq!(table, "deployment   p99  max\n   cluster  12.5    -");
+    }
+}
