@@ -11,8 +11,8 @@ use serde_json::json;
 const PROCESSES: usize = 4;
 const TASKS: usize = 4;
 
-/// The longest that an acquisition may take on average: ten times what it takes.
-const EACH: Duration = Duration::from_millis(10);
+/// The longest that an acquisition may take on average: a machine that is busy with other things takes a quarter of it.
+const EACH: Duration = Duration::from_millis(100);
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
