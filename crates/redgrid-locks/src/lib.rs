@@ -49,6 +49,8 @@ mod looks;
 mod many;
 mod multi;
 mod multi_guard;
+mod quorum;
+mod quorum_guard;
 mod rw;
 mod scripts;
 mod segmented;
@@ -66,6 +68,8 @@ pub use lock::Lock;
 pub use many::{Acquirable, AcquireMany, TryAcquireMany};
 pub use multi::MultiLock;
 pub use multi_guard::MultiGuard;
+pub use quorum::{InvalidQuorum, Quorum, QuorumLock};
+pub use quorum_guard::QuorumGuard;
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::hold::{
     AcquireError, AttachError, DetachError, ExtendError, HoldWatch, LostReason, ReleaseError,

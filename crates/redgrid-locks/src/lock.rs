@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use redgrid_core::config::Durability;
 use redgrid_core::hold::{Backoff, HoldKind, Lease, Target, Wish};
 use redgrid_core::name::{InvalidName, companion};
@@ -38,21 +39,21 @@ pub struct Lock {
 impl Lock {
     /// The lock with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Lock::of_kind(client, name, &PLAIN, &[])
+        Lock::of_kind(client, name, &PLAIN, |_| Box::default())
     }
 
-    /// The lock with this name, whose kind has further keys that begin so.
+    /// The lock with this name, whose kind has further keys.
     pub(crate) fn of_kind(
         client: &Client,
         name: impl AsRef<str>,
         kind: &'static dyn HoldKind,
-        more: &[&'static str],
+        more: impl FnOnce(&[u8]) -> Box<[Bytes]>,
     ) -> Self {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
             let mark = companion("redgrid_wait", &key);
-            let more = more.iter().map(|prefix| companion(prefix, &key)).collect();
+            let more = more(&key);
             Arc::new(Target { name, key, channel, mark, more })
         });
         Lock::of(client, kind, target)

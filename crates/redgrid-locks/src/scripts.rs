@@ -9,6 +9,7 @@ use redgrid_core::{BulkScript, Request, Script};
 static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/acquire.lua"));
 static ACQUIRE_MANY: BulkScript = BulkScript::new("lock/acquire-many", include_str!("scripts/acquire_many.lua"));
 static ACQUIRE_FENCED: Script<2> = Script::new("lock/acquire-fenced", include_str!("scripts/acquire_fenced.lua"));
+static ACQUIRE_VOTE: BulkScript = BulkScript::new("lock/acquire-vote", include_str!("scripts/acquire_vote.lua"));
 static SEIZE: BulkScript = BulkScript::new("lock/seize", include_str!("scripts/seize.lua"));
 static RELEASE: Script<1> = Script::new("lock/release", include_str!("scripts/release.lua"));
 static GIVE_WAY: Script<2> = Script::new("lock/give-way", include_str!("scripts/give_way.lua"));
@@ -25,13 +26,18 @@ pub(crate) struct OneHolder {
     counts_tokens: bool,
     /// Its releases are published.
     tells: bool,
+    /// Its server is one of several that decide, and has its birth mark in the first of the target's further keys.
+    votes: bool,
 }
 
-pub(crate) static PLAIN: OneHolder = OneHolder { name: "lock", counts_tokens: false, tells: true };
+pub(crate) static PLAIN: OneHolder = OneHolder { name: "lock", counts_tokens: false, tells: true, votes: false };
 /// Redisson's RFencedLock.
-pub(crate) static FENCED: OneHolder = OneHolder { name: "fenced", counts_tokens: true, tells: true };
+pub(crate) static FENCED: OneHolder = OneHolder { name: "fenced", counts_tokens: true, tells: true, votes: false };
 /// Redisson's RSpinLock.
-pub(crate) static SPIN: OneHolder = OneHolder { name: "spin", counts_tokens: false, tells: false };
+pub(crate) static SPIN: OneHolder = OneHolder { name: "spin", counts_tokens: false, tells: false, votes: false };
+/// At one server of a quorum; with tokens, their counter is the second of the further keys.
+pub(crate) static VOTE: OneHolder = OneHolder { name: "quorum", counts_tokens: false, tells: true, votes: true };
+pub(crate) static VOTE_COUNTED: OneHolder = OneHolder { name: "quorum", counts_tokens: true, tells: true, votes: true };
 
 impl OneHolder {
     /// Adds where a release is told, if it is.
@@ -56,16 +62,20 @@ impl HoldKind for OneHolder {
 
     /// A token that is counted is the server's to give.
     fn hands_over(&self) -> bool {
-        !self.counts_tokens
+        !self.counts_tokens && !self.votes
     }
 
     /// A counter is read for one at a time.
     fn together(&self) -> Option<&dyn Together> {
-        (!self.counts_tokens).then_some(self)
+        (!self.counts_tokens && !self.votes).then_some(self)
     }
 
     fn acquire(&self, claim: Claim<'_>) -> Request {
-        let request = match claim.target.more.first().filter(|_| self.counts_tokens) {
+        let request = match claim.target.more.first().filter(|_| self.counts_tokens || self.votes) {
+            Some(_) if self.votes => {
+                let keys = std::iter::once(&claim.target.key).chain(&claim.target.more).cloned();
+                ACQUIRE_VOTE.with(keys).arg(claim.field.clone())
+            }
             Some(token) => ACQUIRE_FENCED.with([claim.target.key.clone(), token.clone()]).arg(claim.field.clone()),
             None => one(&ACQUIRE, claim),
         };
@@ -73,7 +83,7 @@ impl HoldKind for OneHolder {
     }
 
     fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request {
-        let counter = claim.target.more.first().filter(|_| self.counts_tokens);
+        let counter = claim.target.more.first().filter(|_| self.counts_tokens && !self.votes);
         let keys = std::iter::once(&claim.target.key).chain(counter).cloned();
         let request = SEIZE.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
         request.int(i64::from(only_if_held)).arg(notices.to_owned()).idempotent()
@@ -143,6 +153,7 @@ mod tests {
             ACQUIRE.body(),
             ACQUIRE_MANY.body(),
             ACQUIRE_FENCED.body(),
+            ACQUIRE_VOTE.body(),
             SEIZE.body(),
             RELEASE.body(),
             GIVE_WAY.body(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redgrid_core::hold::Backoff;
+use redgrid_core::name::companion;
 use redgrid_core::{Client, Request, ServerError, Token};
 
 use crate::AcquireError;
@@ -36,7 +37,7 @@ pub struct FencedLock(Lock);
 impl FencedLock {
     /// The lock with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        FencedLock(Lock::of_kind(client, name, &FENCED, &["redisson_lock_token"]))
+        FencedLock(Lock::of_kind(client, name, &FENCED, |key| [companion("redisson_lock_token", key)].into()))
     }
 
     /// The last token that was given, to whomever; `None` before the first.
@@ -76,7 +77,7 @@ pub struct SpinLock(Lock);
 impl SpinLock {
     /// The lock with this name; tried again after 1 ms at first and 128 ms at last, as Redisson does.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        SpinLock(Lock::of_kind(client, name, &SPIN, &[])).backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        SpinLock(Lock::of_kind(client, name, &SPIN, |_| Box::default())).backoff(FIRST_PAUSE, LONGEST_PAUSE)
     }
 
     /// The pauses between two tries: `first`, twice as long each time, at most `longest`, each shortened at random by up to

@@ -1,0 +1,45 @@
+-- acquire_vote.lua: take a lock at one of several independent servers, if this one may vote and it is free here.
+--
+-- KEYS[1]  lock       hash; one field, the holder; absent when free
+-- KEYS[2]  birth      string; `<run id> <time>`: which process of a server remembers, and from when on it votes
+-- KEYS[3]  token      string; the last token that was given, where tokens are counted
+-- ARGV[1]  holder     new for each grant
+-- ARGV[2]  lease      milliseconds
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
+-- Returns  {1, time, 0}         granted at `time` (microseconds since 1970, as text); with KEYS[3] the token is a fourth element
+--          {0, time, left}      taken by another holder; its PTTL
+--          {0, time, -1}        it abstains: it was born anew, or too short a time ago, and may have forgotten holders
+--          {2, time, 0}         too late
+--
+-- Work: O(1), writes one key or two. Sent twice, it takes once and answers the same token.
+local now = redis.call('TIME')
+local time = now[1] .. string.format('%06d', now[2])
+if tonumber(time) > tonumber(ARGV[3]) then
+  return {2, time, 0}
+end
+local run, from = string.match(redis.call('GET', KEYS[2]) or '', '^(%x+) (%d+)$')
+if run ~= string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or tonumber(time) < tonumber(from) then
+  return {0, time, -1}
+end
+local token
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+    return {0, time, redis.call('PTTL', KEYS[1])}
+  end
+  token = KEYS[3] and redis.call('GET', KEYS[3])
+end
+if KEYS[3] and not token then
+  local last = tonumber(redis.call('GET', KEYS[3]) or '0')
+  token = string.format('%.0f', math.max(last + 1, tonumber(time)))
+  redis.call('SET', KEYS[3], token)
+end
+redis.call('HSET', KEYS[1], ARGV[1], '1')
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  local bounded = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+  if type(bounded) == 'table' then
+    -- No lock without a lifetime: a user who may not set one may not lock.
+    redis.call('HDEL', KEYS[1], ARGV[1])
+    return bounded
+  end
+end
+return {1, time, 0, token or nil}

@@ -1,0 +1,286 @@
+//! One lock over several servers that know nothing of each other.
+
+use std::time::{Duration, Instant};
+
+use redgrid_locks::{AcquireError, Client, InvalidQuorum, Quorum, QuorumGuard, QuorumLock};
+use redgrid_testkit::{Fault, Proxy, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with};
+
+const MS: Duration = Duration::from_millis(1);
+const SERVERS: usize = 5;
+
+/// How many schedules are played; `REDGRID_QUORUM_SCHEDULES=1000` is the whole proof.
+fn schedules() -> u64 {
+    std::env::var("REDGRID_QUORUM_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(25)
+}
+
+async fn servers() -> Vec<RedisServer> {
+    let mut servers = Vec::new();
+    for _ in 0..SERVERS {
+        servers.push(redgrid_tests::server().await);
+    }
+    servers
+}
+
+async fn quorum(servers: &[RedisServer]) -> Quorum {
+    let mut clients = Vec::new();
+    for server in servers {
+        clients.push(client(server).await);
+    }
+    // A busy machine answers late; what is out of reach is told of by tests of its own.
+    Quorum::new(clients).unwrap().share(Duration::from_secs(2))
+}
+
+async fn held_at(servers: &[RedisServer], name: &str) -> usize {
+    let mut held = 0;
+    for server in servers {
+        held += usize::from(server.observer().await.unwrap().exists(name).await.unwrap());
+    }
+    held
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_majority_decides_and_a_release_frees_all() {
+    let servers = servers().await;
+    let (one, two) = (quorum(&servers).await, quorum(&servers).await);
+    assert!(one.bootstrap().await.unwrap());
+    assert!(!two.bootstrap().await.unwrap(), "they are marked");
+    let guard = one.lock("a").acquire().await.unwrap();
+    wait_until(SOON, async || guard.votes() == SERVERS).await;
+    assert!(guard.is_held() && guard.remaining() > Duration::from_secs(20) && guard.token().is_none());
+    assert!(two.lock("a").try_acquire().await.unwrap().is_none());
+    let waiter = tokio::spawn(two.lock("a").acquire().wait(SOON).into_future());
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_decide_together_is_refused() {
+    let server = redgrid_tests::server().await;
+    let client = client(&server).await;
+    assert_eq!(Quorum::new([client.clone(), client]).unwrap_err(), InvalidQuorum::TooFew { servers: 2 });
+    let quorum = quorum(&servers().await).await.longest_lease(Duration::from_secs(5));
+    let too_long = quorum.lock("a").acquire().lease(Duration::from_secs(6)).await;
+    assert!(matches!(too_long, Err(AcquireError::InvalidArgument { option: "lease", .. })), "{too_long:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_without_a_mark_abstain_until_the_longest_lease_is_over() {
+    let servers = servers().await;
+    let quorum = quorum(&servers).await.longest_lease(800 * MS);
+    let lock = quorum.lock("a");
+    let short = || lock.try_acquire().lease(500 * MS);
+    let began = Instant::now();
+    assert!(short().await.unwrap().is_none());
+    assert_eq!(held_at(&servers, "a").await, 0);
+    let guard = lock.acquire().lease(500 * MS).wait(SOON).await.unwrap();
+    assert!(began.elapsed() >= 880 * MS, "{:?}", began.elapsed());
+    guard.release().await.unwrap();
+    // One that is born anew abstains too, and votes again later.
+    let observer = async || servers[0].observer().await.unwrap();
+    observer().await.cmd(&["SET", "redgrid_birth", "0123abcd 1"]).await.unwrap();
+    let guard = short().await.unwrap().expect("four vote");
+    assert!(!observer().await.exists("a").await.unwrap());
+    drop(guard);
+    wait_until(SOON, async || {
+        let Some(guard) = short().await.unwrap() else { return false };
+        wait_until(SOON, async || guard.votes() == SERVERS || !guard.is_held()).await;
+        guard.votes() == SERVERS
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_five_that_are_gone_are_not_missed_and_three_are() {
+    let servers = servers().await;
+    let quorum = quorum(&servers).await.share(400 * MS);
+    quorum.bootstrap().await.unwrap();
+    let lock = quorum.lock("a");
+    for server in &servers[..2] {
+        server.pause().await.unwrap();
+    }
+    let guard = lock.acquire().wait(SOON).await.unwrap();
+    assert_eq!(guard.votes(), 3);
+    guard.release().await.unwrap();
+    servers[2].pause().await.unwrap();
+    let asked = Instant::now();
+    let none = lock.try_acquire().await;
+    assert!(none.is_err(), "{none:?}");
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    for server in &servers[..3] {
+        server.resume().await.unwrap();
+    }
+    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
+}
+
+/// The median of so many acquires.
+async fn median(lock: &QuorumLock) -> Duration {
+    let mut times = Vec::new();
+    for _ in 0..80 {
+        let asked = Instant::now();
+        let guard = lock.acquire().wait(SOON).await.unwrap();
+        times.push(asked.elapsed());
+        guard.release().await.unwrap();
+    }
+    times.sort();
+    times[times.len() / 2]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_in_a_black_hole_costs_no_time() {
+    let servers = servers().await;
+    let proxy = Proxy::to(&servers[0]).await.unwrap();
+    let mut clients: Vec<Client> = vec![client_with(&servers[0].url_via(proxy.addr()), |config| config).await];
+    for server in &servers[1..] {
+        clients.push(client(server).await);
+    }
+    let quorum = Quorum::new(clients).unwrap();
+    quorum.bootstrap().await.unwrap();
+    median(&quorum.lock("warm")).await;
+    let mut ratios = Vec::new();
+    for round in 0..5 {
+        proxy.heal();
+        wait_until(SOON, async || {
+            let guard = quorum.lock("probe").acquire().wait(SOON).await.unwrap();
+            tokio::time::sleep(5 * MS).await;
+            guard.votes() == SERVERS
+        })
+        .await;
+        let healthy = median(&quorum.lock(format!("healthy:{round}"))).await;
+        proxy.set_both(Fault::BlackHole);
+        let holed = median(&quorum.lock(format!("holed:{round}"))).await;
+        println!("healthy {healthy:?}, one in a black hole {holed:?}");
+        ratios.push(holed.as_secs_f64() / healthy.as_secs_f64());
+    }
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[2] <= 1.5, "{ratios:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_whichever_majority_gives_them() {
+    let servers = servers().await;
+    let (one, two) = (quorum(&servers).await.share(300 * MS), quorum(&servers).await.share(300 * MS));
+    one.bootstrap().await.unwrap();
+    // One of them is far ahead, and so is what it gives.
+    let ahead = servers[0].observer().await.unwrap();
+    let far = ahead.server_time_micros().await.unwrap() + 3_600_000_000;
+    ahead.cmd(&["SET", "redgrid_quorum_token:{a}", &far.to_string()]).await.unwrap();
+    let mut last = None;
+    for round in 0..6 {
+        let (from, gone) = ([&one, &two][round % 2], &servers[round % SERVERS..][..1]);
+        let guard = from.lock("a").fenced().acquire().wait(SOON).await.unwrap();
+        assert!(guard.token().is_some() && guard.token() > last, "{last:?} {:?}", guard.token());
+        last = guard.token();
+        guard.release().await.unwrap();
+        // The next majority is another.
+        gone[0].pause().await.unwrap();
+        let guard = from.lock("a").fenced().acquire().wait(SOON).await.unwrap();
+        assert!(guard.token() > last, "{last:?} {:?}", guard.token());
+        last = guard.token();
+        gone[0].resume().await.unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_keep_it_and_it_is_lost_with_its_majority() {
+    let servers = servers().await;
+    let mut clients = Vec::new();
+    for server in &servers {
+        clients.push(client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(2))).await);
+    }
+    let quorum = Quorum::new(clients).unwrap().share(Duration::from_secs(2));
+    quorum.bootstrap().await.unwrap();
+    let guard = quorum.lock("a").acquire().wait(SOON).await.unwrap();
+    let began = Instant::now();
+    wait_until(SOON, async || began.elapsed() > Duration::from_secs(4)).await;
+    wait_until(SOON, async || guard.votes() == SERVERS).await;
+    let forget = async |at: usize| servers[at].observer().await.unwrap().cmd(&["DEL", "a"]).await.unwrap();
+    forget(0).await;
+    wait_until(SOON, async || guard.votes() == SERVERS - 1).await;
+    // Asked for again where it was lost.
+    guard.extend(Duration::from_secs(2)).await.unwrap();
+    wait_until(SOON, async || guard.votes() == SERVERS).await;
+    assert!(guard.is_held());
+    for at in 0..3 {
+        forget(at).await;
+    }
+    tokio::time::timeout(SOON, guard.lost()).await.unwrap();
+    assert!(!guard.is_held() && guard.remaining().is_zero());
+    assert!(guard.release().await.is_err());
+    wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acquires_that_are_dropped_leave_nothing() {
+    let servers = servers().await;
+    let quorum = quorum(&servers).await;
+    quorum.bootstrap().await.unwrap();
+    let lock = quorum.lock("a");
+    for polls in 1..25 {
+        redgrid_tests::cancel::at_most(polls % 6 + 1, lock.acquire().wait(30 * MS).into_future()).await;
+    }
+    wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
+    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+}
+
+/// Two who want it, and two servers of five that forget all they knew, at seeded times: never do both believe.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_forgetful_servers_do_not_let_two_in() {
+    let servers = servers().await;
+    let longest = 400 * MS;
+    let (one, two) = (quorum(&servers).await.longest_lease(longest), quorum(&servers).await.longest_lease(longest));
+    let mut observers = Vec::new();
+    for server in &servers {
+        observers.push(server.observer().await.unwrap());
+    }
+    one.bootstrap().await.unwrap();
+    let (mut grants, mut forgotten) = (0, 0);
+    for seed in 0..schedules() {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let name = format!("name:{seed}");
+        let locks = [one.lock(&name), two.lock(&name)];
+        let mut held: [Option<QuorumGuard>; 2] = [None, None];
+        // Those that may forget within this schedule, each once.
+        let mut forgetful = vec![random.usize(0..SERVERS), random.usize(0..SERVERS)];
+        for _ in 0..10 {
+            let who = random.usize(0..2);
+            match random.u8(0..5) {
+                0 | 1 if held[who].is_none() => {
+                    // An answer that comes when the lease is over is none: on a busy machine some do.
+                    held[who] = locks[who].try_acquire().lease(longest).await.unwrap_or_default();
+                    grants += usize::from(held[who].is_some());
+                }
+                2 => {
+                    if let Some(at) = forgetful.pop() {
+                        observers[at].cmd(&["FLUSHALL"]).await.unwrap();
+                        forgotten += 1;
+                    }
+                }
+                3 => drop(held[who].take()),
+                _ => tokio::time::sleep(MS * random.u32(0..40)).await,
+            }
+            let believing = held.iter().flatten().filter(|guard| guard.is_held()).count();
+            assert!(believing <= 1, "seed {seed}: both believe");
+        }
+        drop(held);
+        // The servers vote again, and so nobody who was forgotten can still hold: the next schedule begins as this one did.
+        let probe = one.lock(format!("{name}:probe"));
+        wait_until(SOON, async || {
+            drop(probe.try_acquire().lease(longest).await);
+            let mut voting = 0;
+            for observer in &observers {
+                let mark: Option<String> = observer.get("redgrid_birth").await.unwrap();
+                let from = mark.and_then(|mark| mark.split_once(' ')?.1.parse::<u64>().ok());
+                let now = observer.server_time_micros().await.unwrap();
+                voting += usize::from(from.is_some_and(|from| from <= now));
+            }
+            voting == SERVERS
+        })
+        .await;
+    }
+    println!("{grants} grants, {forgotten} times forgotten");
+    assert!(grants > 0 && forgotten > 0);
+}
