@@ -10,7 +10,8 @@ use futures_util::future::join_all;
 use redgrid_core::clock::Clock;
 use redgrid_core::config::Durability;
 use redgrid_core::{
-    ChannelKind, Client, CommitError, Config, Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError,
+    ChannelKind, Client, CommitError, Config, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock,
+    ServerError,
 };
 use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
@@ -465,7 +466,7 @@ impl Server for Gated {
         self.node.time()
     }
 
-    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError> {
+    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
         self.node.subscribe(kind, channels).await
     }
 

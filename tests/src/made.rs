@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redgrid_core::{ChannelKind, Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError};
+use redgrid_core::{ChannelKind, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError};
 use tokio::sync::{Notify, mpsc, watch};
 
 type Answer = Result<Reply, ServerError>;
@@ -106,13 +106,13 @@ impl Server for Made {
         &self.time
     }
 
-    async fn subscribe(&self, _: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError> {
+    async fn subscribe(&self, _: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
         let is_kept_back = self.kept_back.as_ref().is_some_and(|channel| channels.contains(channel));
         self.listened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(channels);
         if is_kept_back {
             self.confirm.notified().await;
         }
-        Ok(())
+        Ok(Refused::new())
     }
 
     async fn unsubscribe(&self, _: ChannelKind, channels: Vec<Bytes>) {

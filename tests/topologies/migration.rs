@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use redgrid_core::Client;
-use redgrid_locks::Lock;
+use redgrid_locks::{Lock, LockGuard};
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
+use tokio::task::JoinHandle;
 
 use crate::ground::{by_seeds, connected, scenarios};
 
@@ -13,6 +14,8 @@ scenarios![
     a_name_is_taken_held_and_freed_on_either_side_of_a_migration,
     a_waiter_is_woken_whichever_side_its_name_is_on,
     slots_that_move_one_after_the_other_are_no_error_for_anybody,
+    channels_of_one_slot_are_all_in_force_again_after_a_gap,
+    a_slot_that_moves_ends_no_subscription_of_the_others,
 ];
 
 /// A cluster, the slot of a name, who has it and who is to have it.
@@ -48,7 +51,7 @@ async fn a_name_is_taken_held_and_freed_on_either_side_of_a_migration() {
     present.acquire().await.unwrap().release().await.unwrap();
 }
 
-async fn absent_and_back(lock: &Lock, taken: redgrid_locks::LockGuard) {
+async fn absent_and_back(lock: &Lock, taken: LockGuard) {
     taken.release().await.unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
 }
@@ -108,5 +111,86 @@ async fn slots_that_move_one_after_the_other_are_no_error_for_anybody() {
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     for task in tasks {
         assert!(task.await.unwrap() > 0);
+    }
+}
+
+/// Waits for so many names that another client has, until all are listened to.
+async fn awaited(holder: &Client, waiter: &Client, names: &[String]) -> Vec<(LockGuard, JoinHandle<()>)> {
+    let mut pairs = Vec::new();
+    for name in names {
+        let held = Lock::new(holder, name).acquire().lease(10 * SOON).wait(SOON).await.unwrap();
+        let lock = Lock::new(waiter, name);
+        pairs.push((held, tokio::spawn(async move { drop(lock.acquire().wait(10 * SOON).await.unwrap()) })));
+    }
+    in_force(waiter, names.len()).await;
+    pairs
+}
+
+/// Waits until so many channels of names are wanted and in force.
+async fn in_force(waiter: &Client, names: usize) {
+    wait_until(SOON, async || {
+        let nodes = waiter.health().await.nodes;
+        let wanted: usize = nodes.iter().map(|node| node.channels).sum();
+        wanted >= names && nodes.iter().all(|node| node.channels == node.subscribed)
+    })
+    .await;
+}
+
+async fn channels_of_one_slot_are_all_in_force_again_after_a_gap() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let (holder, waiter) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
+    let names: Vec<String> = (0..60).map(|n| format!("{{tag}}:{n}")).collect();
+    let waits = awaited(&holder, &waiter, &names).await;
+    for node in cluster.nodes() {
+        node.kill_connections_where(|client| client.name.ends_with(":subscriber")).await.unwrap();
+    }
+    // Its first word of it is the gap; before, all count as they did.
+    wait_until(SOON, async || {
+        let nodes = waiter.health().await.nodes;
+        nodes.iter().map(|node| node.subscribed).sum::<usize>() < names.len()
+    })
+    .await;
+    in_force(&waiter, names.len()).await;
+    for (held, waits) in waits {
+        held.release().await.unwrap();
+        waits.await.unwrap();
+    }
+}
+
+/// The connections that carry subscriptions, on all nodes.
+async fn subscribers(cluster: &Cluster) -> Vec<String> {
+    let mut ids = Vec::new();
+    for node in cluster.nodes() {
+        let clients = node.clients().await.unwrap();
+        ids.extend(clients.into_iter().filter(|client| client.name.ends_with(":subscriber")).map(|client| client.id));
+    }
+    ids.sort_unstable();
+    ids
+}
+
+async fn a_slot_that_moves_ends_no_subscription_of_the_others() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let (holder, waiter) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
+    let names: Vec<String> =
+        (0..200).map(|n| format!("name:{n}")).chain((0..9).map(|n| format!("{{tag}}:{n}"))).collect();
+    let mut waits = awaited(&holder, &waiter, &names).await;
+    let before = subscribers(&cluster).await;
+    let (slot, to) = moving(&cluster, "{tag}").await;
+    cluster.migrate_slot(slot, to).await.unwrap();
+    // Who leaves now gives up a channel that its node does not serve any more, as the client may not know yet.
+    let (first, left) = waits.pop().unwrap();
+    left.abort();
+    let (_, name) = (left.await, names.last().unwrap());
+    first.release().await.unwrap();
+    for (held, waits) in waits.drain(200..) {
+        held.release().await.unwrap();
+        waits.await.unwrap();
+    }
+    Lock::new(&waiter, name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    in_force(&waiter, 200).await;
+    assert_eq!(subscribers(&cluster).await, before);
+    for (held, waits) in waits {
+        held.release().await.unwrap();
+        waits.await.unwrap();
     }
 }

@@ -32,7 +32,7 @@ pub use connection::server;
 pub use connection::{
     Arg, ChannelKind, Client, Command, CommitError, ConnectError, Deployment, DeploymentKind, Doubt, Epoch, Event,
     EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId, NodePart, NotClosed, NotReady, Push,
-    Reply, Request, Server, ServerClock, Shard, ShardServers, Topology,
+    Refused, Reply, Request, Server, ServerClock, Shard, ShardServers, Topology,
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{ChannelKind, Epoch, NodeId, Push, Reply, Request, Server, ServerClock, ServerError};
+use redgrid_core::{ChannelKind, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -98,10 +98,13 @@ impl Server for LossyServer {
         &self.time
     }
 
-    async fn subscribe(&self, _: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError> {
-        let told = self.world.listen(self.client, channels, true)?;
+    async fn subscribe(&self, _: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
+        let told = self.world.listen(self.client, channels.clone(), true)?;
         match tokio::time::timeout(self.timeout, told).await {
-            Ok(Ok(told)) => told,
+            Ok(Ok(Err(denied))) if denied.code().is_some() => {
+                Ok(channels.into_iter().map(|channel| (channel, denied.clone())).collect())
+            }
+            Ok(Ok(told)) => told.map(|()| Refused::new()),
             Ok(Err(_)) => Err(ServerError::Unknown { reason: "the connection was replaced".into() }),
             Err(_) => {
                 // What is in force on it can no longer be known.

@@ -43,7 +43,7 @@ pub use reply::{FromReply, Reply};
 pub use request::{Arg, Request};
 pub(crate) use route::once;
 pub(crate) use seam::is_same;
-pub use seam::{ChannelKind, Doubt, Epoch, NodeId, Push, Server, ShardServers, Topology};
+pub use seam::{ChannelKind, Doubt, Epoch, NodeId, Push, Refused, Server, ShardServers, Topology};
 pub(crate) use slot::hash_tag;
 
 /// The first server of a configuration on real connections, for tests of the seam itself.

@@ -17,7 +17,7 @@ use super::link::{Greeting, Link, Named, Part};
 use super::request::What;
 use super::subscriber::Subscriber;
 use super::way::{Entry, Place, Way};
-use super::{Arg, ChannelKind, CommitError, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
+use super::{Arg, ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::clock::Clock;
 use crate::config::{Address, Config, ConfigError, Durability, Settings};
 use crate::error::{Code, ServerError};
@@ -205,7 +205,7 @@ impl Server for Node {
         &self.time
     }
 
-    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError> {
+    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
         self.subscriber.subscribe(kind, channels).await
     }
 

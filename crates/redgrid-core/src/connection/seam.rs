@@ -66,6 +66,9 @@ pub enum Push {
     Gap,
 }
 
+/// Channels that a server refused to subscribe, and why.
+pub type Refused = Vec<(Bytes, ServerError)>;
+
 /// One node: a place that answers requests.
 #[async_trait]
 pub trait Server: Send + Sync + 'static {
@@ -109,12 +112,12 @@ pub trait Server: Send + Sync + 'static {
     /// What is known of the server's clock.
     fn time(&self) -> &ServerClock;
 
-    /// Subscribes channels; returns when the server has confirmed that they are in force.
+    /// Subscribes channels; returns when the server has confirmed that they are in force, but for those that it refused.
     ///
     /// # Errors
     ///
     /// After an error none of them counts as subscribed, and a [`Push::Gap`] tells when to try again.
-    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError>;
+    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError>;
 
     /// Ends subscriptions. Nothing is reported: a message too many does no harm.
     async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>);

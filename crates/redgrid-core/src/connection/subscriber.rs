@@ -4,6 +4,8 @@
 //! dropped, or handed to the next command. So every SUBSCRIBE is followed by CLIENT INFO on the same connection: its count
 //! of subscriptions proves what is in force. Any answer that is not one shifts all later ones, and the connection is
 //! made anew. (Where the user may not ask, a PONG has to do; a denied channel may then go unnoticed until the poll.)
+//!
+//! An SSUBSCRIBE is answered as any command is, channel by channel, if it carries one channel.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -18,8 +20,11 @@ use tokio::task::JoinHandle;
 
 use super::link::Link;
 use super::slot::slot;
-use super::{ChannelKind, Push, Reply};
-use crate::error::ServerError;
+use super::{ChannelKind, Push, Refused, Reply};
+use crate::error::{Code, ServerError};
+
+/// How often it is tried to fall into step: each answer that is not its own is one of those before.
+const STEPS: usize = 300;
 
 pub(super) struct Subscriber {
     link: Arc<Link>,
@@ -33,9 +38,10 @@ pub(super) struct Subscriber {
 struct Subscribed {
     connection: u64,
     plain: HashSet<String>,
-    sharded: HashSet<String>,
     /// A SUBSCRIBE was left in the middle: what it came to is not known.
     midway: bool,
+    /// What the last PING said.
+    steps: u64,
 }
 
 impl Subscribed {
@@ -45,20 +51,6 @@ impl Subscribed {
             *self = Subscribed { connection, ..Subscribed::default() };
         }
     }
-
-    fn of(&mut self, kind: ChannelKind) -> &mut HashSet<String> {
-        match kind {
-            ChannelKind::Plain => &mut self.plain,
-            ChannelKind::Sharded => &mut self.sharded,
-        }
-    }
-}
-
-/// How many channels a connection has, as the server counts them.
-#[derive(Clone, Copy)]
-struct Count {
-    plain: usize,
-    sharded: usize,
 }
 
 impl Subscriber {
@@ -68,9 +60,10 @@ impl Subscriber {
         (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes }, reading)
     }
 
-    pub(super) async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<(), ServerError> {
+    /// Subscribes them, and tells which of them the server refused.
+    pub(super) async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
         if channels.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let channels = as_text(channels)?;
         let mut subscribed = self.turn.lock().await;
@@ -81,69 +74,68 @@ impl Subscriber {
             return Err(ServerError::unknown("an earlier SUBSCRIBE was left in the middle"));
         }
         subscribed.midway = true;
-        let all_there = match kind {
+        let refused = match kind {
             ChannelKind::Plain => self.subscribe_plain(&mut subscribed, &channels).await,
-            ChannelKind::Sharded => self.subscribe_sharded(&mut subscribed, &channels).await,
+            ChannelKind::Sharded => self.subscribe_sharded(&channels).await,
         };
         subscribed.midway = false;
-        let all_there = match all_there {
-            Ok(all_there) => all_there,
+        let refused = match refused {
+            Ok(refused) => refused,
             Err(error) => {
                 self.link.renew().await;
-                return Err(error);
+                // The refusal itself, handed to the question behind it.
+                let denied = kind == ChannelKind::Plain && error.code() == Some(Code::NoPermission);
+                return if denied { Ok(all_denied(&channels)) } else { Err(error) };
             }
         };
         if self.connection() != Some(connection) {
             return Err(ServerError::unknown("the connection was replaced"));
         }
-        if !all_there {
-            // SUBSCRIBE is all or nothing: one denied channel denies them all.
-            channels.iter().for_each(|channel| {
-                subscribed.of(kind).remove(channel);
-            });
-            return Err(ServerError::refused("NOPERM one of the channels is denied"));
-        }
-        Ok(())
+        Ok(refused)
     }
 
-    async fn subscribe_plain(&self, subscribed: &mut Subscribed, channels: &[String]) -> Result<bool, ServerError> {
+    async fn subscribe_plain(&self, subscribed: &mut Subscribed, channels: &[String]) -> Result<Refused, ServerError> {
         subscribed.plain.extend(channels.iter().cloned());
         let expected = subscribed.plain.len();
         // Both are on their way before either is waited for: first polls keep their order.
         let (sent, counted) = tokio::join!(self.link.fred().subscribe(channels.to_vec()), self.count());
         sent.map_err(|error| ServerError::unknown(error.details().to_owned()))?;
-        Ok(counted?.is_none_or(|counted| counted.plain >= expected))
+        if counted?.is_none_or(|counted| counted >= expected) {
+            return Ok(Vec::new());
+        }
+        // SUBSCRIBE is all or nothing: one denied channel denies them all.
+        channels.iter().for_each(|channel| {
+            subscribed.plain.remove(channel);
+        });
+        Ok(all_denied(channels))
     }
 
-    /// A command carries channels of one slot. What the server counts is compared with what it counted just before: channels
-    /// end without a word when their slot leaves the node.
-    async fn subscribe_sharded(&self, subscribed: &mut Subscribed, channels: &[String]) -> Result<bool, ServerError> {
-        let mut by_slot = channels.to_vec();
-        by_slot.sort_by_cached_key(|channel| slot(channel.as_bytes()));
-        let commands = by_slot
-            .chunk_by(|one, other| slot(one.as_bytes()) == slot(other.as_bytes()))
-            .map(|group| self.link.fred().ssubscribe(group.to_vec()));
-        let (before, sent, after) = tokio::join!(self.count(), join_all(commands), self.count());
-        for sent in sent {
-            sent.map_err(|error| ServerError::unknown(error.details().to_owned()))?;
+    /// One command for each: fred takes one answer for a command, and the server gives one for each channel. So each is known to
+    /// be in force, or why it is not: it is denied, or its slot is elsewhere.
+    async fn subscribe_sharded(&self, channels: &[String]) -> Result<Refused, ServerError> {
+        let commands =
+            channels.iter().map(|channel| self.link.send_static("SSUBSCRIBE", vec![channel.as_str().into()]));
+        let answers = join_all(commands).await;
+        let mut refused = Vec::new();
+        for (channel, answer) in channels.iter().zip(answers) {
+            match answer {
+                Ok(reply) if confirms(&reply, channel) => {}
+                Ok(other) => {
+                    return Err(ServerError::unknown(format!("SSUBSCRIBE {channel} was answered by {other:?}")));
+                }
+                Err(error @ ServerError::Refused { .. }) => refused.push((channel.clone().into(), error)),
+                Err(error) => return Err(error),
+            }
         }
-        let (before, after) = (before?, after?);
-        if before.is_some_and(|before| before.sharded < subscribed.sharded.len()) {
-            // Some have ended with their slots. Which of them is not told: none is taken for subscribed any more.
-            subscribed.sharded.clear();
-        }
-        let fresh = channels.iter().filter(|channel| subscribed.sharded.insert((*channel).clone())).count();
-        Ok(before.zip(after).is_none_or(|(before, after)| after.sharded >= before.sharded + fresh))
+        Ok(refused)
     }
 
-    /// How many channels are subscribed on the connection; `None` where the user may not ask.
-    async fn count(&self) -> Result<Option<Count>, ServerError> {
+    /// How many plain channels are subscribed on the connection; `None` where the user may not ask.
+    async fn count(&self) -> Result<Option<usize>, ServerError> {
         match self.link.send_static("CLIENT", vec!["INFO".into()]).await {
             Ok(reply) => {
                 let info = reply.into_typed::<String>()?;
-                let number = |name| info.split(' ').find_map(|part| part.strip_prefix(name)?.parse().ok());
-                let plain = number("sub=");
-                let count = plain.map(|plain| Count { plain, sharded: number("ssub=").unwrap_or_default() });
+                let count = info.split(' ').find_map(|part| part.strip_prefix("sub=")?.parse().ok());
                 count.map(Some).ok_or_else(|| ServerError::unknown("CLIENT INFO was answered by something else"))
             }
             Err(ServerError::Refused { message, .. }) if message.contains("client|info") => {
@@ -167,11 +159,11 @@ impl Subscriber {
         if channels.is_empty() || !self.link.is_up() {
             return;
         }
-        channels.iter().for_each(|channel| {
-            subscribed.of(kind).remove(channel);
-        });
         match kind {
             ChannelKind::Plain => {
+                channels.iter().for_each(|channel| {
+                    subscribed.plain.remove(channel);
+                });
                 let _ = self.link.fred().unsubscribe(channels).await;
             }
             ChannelKind::Sharded => {
@@ -180,8 +172,25 @@ impl Subscriber {
                 for group in by_slot.chunk_by(|one, other| slot(one.as_bytes()) == slot(other.as_bytes())) {
                     let _ = self.link.fred().sunsubscribe(group.to_vec()).await;
                 }
+                self.fall_into_step(&mut subscribed).await;
             }
         }
+    }
+
+    /// fred takes no answer for an SUNSUBSCRIBE, and one whose slot has moved is refused: those refusals are handed to whatever is
+    /// sent next. So something is sent that only its own answer fits, until it gets it.
+    async fn fall_into_step(&self, subscribed: &mut Subscribed) {
+        for _ in 0..STEPS {
+            subscribed.steps += 1;
+            let token = format!("step {}", subscribed.steps);
+            match self.link.send_static("PING", vec![token.as_str().into()]).await {
+                Ok(Reply::Bytes(answer)) if answer == token.as_bytes() => return,
+                Ok(_) | Err(ServerError::Refused { .. }) => {}
+                // The connection has gone, and all that was out of step.
+                Err(_) => return,
+            }
+        }
+        self.link.renew().await;
     }
 
     /// The stream of what is pushed from now on; the one that was given out before ends.
@@ -233,6 +242,18 @@ async fn read(link: Arc<Link>, pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>) 
             }
         }
     }
+}
+
+fn all_denied(channels: &[String]) -> Refused {
+    let denied = || ServerError::refused("NOPERM one of the channels is denied");
+    channels.iter().map(|channel| (channel.clone().into(), denied())).collect()
+}
+
+/// Whether a reply says that `channel` is subscribed.
+fn confirms(reply: &Reply, channel: &str) -> bool {
+    let Reply::Array(parts) = reply else { return false };
+    let is = |part: Option<&Reply>, what: &str| matches!(part, Some(Reply::Bytes(bytes)) if bytes == what.as_bytes());
+    is(parts.first(), "ssubscribe") && is(parts.get(1), channel)
 }
 
 fn as_text(channels: Vec<Bytes>) -> Result<Vec<String>, ServerError> {

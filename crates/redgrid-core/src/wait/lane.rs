@@ -13,8 +13,8 @@ use super::channel::{Channel, Force};
 use super::hub::{Hub, State};
 use super::poll::{self, Look, UNSUBSCRIBED_POLL};
 use crate::clock::Instant;
-use crate::connection::{ChannelKind, Doubt, Push, Server};
-use crate::error::{Code, ServerError};
+use crate::connection::{ChannelKind, Doubt, Push, Refused, Server};
+use crate::error::ServerError;
 
 /// Channels subscribed by one command.
 const CHUNK: usize = 256;
@@ -160,7 +160,8 @@ async fn maintain(hub: Arc<Hub>, lane: Arc<Lane>) {
         if let Some(kind) = kind {
             let gaps = hub.gaps(&lane);
             match lane.server.subscribe(kind, joining.clone()).await {
-                Ok(()) => hub.in_force(&lane, kind, &joining, gaps),
+                Ok(refused) if refused.is_empty() => hub.in_force(&lane, kind, &joining, gaps),
+                Ok(refused) => hub.refused(&lane, kind, (joining, gaps), refused).await,
                 Err(error) => hub.subscription_failed(&lane, kind, &joining, suspect, &error).await,
             }
         }
@@ -303,6 +304,44 @@ impl Hub {
         }
     }
 
+    /// Some of `chunk` were refused, the others are in force.
+    async fn refused(&self, lane: &Lane, kind: ChannelKind, (mut chunk, gaps): (Vec<Bytes>, u64), refused: Refused) {
+        let is_refused = |name: &Bytes| refused.iter().any(|(of, _)| of == name);
+        let (names, node) = (chunk.len(), lane.server.id());
+        chunk.retain(|name| !is_refused(name));
+        self.in_force(lane, kind, &chunk, gaps);
+        let quarantine = if kind == ChannelKind::Sharded { SHARDED_QUARANTINE } else { QUARANTINE };
+        let until = self.clock.now() + quarantine;
+        {
+            let mut state = self.state();
+            let State { channels, denied, posts, .. } = &mut *state;
+            let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
+            for (name, _) in &refused {
+                let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
+                    continue;
+                };
+                if kind == ChannelKind::Plain && names > 1 {
+                    // Which of them is meant is not told.
+                    desired.to_try.insert(name.clone());
+                    continue;
+                }
+                channel.set(Force::Denied);
+                if denied.len() < MOST_DENIED {
+                    denied.insert(name.clone(), until);
+                }
+            }
+        }
+        if kind == ChannelKind::Sharded {
+            // Perhaps because their slot is elsewhere.
+            self.topology.doubt(Doubt::Node(node.clone()));
+        }
+        let why = refused.first().map(|(_, error)| error.to_string());
+        tracing::debug!(why, channels = refused.len(), "subscription refused");
+        if kind == ChannelKind::Plain {
+            self.until_renewed(lane).await;
+        }
+    }
+
     async fn subscription_failed(
         &self,
         lane: &Lane,
@@ -311,44 +350,27 @@ impl Hub {
         suspect: bool,
         error: &ServerError,
     ) {
-        let denied = matches!(error.code(), Some(Code::NoPermission));
-        let quarantine = if kind == ChannelKind::Sharded { SHARDED_QUARANTINE } else { QUARANTINE };
-        let until = self.clock.now() + quarantine;
         let node = lane.server.id();
         {
             let mut state = self.state();
-            let State { channels, denied: quarantined, posts, .. } = &mut *state;
+            let State { channels, posts, .. } = &mut *state;
             let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
             for name in chunk {
-                let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
+                if !channels.get(name).is_some_and(|channel| channel.is_at(node, kind)) {
                     continue;
-                };
-                match (denied, chunk.len()) {
-                    (true, 1) => {
-                        channel.set(Force::Denied);
-                        if quarantined.len() < MOST_DENIED {
-                            quarantined.insert(name.clone(), until);
-                        }
-                    }
-                    (true, _) => {
-                        desired.to_try.insert(name.clone());
-                    }
-                    // It stays alone: in a chunk it could have the others denied again.
-                    (false, _) if suspect => {
-                        desired.to_try.insert(name.clone());
-                    }
-                    (false, _) => {
-                        desired.to_join.insert(name.clone());
-                    }
                 }
+                // One that is tried alone stays so: in a chunk it could have the others denied again.
+                let again = if suspect { &mut desired.to_try } else { &mut desired.to_join };
+                again.insert(name.clone());
             }
         }
-        if denied && kind == ChannelKind::Sharded {
-            self.topology.doubt(Doubt::Node(node.clone()));
-        }
         tracing::debug!(%error, channels = chunk.len(), "subscription failed");
-        // The connection is made anew, or there is none: its gap is the signal to go on. The time bound is for a node
-        // that refuses without losing its connection.
+        self.until_renewed(lane).await;
+    }
+
+    /// The connection is made anew, or there is none: its gap is the signal to go on. The time bound is for a node that refuses
+    /// without losing its connection.
+    async fn until_renewed(&self, lane: &Lane) {
         let _ = tokio::time::timeout(self.settings.retry_delay, lane.renewed.notified()).await;
     }
 

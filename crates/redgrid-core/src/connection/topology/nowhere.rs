@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
-use crate::connection::{ChannelKind, Epoch, NodeId, Push, Reply, Request, Server, ServerClock};
+use crate::connection::{ChannelKind, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::error::ServerError;
 
 /// It answers nothing, and says why.
@@ -63,7 +63,7 @@ impl Server for Nowhere {
         &self.time
     }
 
-    async fn subscribe(&self, _: ChannelKind, _: Vec<Bytes>) -> Result<(), ServerError> {
+    async fn subscribe(&self, _: ChannelKind, _: Vec<Bytes>) -> Result<Refused, ServerError> {
         Err(self.error())
     }
 

@@ -189,7 +189,7 @@ async fn listen(node: Arc<Node>, switched: Arc<Notify>) {
     let mut pushes: mpsc::UnboundedReceiver<Push> = node.pushes();
     loop {
         let subscribed = node.subscribe(ChannelKind::Plain, vec![Bytes::from_static(SWITCHED.as_bytes())]).await;
-        if subscribed.is_ok() {
+        if subscribed.is_ok_and(|refused| refused.is_empty()) {
             switched.notify_one();
         }
         loop {
