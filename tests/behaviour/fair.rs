@@ -1,5 +1,6 @@
 //! The fair lock: the order of arrival at the server, and what is left of a waiter that goes.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,7 @@ async fn order_is_kept_under_load_by_the_servers_own_record() {
     }
     record.see(&monitor.take().await.unwrap());
     assert_eq!((record.grants, record.overtaken.len()), (300, 0), "{record:?}");
+    assert_eq!(record.gone(), 0, "nobody left, and nobody was thrown out: {record:?}");
     assert!(record.by_place > 200, "most of them waited: {record:?}");
 }
 
@@ -115,7 +117,8 @@ async fn who_gives_up_has_no_place_any_more_and_the_next_gets_in() {
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     let dropped = tokio::spawn(FairLock::new(&one, "a").acquire().into_future());
     until_waiting(&observer, 1).await;
-    let late = tokio::spawn(FairLock::new(&two, "a").acquire().wait(300 * MS).into_future());
+    // Its time is over when the last has had ample time to line up behind it.
+    let late = tokio::spawn(FairLock::new(&two, "a").acquire().wait(3000 * MS).into_future());
     until_waiting(&observer, 2).await;
     let order = Arc::default();
     let last = line_up(&two, 0, &order);
@@ -236,6 +239,62 @@ async fn a_late_copy_of_lining_up_makes_no_place() {
     })
     .await;
     assert!(lock.try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_word_that_lands_after_its_waiter_has_left_takes_nothing() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_secs(5))).await;
+    let lock = FairLock::new(&client, "a");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let scripts = async || {
+        let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        calls.and_then(|calls| calls.split(',').next()?.parse::<u64>().ok()).unwrap_or_default()
+    };
+    let before = scripts().await;
+    proxy.next(1, "{a}", Action::Hold);
+    let waited = lock.acquire().wait(300 * MS).await;
+    assert!(waited.is_err(), "{waited:?}");
+    // What it may have got is given back on another connection, before the word itself arrives.
+    proxy.cut_all();
+    wait_until(SOON, async || scripts().await > before).await;
+    assert_eq!(proxy.release_held().await, 1);
+    nothing_is_left(&observer, &[&client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_time_is_over_and_that_is_not_polled_keeps_nobody_out() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let gate = FairLock::new(&two, "a").acquire().await.unwrap();
+    let mut parked = pin!(FairLock::new(&one, "a").acquire().wait(SOON / 5).into_future());
+    // Polled until its place is kept by the client itself, and then no more.
+    let kept = async {
+        until_waiting(&observer, 1).await;
+        let place = queue(&observer, "a").await;
+        let until = async || observer.query::<f64>(&["ZSCORE", "redgrid_fair:{a}", &place[0]]).await.unwrap();
+        let first = until().await;
+        wait_until(SOON, async || until().await > first).await;
+        place
+    };
+    let place = tokio::select! {
+        _ = &mut parked => panic!("its bound is four seconds"),
+        place = kept => place,
+    };
+    let order = Arc::default();
+    let next = line_up(&two, 0, &order);
+    wait_until(SOON, async || queue(&observer, "a").await.last() != place.last()).await;
+    // It gives its place up by itself.
+    wait_until(SOON, async || !queue(&observer, "a").await.contains(&place[0])).await;
+    gate.release().await.unwrap();
+    next.await.unwrap();
+    let told = parked.await;
+    assert!(matches!(told, Err(AcquireError::TimedOut { .. })), "{told:?}");
+    nothing_is_left(&observer, &[&one, &two]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,9 @@ use tokio::process::{Child, Command};
 
 const MS: Duration = Duration::from_millis(1);
 
+/// How often places are kept.
+const BEAT: Duration = Duration::from_millis(250);
+
 /// One at a time: they are about time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
@@ -93,6 +96,97 @@ async fn behind_waiters_of_ours_that_were_killed_redisson_is_in_after_a_fair_wai
     let bound = lease + 6 * wait;
     assert!(killed.elapsed() < bound, "{:?}", killed.elapsed());
     java.unlock().await;
+}
+
+/// The score of a holder in Redisson's sorted set, and the lifetime of its list.
+async fn score_and_lifetime(observer: &Observer, holder: &str) -> (i64, i64) {
+    let score: f64 = observer.query(&["ZSCORE", "redisson_lock_timeout:{a}", holder]).await.unwrap();
+    let lifetime = observer.query(&["PTTL", "redisson_lock_queue:{a}"]).await.unwrap();
+    (score as i64, lifetime)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_redisson_threw_out_of_ours_does_not_make_its_places_ours() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let (holder, java) = (Theirs::new(&observer, "a", 1, 0), Theirs::new(&observer, "a", 2, 0));
+    assert!(holder.try_for(10 * SOON).await);
+    assert!(!java.try_for(SOON).await);
+    let (score, _) = score_and_lifetime(&observer, &java.holder).await;
+    // One that has died, and one of a process that lives: Redisson knows of neither.
+    let now = i64::try_from(observer.server_time_micros().await.unwrap() / 1000).unwrap();
+    let ghost = async |until: i64| observer.cmd(&["ZADD", "redgrid_fair:{a}", &until.to_string(), "ghost:1"]).await;
+    ghost(now - 5_000).await.unwrap();
+    assert!(FairLock::new(&client, "a").try_acquire().await.unwrap().is_none());
+    // Its time is over once more, with the grace it got.
+    wait_until(SOON, async || {
+        assert!(FairLock::new(&client, "a").try_acquire().await.unwrap().is_none());
+        !observer.exists("redgrid_fair:{a}").await.unwrap()
+    })
+    .await;
+    assert_eq!(score_and_lifetime(&observer, &java.holder).await, (score, -1));
+    ghost(now + 1_000_000).await.unwrap();
+    let waiter = tokio::spawn(FairLock::new(&client, "a").acquire().wait(SOON).into_future());
+    until_waiting(&observer, 2).await;
+    assert_eq!(score_and_lifetime(&observer, &java.holder).await, (score, -1));
+    waiter.abort();
+    until_waiting(&observer, 1).await;
+    assert_eq!(score_and_lifetime(&observer, &java.holder).await, (score, -1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_redisson_joins_has_no_lifetime_any_more() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let gate = FairLock::new(&client, "a").acquire().await.unwrap();
+    let waiter = tokio::spawn(FairLock::new(&client, "a").acquire().wait(SOON).into_future());
+    until_waiting(&observer, 1).await;
+    let java = Theirs::new(&observer, "a", 1, 0);
+    assert!(!java.try_for(SOON).await);
+    wait_until(SOON, async || score_and_lifetime(&observer, &java.holder).await.1 == -1).await;
+    gate.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    wait_until(SOON, async || java.try_for(SOON).await).await;
+    java.unlock().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stands_still_costs_nobody_the_place() {
+    let _alone = ALONE.lock().await;
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        let server = server().await;
+        let observer = server.observer().await.unwrap();
+        let clients = [client(&server).await, client(&server).await];
+        let gate = FairLock::new(&clients[0], "a").acquire().lease(10 * SOON).await.unwrap();
+        let mut waiting = Vec::new();
+        for n in 0..6 {
+            let lock = FairLock::new(&clients[n % 2], "a");
+            waiting.push(tokio::spawn(async move { drop(lock.acquire().wait(2 * SOON).await) }));
+            until_waiting(&observer, n + 1).await;
+        }
+        let before = queue(&observer, "a").await;
+        server.pause().await.unwrap();
+        // Longer than a place is kept without another word.
+        let over = Instant::now() + 1500 * MS;
+        wait_until(SOON, async || Instant::now() > over).await;
+        server.resume().await.unwrap();
+        let over = Instant::now() + 3 * BEAT;
+        wait_until(SOON, async || Instant::now() > over).await;
+        let after = queue(&observer, "a").await;
+        gate.release().await.unwrap();
+        for waiting in waiting {
+            waiting.await.unwrap();
+        }
+        kept.push(after == before);
+        if after == before {
+            return;
+        }
+    }
+    // A client that stands still, too, on a busy machine, loses its places: three times in a row it is something else.
+    panic!("{kept:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -252,6 +252,14 @@ impl Table {
                 let why = ServerError::unknown("the answer came when the lease had ended");
                 let asker = asker.and_then(|at| slot.queue.remove(at));
                 answers.extend(asker.map(|entry| (entry.answer, Err(Failure::Unknown(why)))));
+                if attempt.queue().is_some() {
+                    // It was this one's turn, and nobody else's.
+                    self.send_back(&mut state, &attempt.key, &tenure, Instant::PAST);
+                    self.go_on(&mut state, &attempt.key);
+                    drop(state);
+                    send(answers);
+                    return None;
+                }
             }
             // It may have been asked for by somebody who has left: then the next has it, without asking again.
             let first = slot.next(received).map(|entry| (entry.id, entry.wish.holder));
@@ -335,6 +343,11 @@ impl Table {
             slot.contended = false;
             if matches!(failure, Failure::Refused(_) | Failure::NotDurable(_)) {
                 slot.contact = now;
+            }
+            if attempt.queue().is_some() && slot.queue.iter().all(|entry| entry.id != attempt.entry) {
+                // Given up while its word was under way, which may be carried out late.
+                attempt.seen.place.landed(false);
+                self.vacate(attempt.kind, &attempt.target, (attempt.entry, &attempt.seen), &attempt.wish);
             }
             for entry in std::mem::take(&mut slot.queue) {
                 match entry.id == attempt.entry || falls_short_too(&failure, &attempt.wish, &entry.wish) {

@@ -27,6 +27,9 @@ const BEAT: Duration = Duration::from_millis(250);
 /// Beats that may be missed before the places of a process count as dead, the next included.
 const BEATS: u32 = 4;
 
+/// How often the scores of a queue are seen to: every second.
+const ALL: Duration = Duration::from_secs(1);
+
 /// Names whose places one client keeps at that pace. With more, each is kept less often, for longer: 400 words a second are the
 /// most.
 const NAMES: u64 = 100;
@@ -48,7 +51,8 @@ struct Line {
     /// The channels on which places are told, by the number of the place.
     watches: HashMap<u64, Watch>,
     next_beat: Instant,
-    beats: u32,
+    /// When the scores of all places are looked at again.
+    next_all: Instant,
 }
 
 impl Table {
@@ -83,7 +87,15 @@ impl Table {
         let state = self.state();
         let slot = state.slots.get(&key)?;
         let (kind, target, changed) = (slot.kind, Arc::clone(&slot.target), Arc::clone(&slot.changed));
-        Some(Line { key, kind, target, changed, watches: HashMap::new(), next_beat: Instant::NEVER, beats: 0 })
+        Some(Line {
+            key,
+            kind,
+            target,
+            changed,
+            watches: HashMap::new(),
+            next_beat: Instant::NEVER,
+            next_all: Instant::PAST,
+        })
     }
 
     fn look(self: &Arc<Self>, line: &mut Line) -> Step {
@@ -101,6 +113,13 @@ impl Table {
             // Others of us are before those who only look.
             answers = slot.tell_lookers();
         }
+        for entry in slot.queue.iter().filter(|entry| entry.until <= now) {
+            // Its time is over, and nobody has polled it to be told so: others are not to stand behind it.
+            let place = &entry.seen.place;
+            if place.is_asked() && !place.is_asking() {
+                self.vacate(line.kind, &line.target, (entry.id, &entry.seen), &entry.wish);
+            }
+        }
         self.listen(line, slot, now);
         if let Some(at) = self.next_to_ask(slot, now)
             && let Some(attempt) = self.attempt_for(&line.key, slot, at)
@@ -111,9 +130,10 @@ impl Table {
                 table.try_for(attempt).await;
             }));
         }
-        let inside = || slot.queue.iter().filter(|entry| entry.seen.place.is_inside());
+        let inside = || slot.queue.iter().filter(|entry| entry.seen.place.is_inside() && entry.until > now);
         let places: Vec<_> = inside().map(|entry| (entry.id, entry.seen.place.number(entry.id))).collect();
         let due = inside().map(|entry| entry.seen.place.due()).min().filter(|_| may_ask(slot));
+        let over = inside().map(|entry| entry.until).min();
         drop(state);
         send(answers);
         if places.is_empty() {
@@ -122,7 +142,7 @@ impl Table {
         line.next_beat = line.next_beat.min(now + self.beat());
         match line.next_beat <= now {
             true => Step::Keep(places),
-            false => Step::Sleep(line.next_beat.min(due.unwrap_or(Instant::NEVER))),
+            false => Step::Sleep([due, over].into_iter().flatten().fold(line.next_beat, Instant::min)),
         }
     }
 
@@ -182,12 +202,16 @@ impl Table {
     async fn keep(self: &Arc<Self>, line: &mut Line, places: &[(u64, u64)]) {
         let sent = self.now();
         line.next_beat = sent + self.beat();
-        line.beats = line.beats.wrapping_add(1);
         let Some(queue) = line.kind.queue() else { return };
         let fields: Vec<Bytes> = places.iter().map(|(_, number)| self.core.field(*number)).collect();
-        let all = line.beats % BEATS == 1;
+        let all = sent >= line.next_all;
+        if all {
+            line.next_all = sent + ALL - BEAT / 2;
+        }
         let request = queue.keep(&line.target, &fields, self.kept(), all);
-        let answer = once(&*self.core.topology, &request, sent + self.core.settings.timeout).await;
+        // One slow answer is not to keep the next word from leaving.
+        let limit = sent + self.core.settings.timeout.min(self.kept());
+        let answer = once(&*self.core.topology, &request, limit).await;
         let received = self.now();
         let mut state = self.state();
         let Some(slot) = state.slots.get_mut(&line.key) else { return };

@@ -26,6 +26,7 @@ if redis.call('HEXISTS', k[1], holder) == 1 then
   end
   return {1, time, 0}
 end
+forgive(k, kept)
 -- Not by its own word, however late that is.
 local is_new = not redis.call('ZSCORE', k[3], holder)
 if kept > 0 and not is_new then
@@ -59,7 +60,7 @@ if kept > 0 and is_new then
   local base = last and redis.call('ZSCORE', k[3], last) or now + math.max(left, 0)
   local places = redis.call('RPUSH', k[2], holder)
   redis.call('ZADD', k[4], now + kept, holder)
-  if redis.call('ZCARD', k[4]) == places then
+  if is_ours(k) then
     redis.call('ZADD', k[3], now + wait * places, holder)
     set_lifetimes(k, wait)
   else

@@ -17,6 +17,7 @@
 -- Sent twice, it keeps twice; it never makes a place.
 local k, wait, ends = KEYS, tonumber(ARGV[1]), now + tonumber(ARGV[2])
 local out = {}
+forgive(k, tonumber(ARGV[2]))
 for i = 6, #ARGV do
   local is_there = redis.call('ZSCORE', k[3], ARGV[i])
   if is_there then
@@ -26,6 +27,9 @@ for i = 6, #ARGV do
 end
 if ARGV[3] == '1' or is_untidy(k) then
   pass(k, wait, nil, ARGV[3] == '1')
+elseif redis.call('PTTL', k[2]) > 0 and not is_ours(k) then
+  -- One of Redisson's has come, which gives the queue no lifetime, and takes none from it.
+  set_lifetimes(k, wait)
 end
 local head, left = redis.call('LINDEX', k[2], 0), redis.call('PTTL', k[1])
 local first = 0

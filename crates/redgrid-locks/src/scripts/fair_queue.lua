@@ -10,8 +10,10 @@ local clock = redis.call('TIME')
 local time = clock[1] .. string.format('%06d', clock[2])
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- What a place of Redisson's is worth at most, by its defaults: 5 minutes.
-local FOREIGN = 300000
+-- What a place of Redisson's is worth by its defaults, 5 minutes, and what is believed of one that waits longer: an hour.
+local FOREIGN, LONGEST = 300000, 3600000
+-- What all places of ours get once that were not kept while the server stood still, at least.
+local GRACE = 1000
 -- How many dead are thrown out by one call.
 local MOST_DEAD = 64
 -- From how many places on a queue of ours alone is looked through only when it is asked for.
@@ -30,6 +32,31 @@ local function scores_of(key)
     map[list[i]] = tonumber(list[i + 1])
   end
   return map
+end
+
+-- Where no place of ours was kept in time, not even one, it was the server that stood still, or another one that has taken over:
+-- all of them get a little more, once. A half in their times tells that they had it. To be called before a place is kept.
+local function forgive(k, kept)
+  local last = redis.call('ZRANGE', k[4], -1, -1, 'WITHSCORES')[2]
+  if not last or tonumber(last) >= now or tonumber(last) % 1 ~= 0 then
+    return
+  end
+  local ends, more = now + math.max(kept, GRACE) + 0.5, {}
+  for _, place in ipairs(redis.call('ZRANGE', k[4], 0, -1)) do
+    more[#more + 1] = ends
+    more[#more + 1] = place
+  end
+  many('ZADD', k[4], more)
+end
+
+-- Whether all places are ours; O(1). What Redisson has thrown out of ours is still in `alive`, for a second, and counts as much
+-- as one of its own: so the first and the last are looked at, too.
+local function is_ours(k)
+  if redis.call('LLEN', k[2]) ~= redis.call('ZCARD', k[4]) then
+    return false
+  end
+  local head, last = redis.call('LINDEX', k[2], 0), redis.call('LINDEX', k[2], -1)
+  return not head or (redis.call('ZSCORE', k[4], head) and redis.call('ZSCORE', k[4], last) and true)
 end
 
 -- Whether somebody is to be thrown out: one of ours that is dead, or a head of Redisson's whose time is over.
@@ -54,7 +81,7 @@ local function set_lifetimes(k, wait)
     return
   end
   local ends = math.max(tonumber(last[2]), now) + wait
-  if redis.call('LLEN', k[2]) == redis.call('ZCARD', k[4]) then
+  if is_ours(k) then
     redis.call('PEXPIREAT', k[2], ends)
     redis.call('PEXPIREAT', k[3], ends)
   else
@@ -71,22 +98,26 @@ end
 -- of a long queue, only these are set, unless `all` is asked for.
 local function pass(k, wait, leaving, all)
   local places = redis.call('LLEN', k[2])
-  local mixed = redis.call('ZCARD', k[4]) ~= places
+  local mixed = not is_ours(k)
   local gone = redis.call('ZRANGEBYSCORE', k[4], '-inf', '(' .. now, 'LIMIT', 0, MOST_DEAD)
   if leaving then
     gone[#gone + 1] = leaving
   end
   local out, write = gone, {}
   if mixed or all or places <= LONG then
-    local list = redis.call('LRANGE', k[2], 0, -1)
-    local score, alive = mixed and scores_of(k[3]), mixed and scores_of(k[4])
+    local list, alive = redis.call('LRANGE', k[2], 0, -1), scores_of(k[4])
     local goes, expired, stays = {}, {}, 0
     local less, floor, before = 0, now, nil
     for _, place in ipairs(gone) do
       goes[place] = true
     end
+    mixed = false
     for _, place in ipairs(list) do
-      local ours, was = not mixed or alive[place], mixed and score[place]
+      mixed = mixed or not (alive[place] or goes[place])
+    end
+    local score = mixed and scores_of(k[3])
+    for _, place in ipairs(list) do
+      local ours, was = alive[place], mixed and score[place]
       if goes[place] then
         less = less + wait
       elseif not ours and stays == 0 and was and was <= now then
@@ -104,8 +135,9 @@ local function pass(k, wait, leaving, all)
             is = floor
           end
         else
-          -- What it takes off those behind when it gets in. Of a head it can not be known.
-          floor = floor + (before and was and math.max(0, math.min(was - before, FOREIGN)) or FOREIGN)
+          -- What it takes off those behind when it gets in. Of a head it is not known, but not less than what it has left.
+          local worth = was and (before and was - before or math.max(was - now, FOREIGN)) or FOREIGN
+          floor = floor + math.max(0, math.min(worth, LONGEST))
           -- Without a score it would never be thrown out.
           is = is or now + wait
         end

@@ -25,6 +25,7 @@ local function give_back(k, holder, keep, channel, wait)
   if held == 1 and keep ~= '0' then
     redis.call('PEXPIRE', k[1], keep)
   end
+  forgive(k, 0)
   local is_place = held == 0 and redis.call('ZSCORE', k[3], holder)
   if is_place then
     pass(k, wait, holder)
