@@ -1,13 +1,14 @@
 //! Readers that overlap for ever, and those who want to write.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redgrid_core::Client;
-use redgrid_locks::RwLock;
+use redgrid_locks::{AcquireError, Holder, RwLock};
 use redgrid_testkit::wait_until;
 use redgrid_tests::{SOON, client, client_with, server};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
@@ -187,4 +188,91 @@ async fn readers_and_writers_of_two_processes_exclude_each_other() {
     for task in tasks {
         task.await.unwrap();
     }
+}
+
+/// Enters in turn, and writes down its number; stays until it is told to leave.
+fn line_up(
+    lock: &RwLock,
+    number: usize,
+    writes: bool,
+    order: &Arc<Mutex<Vec<usize>>>,
+    leave: &Arc<Semaphore>,
+) -> JoinHandle<()> {
+    let (lock, order, leave) = (lock.clone(), Arc::clone(order), Arc::clone(leave));
+    tokio::spawn(async move {
+        let enter = || order.lock().unwrap().push(number);
+        if writes {
+            let guard = lock.write().wait(SOON).await.unwrap();
+            enter();
+            guard.release().await.unwrap();
+        } else {
+            let guard = lock.read().wait(SOON).await.unwrap();
+            enter();
+            leave.acquire().await.unwrap().forget();
+            guard.release().await.unwrap();
+        }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fair_one_is_entered_in_the_order_of_asking_by_readers_and_writers_of_all_processes() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let clients = [client(&server).await, client(&server).await];
+    let locks = clients.each_ref().map(|client| RwLock::new(client, "a").fair());
+    let in_line = async || {
+        let holds = u64::from(observer.exists("redgrid_rw_line:{a}").await.unwrap());
+        holds + observer.query::<u64>(&["LLEN", "redisson_lock_queue:redgrid_rw_line:{a}"]).await.unwrap()
+    };
+    let gate = locks[0].write().await.unwrap();
+    let (order, leave) = (Arc::default(), Arc::new(Semaphore::new(0)));
+    let mut waiting = Vec::new();
+    // Readers in pairs, each pair between two writers.
+    for number in 0..9 {
+        waiting.push(line_up(&locks[number / 2 % 2], number, number % 3 == 0, &order, &leave));
+        wait_until(SOON, async || in_line().await == number as u64 + 1).await;
+    }
+    // Nobody overtakes, also not where it could be in at once.
+    assert!(locks[1].try_write().await.unwrap().is_none());
+    gate.release().await.unwrap();
+    for pair in [2, 5, 8] {
+        // Both are in together, and the writer behind them is not.
+        wait_until(SOON, async || order.lock().unwrap().len() == pair + 1).await;
+        assert!(locks[0].try_read().await.unwrap().is_none() || pair == 8);
+        leave.add_permits(2);
+    }
+    for waiting in waiting {
+        waiting.await.unwrap();
+    }
+    let mut order = order.lock().unwrap().clone();
+    // The two of a pair enter one after the other, and say so at the same time.
+    order.chunks_mut(3).for_each(|three| three[1..].sort_unstable());
+    assert_eq!(order, (0..9).collect::<Vec<_>>());
+    wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_in_a_fair_one_enters_again_past_the_line_and_who_gives_up_leaves_it() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (lock, theirs) = (RwLock::new(&one, "a").fair(), RwLock::new(&two, "a").fair());
+    let holder = Holder::new();
+    let read = lock.read().by(&holder).await.unwrap();
+    let writer = tokio::spawn(theirs.write().wait(SOON).into_future());
+    wait_until(SOON, async || observer.exists("redgrid_rw_line:{a}").await.unwrap()).await;
+    let again = lock.read().by(&holder).wait(SOON).await.unwrap();
+    let stuck = lock.write().by(&holder).await;
+    assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");
+    // Another waits behind the writer, and gives up; then the writer does.
+    assert!(lock.try_read().await.unwrap().is_none());
+    let behind = lock.read().wait(Duration::from_millis(200)).await;
+    assert!(matches!(behind, Err(AcquireError::TimedOut { .. })), "{behind:?}");
+    writer.abort();
+    wait_until(SOON, async || !observer.exists("redgrid_rw_line:{a}").await.unwrap()).await;
+    lock.read().wait(SOON).await.unwrap().release().await.unwrap();
+    again.release().await.unwrap();
+    read.release().await.unwrap();
+    theirs.write().wait(SOON).await.unwrap().release().await.unwrap();
+    wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }

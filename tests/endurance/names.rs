@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
 use redgrid_core::Client;
-use redgrid_locks::{AcquireError, Lock, LockGuard};
+use redgrid_locks::{AcquireError, Detached, Lock};
 use redgrid_testkit::{Cluster, Observer, RedisServer};
 use redgrid_tests::SOON;
 use redgrid_tests::spread::{Spread, millis};
@@ -51,6 +51,9 @@ const EACH: Duration = Duration::from_millis(50);
 /// By the number of the name; `None` once its outcome was asked for.
 type Waiting = Vec<Option<JoinHandle<Result<Instant, AcquireError>>>>;
 
+/// Names that are held, and by nobody's care.
+type Held = Vec<(usize, Detached)>;
+
 pub(crate) async fn play(report: &mut Report, names: usize) {
     // Enough for what is released, twice.
     let names = names.max(4 * RELEASED);
@@ -74,9 +77,13 @@ async fn on(
 ) {
     let taken = stream::iter(0..names).map(|n| {
         let lock = Lock::new(holder, format!("name:{n}"));
-        async move { (n, lock.acquire().lease(LONG).wait(LONG).await.expect("it is free")) }
+        async move {
+            let guard = lock.acquire().lease(LONG).wait(LONG).await.expect("it is free");
+            // Nobody looks after it meanwhile: only those who wait are measured.
+            (n, guard.detach().await.expect("it is held"))
+        }
     });
-    let mut held: Vec<(usize, LockGuard)> = taken.buffer_unordered(BEGUN_AT_A_TIME / 2).collect().await;
+    let mut held: Held = taken.buffer_unordered(BEGUN_AT_A_TIME / 2).collect().await;
     let began = Instant::now();
     let failed = Arc::new(AtomicUsize::new(0));
     let mut observers = Vec::new();
@@ -122,7 +129,7 @@ async fn on(
     report.at_most(format!("{topology}: processor seconds of 10 s of waiting"), cpu.as_secs_f64(), IDLE_CPU_SECONDS);
     report.also(format!("{topology}: calls in 10 s, by node"), calls);
 
-    let delays = release_some(&mut held, &mut waiting, Duration::ZERO).await;
+    let delays = release_some(holder, &mut held, &mut waiting, Duration::ZERO).await;
     tell(report, topology, "released", &delays);
     if let Some(cluster) = cluster {
         // For as long as the slots take.
@@ -132,7 +139,7 @@ async fn on(
             cluster.migrate_slots(0..=SLOTS - 1, &cluster.nodes()[1], (1, EACH)).await.expect("slots move");
             (began.elapsed(), cpu_time() - cpu)
         };
-        let (delays, (took, cpu)) = tokio::join!(release_some(&mut held, &mut waiting, pause), moving);
+        let (delays, (took, cpu)) = tokio::join!(release_some(holder, &mut held, &mut waiting, pause), moving);
         tell(report, topology, "released while 40 slots move", &delays);
         report.also("cluster: the slots took, s", took.as_secs_f64());
         report.also("cluster: processor seconds meanwhile", cpu.as_secs_f64());
@@ -140,7 +147,6 @@ async fn on(
     report.exactly(format!("{topology}: waiters that failed"), failed.load(Ordering::Relaxed), 0);
     // Nobody is to be woken by what is given back now.
     waiting.into_iter().flatten().for_each(|task| task.abort());
-    held.into_iter().for_each(|(_, guard)| guard.forget());
     for client in [waiter, holder] {
         let _ = client.shutdown(SOON).await;
     }
@@ -212,9 +218,10 @@ async fn until_quiet(servers: &[RedisServer]) {
 }
 
 /// Releases some, so many at a time and with a pause after each; how long each waiter slept on from when that was asked for.
-async fn release_some(held: &mut Vec<(usize, LockGuard)>, waiting: &mut Waiting, pause: Duration) -> Vec<Duration> {
+async fn release_some(holder: &Client, held: &mut Held, waiting: &mut Waiting, pause: Duration) -> Vec<Duration> {
     let chosen: Vec<_> = (0..RELEASED).map(|_| held.swap_remove(fastrand::usize(..held.len()))).collect();
-    let releases = stream::iter(chosen).map(async |(n, guard): (usize, LockGuard)| {
+    let releases = stream::iter(chosen).map(async |(n, detached): (usize, Detached)| {
+        let guard = Lock::new(holder, format!("name:{n}")).attach(&detached).await.expect("nobody else has it");
         let at = Instant::now();
         guard.release().await.expect("it is held");
         sleep(pause).await;

@@ -1,7 +1,9 @@
 //! What holds for a read-write lock wherever it lives.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use redgrid_core::name::companion;
 use redgrid_locks::{Holder, LostReason, RwLock, UpgradeError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
@@ -25,7 +27,50 @@ clauses![
     force_tells_all_who_are_in,
     a_read_that_must_last_outlives_its_guard,
     tasks_of_two_processes_lose_no_update,
+    a_fair_one_is_entered_in_turn,
 ];
+
+/// Held by a writer, then asked for by a reader, a writer and a reader of two clients, one after the other.
+async fn a_fair_one_is_entered_in_turn(on: Ground) {
+    let clients = [on.client().await, on.client().await];
+    let locks = clients.each_ref().map(|client| RwLock::new(client, &on.name).fair());
+    let (front, queue) = (companion("redgrid_rw_line", on.name.as_bytes()), "redisson_lock_queue");
+    let (front, queue) = (text(&front), text(&companion(queue, &front)));
+    let in_line = async || {
+        let front = u64::from(on.observer.exists(&front).await.unwrap());
+        front + on.observer.query::<u64>(&["LLEN", &queue]).await.unwrap()
+    };
+    let gate = locks[0].write().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..3_usize {
+        let (lock, order) = (locks[(number + 1) % 2].clone(), Arc::clone(&order));
+        tasks.push(tokio::spawn(async move {
+            if number == 1 {
+                let guard = lock.write().wait(SOON).await.unwrap();
+                order.lock().unwrap().push(number);
+                guard.release().await.unwrap();
+            } else {
+                let guard = lock.read().wait(SOON).await.unwrap();
+                order.lock().unwrap().push(number);
+                guard.release().await.unwrap();
+            }
+        }));
+        wait_until(SOON, async || in_line().await == number as u64 + 1).await;
+    }
+    assert!(locks[1].try_read().await.unwrap().is_none());
+    gate.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
+    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    assert_eq!(in_line().await, 0);
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
 
 async fn many_read_and_one_writes(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);

@@ -49,7 +49,7 @@ pub(crate) struct LockOptions {
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     at_least: Option<Duration>,
     /// Line up: the lock is given in the order of asking, over all machines
-    #[arg(long, conflicts_with_all = ["read", "write"])]
+    #[arg(long)]
     fair: bool,
     /// Under a read-write lock, together with others that read
     #[arg(long, conflicts_with = "write")]

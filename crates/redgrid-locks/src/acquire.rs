@@ -11,6 +11,7 @@ use redgrid_core::hold::{Backoff, Grant, HoldKind, Lease, Target, Wish};
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Holder, Token};
 
+use crate::fair::FAIR;
 use crate::fair_lock::Place;
 use crate::guard::{LockGuard, LockLost};
 use crate::lock::Lock;
@@ -47,8 +48,13 @@ pub(crate) struct Options {
     pub(crate) reenters: bool,
     pub(crate) backoff: Option<Backoff>,
     place: Option<Place>,
+    /// Where it lines up first, if it does.
+    line: Option<Arc<Target>>,
     said: Said,
 }
+
+/// How long who is at the front of a line keeps it when its process dies: 5 s, or the configured lease if that is shorter.
+const FRONT: Duration = Duration::from_secs(5);
 
 /// Builders of one lock and of several set the same.
 impl Deref for Options {
@@ -74,6 +80,7 @@ impl Options {
             reenters: true,
             backoff: None,
             place: None,
+            line: None,
             said: Said::default(),
         }
     }
@@ -87,9 +94,14 @@ impl Options {
         Options { said: said.clone(), ..self }
     }
 
-    /// The same of another thing.
+    /// The same of another thing, for which nobody lines up.
     pub(crate) fn of(self, target: &Arc<Target>, kind: &'static dyn HoldKind) -> Self {
-        Options { target: Ok(Arc::clone(target)), kind, ..self }
+        Options { target: Ok(Arc::clone(target)), kind, line: None, ..self }
+    }
+
+    /// The same behind all who stand in this line.
+    pub(crate) fn in_line(self, line: Option<Arc<Target>>) -> Self {
+        Options { line, ..self }
     }
 
     /// Asks until the wait is over; a wait of zero is one look.
@@ -110,7 +122,25 @@ impl Options {
         }
     }
 
-    async fn ask(self, once: bool) -> Result<Option<Grant>, AcquireError> {
+    async fn ask(mut self, once: bool) -> Result<Option<Grant>, AcquireError> {
+        let Some(line) = self.line.take() else { return self.ask_now(once).await };
+        let wish = self.wish(once)?;
+        if self.client.is_in(self.kind, self.target.as_ref().map_err(Clone::clone)?, wish.holder) {
+            // Those in the line wait for this one.
+            return self.ask_now(once).await;
+        }
+        let began = self.client.clock().now();
+        let said = Said { wait: self.wait, watchdog: Some(FRONT.min(self.client.watchdog_lease())), ..Said::default() };
+        let front = self.clone().with(&said).of(&line, &FAIR);
+        let Some(front) = front.ask_now(once).await? else { return Ok(None) };
+        self.wait = self.wait.map(|wait| wait.saturating_sub(self.client.clock().now().since(began)));
+        let asked = self.ask_now(once).await;
+        // In, or given up: the next of the line may ask. Nobody waits for that here.
+        drop(front);
+        asked
+    }
+
+    async fn ask_now(self, once: bool) -> Result<Option<Grant>, AcquireError> {
         let ticket = self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.wish(once)?)?;
         if let Some(place) = &self.place {
             place.taken(ticket.place());

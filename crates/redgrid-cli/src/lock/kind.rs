@@ -34,10 +34,11 @@ macro_rules! ask {
 impl Held {
     pub(super) async fn ask(server: &Server, options: &LockOptions) -> Result<Self, AcquireError> {
         let (grid, name) = (&server.grid, &options.name);
+        let rw_lock = || if options.fair { grid.rw_lock(name).fair() } else { grid.rw_lock(name) };
         if options.read {
-            ask!(grid.rw_lock(name).read(), options).map(Held::Read)
+            ask!(rw_lock().read(), options).map(Held::Read)
         } else if options.write {
-            ask!(grid.rw_lock(name).write(), options).map(Held::Write)
+            ask!(rw_lock().write(), options).map(Held::Write)
         } else if options.fair {
             ask!(grid.fair_lock(name).acquire(), options).map(Held::Lock)
         } else {

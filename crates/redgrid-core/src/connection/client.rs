@@ -16,7 +16,7 @@ use super::{Command, Deployment, FromReply, Request, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;
-use crate::hold::{AcquireError, AttachError, DetachedHold, HoldKind, Table, Target, Ticket, Wish};
+use crate::hold::{AcquireError, AttachError, DetachedHold, HoldKind, HolderId, Table, Target, Ticket, Wish};
 use crate::name::Name;
 use crate::observe::{About, Done, Observed, count};
 use crate::wait::Hub;
@@ -210,6 +210,11 @@ impl Client {
             count::refused(kind.name(), error.outcome(), Duration::ZERO);
         }
         entered
+    }
+
+    /// Whether the holder has what [`Client::enter`] asks for, or the kind beside it: then it does not stand behind others.
+    pub fn is_in(&self, kind: &'static dyn HoldKind, target: &Arc<Target>, holder: Option<HolderId>) -> bool {
+        holder.is_some_and(|holder| self.0.table.is_in(kind, target, holder))
     }
 
     /// Takes all of `targets` or none, by one look: none is waited for. They share a kind and a slot

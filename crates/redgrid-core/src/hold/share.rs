@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::error::AcquireError;
 use super::grant::Grant;
-use super::holder::Holder;
+use super::holder::{Holder, HolderId};
 use super::kind::{HoldKind, Target};
 use super::slot::{Answers, Busy, Entry, Slot, SlotKey};
 use super::state::Hold;
@@ -157,6 +157,13 @@ impl Table {
             answers.push((entry.answer, Ok(Some(Grant::new(entry.client, hold)))));
         }
         answers
+    }
+
+    /// Whether the holder has the key, as this kind or the one beside it.
+    pub(crate) fn is_in(&self, kind: &dyn HoldKind, target: &Target, holder: HolderId) -> bool {
+        let state = self.state();
+        let slots = state.all_of(kind, target);
+        slots.iter().filter_map(|key| state.slots.get(key)).flat_map(Slot::held).any(|hold| hold.holder == Some(holder))
     }
 
     /// Whether others have the same grant of the server.

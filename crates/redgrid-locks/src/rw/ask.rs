@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::hold::Target;
+use redgrid_core::hold::{HoldKind, Target};
 use redgrid_core::name::InvalidName;
 
 use super::RwLock;
@@ -47,33 +47,37 @@ options!(Write);
 options!(TryWrite);
 options!(UpgradableRead);
 
+fn options_of(lock: &RwLock, kind: &'static dyn HoldKind) -> Options {
+    Options::new(&lock.client, &lock.target, kind).in_line(lock.line.clone())
+}
+
 impl Read {
     pub(super) fn new(lock: &RwLock) -> Self {
-        Read(Options::new(&lock.client, &lock.target, &READING))
+        Read(options_of(lock, &READING))
     }
 }
 
 impl TryRead {
     pub(super) fn new(lock: &RwLock) -> Self {
-        TryRead(Options::new(&lock.client, &lock.target, &READING))
+        TryRead(options_of(lock, &READING))
     }
 }
 
 impl Write {
     pub(super) fn new(lock: &RwLock) -> Self {
-        Write(Options::new(&lock.client, &lock.target, &WRITING))
+        Write(options_of(lock, &WRITING))
     }
 }
 
 impl TryWrite {
     pub(super) fn new(lock: &RwLock) -> Self {
-        TryWrite(Options::new(&lock.client, &lock.target, &WRITING))
+        TryWrite(options_of(lock, &WRITING))
     }
 }
 
 impl UpgradableRead {
     pub(super) fn new(lock: &RwLock, gate: Result<Arc<Target>, InvalidName>) -> Self {
-        UpgradableRead(Options::new(&lock.client, &lock.target, &READING), gate)
+        UpgradableRead(options_of(lock, &READING), gate)
     }
 }
 

@@ -16,9 +16,13 @@ pub use ask::{Read, TryRead, TryWrite, UpgradableRead, Write};
 pub use guards::{DowngradeError, ReadGuard, UpgradableGuard, UpgradeError, WriteGuard};
 
 use crate::AcquireError;
+use crate::fair;
 use crate::inspect::{self, LockHolder};
 use crate::lock::{self, FORCED_LEASE};
 use kinds::WRITING;
+
+/// Beside a fair one: who is next.
+const LINE: &str = "redgrid_rw_line";
 
 /// Beside the lock: who may come to write.
 const UPGRADING: &str = "redgrid_rw_upgrade";
@@ -59,6 +63,7 @@ const UPGRADING: &str = "redgrid_rw_upgrade";
 /// | `name` | hash: `mode`; readers `<client id>:<number>` → `1`, the writer `<client id>:<number>:write` → `1` | the longest lease |
 /// | `{name}:<client id>:<number>:rwlock_timeout:1` | string, for each reader | its lease |
 /// | `redgrid_rw_wait:{name}` | hash: `<client id>` → since when its writer waits, and how long it is believed | 1 s |
+/// | `redgrid_rw_line:{name}` | of a [`fair`](RwLock::fair) one: a fair lock, with the keys of its queue | 5 s |
 /// | `redgrid_rw_upgrade:{name}` | a lock: who may upgrade | its lease |
 /// | `redisson_rwlock:{name}` | channel; readers publish `0`, writers `1` | |
 ///
@@ -73,6 +78,8 @@ const UPGRADING: &str = "redgrid_rw_upgrade";
 pub struct RwLock {
     client: Client,
     target: Result<Arc<Target>, InvalidName>,
+    /// Where all line up, if they do.
+    line: Option<Arc<Target>>,
 }
 
 impl RwLock {
@@ -84,7 +91,37 @@ impl RwLock {
             let (mark, waiting) = (companion("redgrid_wait", &key), companion("redgrid_rw_wait", &key));
             Arc::new(Target { name, key, channel, mark, more: Box::new([waiting]) })
         });
-        RwLock { client: client.clone(), target }
+        RwLock { client: client.clone(), target, line: None }
+    }
+
+    /// The same lock, entered in the order of asking, over all processes that ask for it so: readers and writers line up in the
+    /// queue of a [`FairLock`](crate::FairLock) beside it, and the first of them asks for the lock itself. Redisson has nothing
+    /// like it in its free edition; its clients, and ours that do not line up, are excluded as ever, and stand in no line.
+    ///
+    /// A reader that is behind a writer waits for it, also while others read. Readers that follow one another are in together.
+    /// Who is in already enters again past the line. `try_read` and `try_write` find nothing while somebody stands in the line, or
+    /// enters at that moment.
+    ///
+    /// It costs two scripts more for each acquire, and keeps no place for a process that dies: the next of the line follows a
+    /// second later, or 5 s if the one that died was at the front.
+    ///
+    /// ```no_run
+    /// # async fn demo(client: redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let prices = redgrid_locks::RwLock::new(&client, "prices").fair();
+    /// let write = prices.write().await?; // after all who asked before, before all who ask later
+    /// write.release().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn fair(self) -> Self {
+        let line = |target: &Arc<Target>| {
+            let (name, key) = (target.name.clone(), companion(LINE, &target.key));
+            let (channel, mark) = (companion("redisson_lock__channel", &key), companion("redgrid_wait", &key));
+            let more = fair::more(&key, self.client.fair_wait());
+            Arc::new(Target { name, key, channel, mark, more })
+        };
+        let line = self.target.as_ref().ok().map(line);
+        RwLock { line, ..self }
     }
 
     /// Reads, together with other readers, waiting for writers as long as it takes or as [`Read::wait`] says.
