@@ -1,10 +1,10 @@
-//! W2: lock and unlock of one name by all tasks, with a look at whether they exclude each other.
+//! W2 and W6fair: lock and unlock of one name by all tasks, with a look at whether they exclude each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use redgrid::{Grid, Lock};
+use redgrid::Acquire;
 
 use super::Trouble;
 use super::crew::{self, Bounds, Cycle, Notes};
@@ -12,23 +12,23 @@ use super::job::Job;
 use super::outcome::Outcome;
 use super::start::Start;
 
-/// Runs the job.
-pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
-    warm(grid, job).await;
+/// Runs the job under the locks that `ask` asks for.
+pub(super) async fn run(job: &Job, start: &mut dyn Start, ask: impl Fn(&str) -> Acquire) -> Result<Outcome, Trouble> {
+    warm(job, &ask).await;
     start.given().await?;
-    Ok(measure(grid, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await)
+    Ok(measure(&ask, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await)
 }
 
 /// A while of the same, below another name.
-pub(super) async fn warm(grid: &Grid, job: &Job) {
+pub(super) async fn warm(job: &Job, ask: &impl Fn(&str) -> Acquire) {
     if !job.warm.is_zero() {
-        measure(grid, &job.warm_prefix(), job.tasks, Bounds::time(job.warm)).await;
+        measure(ask, &job.warm_prefix(), job.tasks, Bounds::time(job.warm)).await;
     }
 }
 
-async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Outcome {
+async fn measure(ask: &impl Fn(&str) -> Acquire, name: &str, tasks: usize, bounds: Bounds) -> Outcome {
     let section = Arc::new(Section::new());
-    let cycles = (0..tasks).map(|_| Visit { lock: grid.lock(name), section: Arc::clone(&section) });
+    let cycles = (0..tasks).map(|_| Visit { ask: ask(name), section: Arc::clone(&section) });
     let mut outcome = crew::run(cycles.collect(), bounds).await;
     outcome.violations = section.violations.load(SeqCst);
     outcome
@@ -36,14 +36,14 @@ async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Outco
 
 /// Lock, be alone for a moment, unlock.
 struct Visit {
-    lock: Lock,
+    ask: Acquire,
     section: Arc<Section>,
 }
 
 impl Cycle for Visit {
     async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
         let asked = Instant::now();
-        let guard = self.lock.acquire().await?;
+        let guard = self.ask.clone().await?;
         let entered = Instant::now();
         if let Some(handoff) = self.section.enter(entered) {
             notes.handoff.record(handoff);

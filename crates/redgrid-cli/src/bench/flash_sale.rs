@@ -20,7 +20,7 @@ pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result
     if order.left().await?.is_none() {
         return Err(format!("there is no stock to sell; SET {} to a number first", order.stock).into());
     }
-    contended::warm(grid, job).await;
+    contended::warm(job, &|name: &str| grid.lock(name).acquire()).await;
     start.given().await?;
     let orders = (0..job.tasks).map(|_| order.clone()).collect();
     Ok(crew::run(orders, Bounds { ops: job.ops, secs: job.secs }).await)

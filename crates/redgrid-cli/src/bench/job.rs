@@ -42,11 +42,15 @@ pub(super) enum Workload {
     W3,
     /// Hold many locks under the watchdog.
     W5,
+    /// W2 under a fair lock.
+    W6Fair,
+    /// One read-write lock for all; each tenth time a task writes.
+    W6Rw,
 }
 
 /// A workload that this driver does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no workload `{0}` here; there are W1, W2, W3 and W5")]
+#[error("no workload `{0}` here; there are W1, W2, W3, W5, W6fair and W6rw")]
 pub(super) struct Unsupported(String);
 
 impl FromStr for Workload {
@@ -58,6 +62,8 @@ impl FromStr for Workload {
             "W2" => Ok(Workload::W2),
             "W3" => Ok(Workload::W3),
             "W5" => Ok(Workload::W5),
+            "W6fair" => Ok(Workload::W6Fair),
+            "W6rw" => Ok(Workload::W6Rw),
             _ => Err(Unsupported(name.to_owned())),
         }
     }
@@ -65,7 +71,14 @@ impl FromStr for Workload {
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        f.write_str(match self {
+            Workload::W1 => "W1",
+            Workload::W2 => "W2",
+            Workload::W3 => "W3",
+            Workload::W5 => "W5",
+            Workload::W6Fair => "W6fair",
+            Workload::W6Rw => "W6rw",
+        })
     }
 }
 

@@ -10,6 +10,7 @@ mod held;
 mod job;
 mod latency;
 mod outcome;
+mod reading;
 mod serve;
 mod start;
 mod uncontended;
@@ -64,7 +65,9 @@ impl Driver {
         self.tidy();
         match job.workload {
             Workload::W1 => uncontended::run(&self.grid, job, start).await,
-            Workload::W2 => contended::run(&self.grid, job, start).await,
+            Workload::W2 => contended::run(job, start, |name| self.grid.lock(name).acquire()).await,
+            Workload::W6Fair => contended::run(job, start, |name| self.grid.fair_lock(name).acquire()).await,
+            Workload::W6Rw => reading::run(&self.grid, job, start).await,
             Workload::W3 => flash_sale::run(&self.grid, job, start).await,
             Workload::W5 => held::run(&self.grid, job, start, &mut self.held).await,
         }

@@ -125,6 +125,11 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
         assert!(line[field].as_f64() > Some(0.0), "{field}: {line}");
     }
 
+    let line = driver.job("workload=W6fair tasks=4 ops=100 warm=0.01 prefix=f");
+    assert_eq!(assert_cycles(&line, "W6fair", 4), 100);
+    let line = driver.job("workload=W6rw tasks=8 ops=200 warm=0.01 prefix=g");
+    assert_eq!(assert_cycles(&line, "W6rw", 8), 200);
+
     driver.ready("workload=W5 n=300 secs=0.05 warm=0 prefix=d");
     assert_eq!(observer.keys("d:*").await.expect("an answer").len(), 300, "held from before the start");
     let line = driver.go();
@@ -170,7 +175,7 @@ async fn what_it_can_not_do_is_answered_and_the_next_job_is_done() {
     let server = RedisServer::start().await.expect("a server");
     let mut driver = Driver::start(&server, &["--threads", "1"]);
     for (words, unsupported, told) in [
-        ("workload=W4 tasks=1 ops=1", Some(true), "no workload `W4` here; there are W1, W2, W3 and W5"),
+        ("workload=W4 tasks=1 ops=1", Some(true), "no workload `W4` here; there are W1, W2, W3, W5, W6fair and W6rw"),
         ("workload=W1 tasks=few", Some(false), "`tasks=few` is not understood: invalid digit found in string"),
         ("workload=W3 tasks=1 prefix=e", None, "there is no stock to sell; SET e:stock to a number first"),
     ] {

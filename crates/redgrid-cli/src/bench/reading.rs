@@ -1,0 +1,104 @@
+//! W6rw: one read-write lock for all tasks, each tenth time to write, with a look at whether writers are alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::time::Instant;
+
+use redgrid::{Grid, RwLock};
+
+use super::Trouble;
+use super::crew::{self, Bounds, Cycle, Notes};
+use super::job::Job;
+use super::outcome::Outcome;
+use super::start::Start;
+
+/// Of so many times a task comes, it writes once.
+const WRITES_EVERY: usize = 10;
+
+/// Runs the job.
+pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
+    if !job.warm.is_zero() {
+        measure(grid, &job.warm_prefix(), job.tasks, Bounds::time(job.warm)).await;
+    }
+    start.given().await?;
+    Ok(measure(grid, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await)
+}
+
+async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Outcome {
+    let inside = Arc::new(Inside::default());
+    // Not all write at the same time.
+    let cycles = (0..tasks).map(|task| Visit { lock: grid.rw_lock(name), times: task, inside: Arc::clone(&inside) });
+    let mut outcome = crew::run(cycles.collect(), bounds).await;
+    outcome.violations = inside.violations.load(SeqCst);
+    outcome
+}
+
+/// Comes in to read, or to write, and leaves.
+struct Visit {
+    lock: RwLock,
+    times: usize,
+    inside: Arc<Inside>,
+}
+
+impl Cycle for Visit {
+    async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
+        let (writes, asked) = (self.times % WRITES_EVERY == 0, Instant::now());
+        self.times += 1;
+        if writes {
+            let guard = self.lock.write().await?;
+            notes.wait.record(asked.elapsed());
+            self.inside.write();
+            guard.release().await?;
+        } else {
+            let guard = self.lock.read().await?;
+            self.inside.read();
+            guard.release().await?;
+        }
+        notes.latency.record(asked.elapsed());
+        Ok(true)
+    }
+}
+
+/// What all the tasks share: who is inside.
+#[derive(Default)]
+struct Inside {
+    readers: AtomicI64,
+    writers: AtomicI64,
+    violations: AtomicU64,
+}
+
+impl Inside {
+    fn write(&self) {
+        let alone = self.writers.fetch_add(1, SeqCst) == 0 && self.readers.load(SeqCst) == 0;
+        self.count(alone);
+        self.writers.fetch_sub(1, SeqCst);
+    }
+
+    fn read(&self) {
+        self.readers.fetch_add(1, SeqCst);
+        self.count(self.writers.load(SeqCst) == 0);
+        self.readers.fetch_sub(1, SeqCst);
+    }
+
+    fn count(&self, holds: bool) {
+        self.violations.fetch_add(u64::from(!holds), SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_beside_a_writer_is_a_violation_whoever_came_first() {
+        let inside = Inside::default();
+        (inside.read(), inside.write());
+        assert_eq!(inside.violations.load(SeqCst), 0);
+        inside.readers.store(1, SeqCst);
+        inside.write();
+        (inside.readers.store(0, SeqCst), inside.writers.store(1, SeqCst));
+        inside.read();
+        inside.write();
+        assert_eq!(inside.violations.load(SeqCst), 3);
+    }
+}
