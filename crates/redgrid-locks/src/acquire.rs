@@ -123,7 +123,15 @@ impl Options {
     }
 
     async fn ask(mut self, once: bool) -> Result<Option<Grant>, AcquireError> {
-        let Some(line) = self.line.take() else { return self.ask_now(once).await };
+        match self.line.take() {
+            None => self.ask_now(once).await,
+            // Boxed: few line up, and the future of every acquire would have room for it.
+            Some(line) => Box::pin(self.ask_behind(line, once)).await,
+        }
+    }
+
+    /// Asks at the front of a line.
+    async fn ask_behind(mut self, line: Arc<Target>, once: bool) -> Result<Option<Grant>, AcquireError> {
         let wish = self.wish(once)?;
         if self.client.is_in(self.kind, self.target.as_ref().map_err(Clone::clone)?, wish.holder) {
             // Those in the line wait for this one.

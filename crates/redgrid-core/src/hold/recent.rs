@@ -1,16 +1,15 @@
 //! Names that others wait for, for a moment after we let go of them: the next request of ours obeys the order although nobody
 //! of us waited when they were given back.
 
-use std::collections::HashMap;
-
 use super::slot::SlotKey;
+use super::table::ByName;
 use super::turn::Turn;
 use crate::clock::Instant;
 
 /// What is remembered, by name.
 #[derive(Default)]
 pub(super) struct Recents {
-    names: HashMap<SlotKey, Recent>,
+    names: ByName<Recent>,
     prune_at: usize,
 }
 

@@ -8,7 +8,7 @@ use crate::clock::Instant;
 
 #[derive(Default)]
 pub(super) struct Schedule {
-    tenures: HashMap<u64, Registered>,
+    tenures: HashMap<u64, Registered, foldhash::fast::RandomState>,
     due: BTreeSet<(Instant, u64)>,
     ends: BTreeSet<(Instant, u64)>,
 }

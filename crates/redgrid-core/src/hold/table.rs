@@ -41,9 +41,12 @@ pub(crate) struct Table {
     pub(super) attended: AtomicU64,
 }
 
+/// By name. The names are the service's own, so a hash that is seeded, and quick, will do: each hand-over looks some up.
+pub(super) type ByName<T> = HashMap<SlotKey, T, foldhash::fast::RandomState>;
+
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) slots: HashMap<SlotKey, Slot>,
+    pub(super) slots: ByName<Slot>,
     /// The keys that have more than one slot.
     pub(super) parts: Parts,
     pub(super) schedule: Schedule,
