@@ -15,6 +15,7 @@ use super::state::{Hold, Phase};
 use super::succession::Basis;
 use super::table::{State, Table};
 use super::tenure::Tenure;
+use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Reply, Server, is_same, once};
@@ -157,12 +158,11 @@ impl Table {
             }
             let Some(first) = tenures.first() else { return };
             let kind = first.kind;
-            let lease = |tenure: &Tenure| if tenure.is_renewed() { tenure.lease() } else { Duration::ZERO };
-            let leases: Vec<Duration> = tenures.iter().map(|tenure| lease(tenure)).collect();
+            let sent = self.now();
+            let leases: Vec<Duration> = tenures.iter().map(|tenure| lease_to_send(tenure, sent)).collect();
             // What they want now: by the time of the answer one of them may have an owner who wants something else.
             let asked: Vec<Durability> = tenures.iter().map(|tenure| tenure.wanted_durability()).collect();
             let claims: Vec<_> = tenures.iter().zip(&leases).map(|(tenure, lease)| tenure.claim(*lease)).collect();
-            let sent = self.now();
             let (request, limit) = (kind.renew(&claims), sent + self.core.settings.timeout);
             // An answer that is lost, or late, is not waited for as long as the node would: the lease may be shorter than that,
             // and twice is once. When it comes after all it counts: a machine that is too slow for every answer would
@@ -311,6 +311,17 @@ impl Table {
         let group = |tenure: &Arc<Tenure>| (place(tenure), tenure.wanted_durability());
         tenures.sort_by_key(place);
         tenures.chunk_by(|one, other| group(one) == group(other)).map(<[_]>::to_vec).collect()
+    }
+}
+
+/// What a look asks for: the lease of what is renewed, nothing more where it is fixed. Where others are in beside it, one of
+/// them may have shortened what they share on the server: then what was confirmed before, so that it is there again.
+fn lease_to_send(tenure: &Tenure, now: Instant) -> Duration {
+    let left = tenure.deadline().since(now);
+    match tenure.kind.shares() && !left.is_zero() {
+        _ if tenure.is_renewed() => tenure.lease(),
+        true => terms::with_margin(left),
+        false => Duration::ZERO,
     }
 }
 

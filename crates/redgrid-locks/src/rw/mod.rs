@@ -67,6 +67,9 @@ const UPGRADING: &str = "redgrid_rw_upgrade";
 /// Each reader has its own. The lock lasts as long as the longest that was ever given to those who are in: where a reader with a
 /// long fixed lease leaves early and another then dies, the name stays taken until the end of the long one, as the leases of
 /// others are in keys that only their names tell. A read unlock of Redisson looks at them, and shortens it.
+///
+/// Beside readers of Redisson the lock is shortened to the lease of its watchdog, each time it renews. Ours look three times
+/// within [`watchdog_lease`](redgrid_core::Config::watchdog_lease) and put back what was theirs: do not give Redisson a shorter one.
 #[doc(alias = "RReadWriteLock")]
 #[doc(alias = "RedissonReadWriteLock")]
 #[derive(Clone, Debug)]
