@@ -1,10 +1,10 @@
-//! A read-write lock of which something is gone on the server: its lifetime.
+//! A read-write lock of which something is gone on the server: its lifetime, a hold of ours.
 
 use std::time::Duration;
 
-use redgrid_locks::RwLock;
+use redgrid_locks::{DowngradeError, Holder, LostReason, RwLock, UpgradeError};
 use redgrid_testkit::{Observer, wait_until};
-use redgrid_tests::{SOON, client_with, server};
+use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -45,4 +45,53 @@ async fn what_a_foreign_watchdog_has_shortened_is_there_again_after_the_next_loo
         assert!(left(&observer, "a").await < LONG + LONG / 10);
         read.release().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_gone_on_the_server_is_not_converted() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let observer = server.observer().await.unwrap();
+    let others_write = async || {
+        observer.cmd(&["DEL", "a"]).await.unwrap();
+        there.write().wait(SOON).await.unwrap()
+    };
+    // Others wrote, and have left; and others write still.
+    for stay in [false, true] {
+        let upgradable = here.upgradable_read().wait(SOON).await.unwrap();
+        let mut writer = Some(others_write().await).filter(|_| stay);
+        assert!(matches!(upgradable.upgrade().await, Err(UpgradeError::Lost(_))), "{stay}");
+        drop(writer.take());
+        let read = here.read().wait(SOON).await.unwrap();
+        let (watch, mut writer) = (read.watch(), Some(others_write().await).filter(|_| stay));
+        let Err(UpgradeError::Lost(lost)) = read.try_upgrade().await else { panic!("it was gone: {stay}") };
+        assert!(lost.reason == LostReason::Gone && watch.lost_reason() == Some(LostReason::Gone));
+        drop(writer.take());
+        let write = here.write().wait(SOON).await.unwrap();
+        let mut writer = Some(others_write().await).filter(|_| stay);
+        assert!(matches!(write.downgrade().await, Err(DowngradeError::Lost(_))), "{stay}");
+        if let Some(writer) = writer.take() {
+            assert!(writer.is_held() && here.try_read().await.unwrap().is_none());
+            writer.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_waits_under_a_write_that_is_gone_waits_as_any_other() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let (observer, me) = (server.observer().await.unwrap(), Holder::new());
+    let write = here.write().by(&me).await.unwrap();
+    observer.cmd(&["DEL", "a"]).await.unwrap();
+    let other = there.write().wait(SOON).await.unwrap();
+    let waiting = tokio::spawn(here.read().by(&me).wait(SOON).into_future());
+    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    other.release().await.unwrap();
+    let read = waiting.await.unwrap().unwrap();
+    assert!(there.try_write().await.unwrap().is_none());
+    assert!(write.release().await.is_err(), "it was gone");
+    read.release().await.unwrap();
 }

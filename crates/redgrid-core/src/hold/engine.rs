@@ -290,8 +290,7 @@ impl Table {
 
     /// Another client took a hold of ours by force, and says so.
     pub(crate) fn forced(self: &Arc<Self>, field: &[u8]) {
-        let number = std::str::from_utf8(field).ok().and_then(|text| text.rsplit_once(':')?.1.parse().ok());
-        let Some(number) = number else { return };
+        let Some(number) = number_of(field) else { return };
         let mut state = self.state();
         match state.schedule.get(number).cloned() {
             Some(tenure) if tenure.field == field => self.lose(&mut state, &tenure, LostReason::Forced),
@@ -302,6 +301,16 @@ impl Table {
                 state.forced.retain(|_, told| now.since(*told) < patience);
                 state.forced.insert(number, now);
             }
+        }
+    }
+
+    /// The server says that it does not have a hold of ours any more.
+    pub(super) fn vanished(self: &Arc<Self>, field: &[u8]) {
+        let mut state = self.state();
+        // A release may have been on its way before: then this is no loss.
+        let tenure = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
+        if let Some(tenure) = tenure.filter(|tenure| tenure.field == field) {
+            self.lose(&mut state, &tenure, LostReason::Gone);
         }
     }
 
@@ -333,6 +342,11 @@ enum Due {
     NotTaken,
     /// Its lease has ended.
     Over,
+}
+
+/// The number of a tenure, by its field.
+fn number_of(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.rsplit_once(':')?.1.parse().ok()
 }
 
 fn due_of(hold: &Hold, now: Instant) -> Due {

@@ -168,9 +168,8 @@ impl WriteGuard {
         let read = self.0.grant().beside(&READING, look(self.0.grant())).await;
         match (read, self.loss()) {
             (Ok(Some(read)), _) => {
-                // Inside as a reader: what is left of the write ends with its lease at the latest.
-                let _ = self.release().await;
-                Ok(ReadGuard::new(read))
+                let read = ReadGuard::new(read);
+                self.leave().await.map_or(Ok(read), |lost| Err(DowngradeError::Lost(lost)))
             }
             (_, Some(lost)) => Err(DowngradeError::Lost(lost)),
             (Ok(None), None) => {
@@ -199,13 +198,34 @@ impl ReadGuard {
         let write = self.0.grant().beside(&WRITING, look(self.0.grant())).await;
         match (write, self.loss()) {
             (Ok(Some(write)), _) => {
-                let _ = self.release().await;
-                Ok(WriteGuard::new(write))
+                let write = WriteGuard::new(write);
+                self.leave().await.map_or(Ok(write), |lost| Err(UpgradeError::Lost(lost)))
             }
             (_, Some(lost)) => Err(UpgradeError::Lost(lost)),
             (Ok(None), None) => Err(UpgradeError::Busy(Box::new(self))),
             (Err(source), None) => Err(UpgradeError::Held { guard: Box::new(self), source }),
         }
+    }
+}
+
+impl WriteGuard {
+    /// Ends what another guard has taken the place of. Where it was lost, others may have been in between.
+    async fn leave(self) -> Option<LockLost> {
+        left(self.release().await)
+    }
+}
+
+impl ReadGuard {
+    async fn leave(self) -> Option<LockLost> {
+        left(self.release().await)
+    }
+}
+
+/// A loss, if a release tells one: what could not be released otherwise ends with its lease.
+fn left(released: Result<(), ReleaseError>) -> Option<LockLost> {
+    match released {
+        Err(ReleaseError::Lost { name, reason }) => Some(LockLost { name, reason }),
+        _ => None,
     }
 }
 

@@ -82,7 +82,8 @@ impl HoldKind for Reading {
         let request = READ.with([lock(&claim), level(&claim), waiting(claim.target)]).arg(claim.field.clone());
         let under = entrance.under.as_ref().map_or_else(Bytes::new, |field| writer(field));
         let since = i64::try_from(entrance.since).unwrap_or(i64::MAX);
-        request.int(millis(claim.lease)).not_after_here().arg(under).int(since).idempotent()
+        let request = request.int(millis(claim.lease)).not_after_here().arg(under).int(since);
+        request.int(i64::from(entrance.waits)).idempotent()
     }
 
     fn acquire(&self, claim: Claim<'_>) -> Request {

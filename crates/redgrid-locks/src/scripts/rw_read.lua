@@ -8,8 +8,10 @@
 -- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
 -- ARGV[4]  writer     field of the write hold under which it may read, or empty
 -- ARGV[5]  since      when it was first refused, in microseconds since 1970; 0 for who has just come
+-- ARGV[6]  waits      1: under a writer that is gone, it waits as any other; 0: it is told
 -- Returns  {1, time, 0}      granted at `time` (microseconds since 1970, as text)
 --          {0, time, left}   a writer has it, or goes first: the lock's PTTL, or how long the waiting writer is believed
+--          {0, time, -2}     the writer under which it may read is gone
 --          {2, time, 0}      too late
 --
 -- Work: O(clients with a waiting writer), writes two keys. Sent twice, it enters once: fields are set, never counted, and a
@@ -23,6 +25,9 @@ local mode = redis.call('HGET', KEYS[1], 'mode')
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   local inside = ARGV[4] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[4]) == 1
   if not inside then
+    if ARGV[4] ~= '' and ARGV[6] == '0' then
+      return {0, time, -2}
+    end
     -- A hash without a mode is another kind of lock.
     if mode == 'write' or (not mode and redis.call('EXISTS', KEYS[1]) == 1) then
       return {0, time, redis.call('PTTL', KEYS[1])}

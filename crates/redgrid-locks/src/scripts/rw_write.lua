@@ -9,7 +9,7 @@
 -- ARGV[5]  client     its id
 -- ARGV[6]  waits      milliseconds for which readers are to step back if it is taken; 0 for who only looks
 -- Returns  {1, time, 0}      granted at `time` (microseconds since 1970, as text): the fencing token
---          {0, time, left}   taken by others; its PTTL
+--          {0, time, left}   taken by others; its PTTL. -2: the reader that is to write is not in
 --          {2, time, 0}      too late
 --
 -- Work: O(1), writes two keys. Sent twice, it enters once: fields are set, never counted, and a lease is never shortened.
@@ -20,6 +20,10 @@ if tonumber(time) > tonumber(ARGV[3]) then
 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
 local mine = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+if not mine and ARGV[4] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[4]) == 0 then
+  -- Others may have written since it was in.
+  return {0, time, -2}
+end
 local free = mine or redis.call('EXISTS', KEYS[1]) == 0
 if not free and mode == 'read' and ARGV[4] ~= '' then
   free = redis.call('HEXISTS', KEYS[1], ARGV[4]) == 1 and redis.call('HLEN', KEYS[1]) == 2
