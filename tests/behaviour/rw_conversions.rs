@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_locks::{DowngradeError, RwLock, UpgradeError};
+use redgrid_locks::{DowngradeError, Holder, RwLock, UpgradeError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -146,4 +146,23 @@ async fn upgrades_and_downgrades_of_many_lose_no_update() {
         task.await.unwrap();
     }
     assert_eq!(value.load(std::sync::atomic::Ordering::SeqCst), 240);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_writes_already_does_not_wait_for_itself_to_upgrade() {
+    let server = server().await;
+    let client = client(&server).await;
+    let (lock, me) = (RwLock::new(&client, "a"), Holder::new());
+    let write = lock.write().by(&me).await.unwrap();
+    let upgradable = lock.upgradable_read().by(&me).await.unwrap();
+    let again = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("it is in").unwrap();
+    assert_eq!(again.token(), write.token());
+    let read = lock.read().by(&me).await.unwrap();
+    let third = tokio::time::timeout(SOON, read.try_upgrade()).await.expect("it is in").unwrap();
+    write.release().await.unwrap();
+    third.release().await.unwrap();
+    assert!(again.is_held() && lock.try_read().await.unwrap().is_none());
+    again.release().await.unwrap();
+    let observer = server.observer().await.unwrap();
+    wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }

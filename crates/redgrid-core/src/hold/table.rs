@@ -161,7 +161,8 @@ impl Table {
         }
         let known = state.slots_of(key.0, &key.1).find_map(|key| entered_again(state.slots.get(&key)?, &wish, target));
         let hold = match (known, under) {
-            (Some(known), None) => Err(known?),
+            // Who holds it alone has it, also where it is asked for under another hold of its own.
+            (Some(known), under) if under.is_none() || !kind.shares() => Err(known?),
             (_, under) => {
                 let under = if under.is_none() { state.under(kind, target, &wish)? } else { under };
                 Ok(self.place(&mut state, kind, target, (&wish, &under)))
