@@ -1,6 +1,6 @@
 //! A write that becomes a read, and a read that becomes a write.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redgrid_locks::{DowngradeError, Holder, RwLock, UpgradeError};
 use redgrid_testkit::wait_until;
@@ -165,4 +165,19 @@ async fn a_holder_that_writes_already_does_not_wait_for_itself_to_upgrade() {
     again.release().await.unwrap();
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_write_keeps_the_name_for_its_read_keeps_and_others_may_read() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let (asked, keep) = (Instant::now(), 3000 * MS);
+    let read = here.write().at_least(keep).await.unwrap().downgrade().await.unwrap();
+    there.try_read().await.unwrap().expect("nobody writes any more").release().await.unwrap();
+    read.release().await.unwrap();
+    let early = there.try_write().await.unwrap().is_some();
+    assert!(!early || asked.elapsed() >= keep);
+    there.write().wait(SOON).await.unwrap().release().await.unwrap();
+    assert!(asked.elapsed() >= keep);
 }

@@ -128,6 +128,19 @@ impl Grant {
         }
     }
 
+    /// For how long the name stays taken by it, whatever becomes of it.
+    pub fn kept_for(&self) -> Duration {
+        self.hold.keep_until().since(self.hold.tenure.clock.now())
+    }
+
+    /// Releases without keeping the name for what was asked for as `at_least`: another hold of the name does. Only where this is
+    /// its last grant.
+    pub fn keep_no_longer(&self) {
+        if self.hold.guards.load(Ordering::Acquire) == 1 {
+            self.hold.keep_no_longer();
+        }
+    }
+
     /// Completes when the hold is no longer certain.
     pub async fn lost(&self) -> LostReason {
         self.watch().lost().await

@@ -145,7 +145,8 @@ impl WriteGuard {
     }
 
     /// Goes on as a reader, without anybody writing in between; readers that wait, those of Redisson too, are woken. The read
-    /// has a lease of the same length, counted anew. Where the same holder has other write guards, it goes on to write.
+    /// has a lease of the same length, counted anew, and keeps what is left of an `at_least`: nobody writes before that. Where the
+    /// same holder has other write guards, it goes on to write.
     ///
     /// ```no_run
     /// # async fn demo(lock: redgrid_locks::RwLock) -> Result<(), Box<dyn std::error::Error>> {
@@ -165,9 +166,12 @@ impl WriteGuard {
     ///
     /// Dropped early, the write ends, and the read with it.
     pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
-        let read = self.0.grant().beside(&READING, look(self.0.grant())).await;
+        let wish = Wish { at_least: self.0.grant().kept_for(), ..look(self.0.grant()) };
+        let read = self.0.grant().beside(&READING, wish).await;
         match (read, self.loss()) {
             (Ok(Some(read)), _) => {
+                // Kept by the read from here on, and others may read beside it.
+                self.0.grant().keep_no_longer();
                 let read = ReadGuard::new(read);
                 self.leave().await.map_or(Ok(read), |lost| Err(DowngradeError::Lost(lost)))
             }
