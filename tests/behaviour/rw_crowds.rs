@@ -188,3 +188,31 @@ async fn readers_and_writers_of_two_processes_exclude_each_other() {
         task.await.unwrap();
     }
 }
+
+/// One reader more costs the same, however many of its process are in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_among_thousands_of_its_process_costs_no_more_than_among_few() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let lock = RwLock::new(&client, "a");
+    let mut best = f64::MAX;
+    // The best of three: the machine may be busy with others.
+    for _ in 0..3 {
+        let mut guards = Vec::new();
+        let mut more = async |count: usize| {
+            let began = Instant::now();
+            for _ in 0..count {
+                guards.push(lock.read().wait(SOON).await.unwrap());
+            }
+            began.elapsed()
+        };
+        let few = more(300).await;
+        more(8000).await;
+        let many = more(300).await;
+        drop(guards);
+        best = best.min(many.as_secs_f64() / few.as_secs_f64().max(1e-4));
+        wait_until(SOON, async || client.in_hand().holds == 0).await;
+    }
+    println!("among thousands {best:.1} times as long");
+    assert!(best < 8.0, "{best}");
+}

@@ -93,7 +93,7 @@ impl Table {
             match due_of(&hold, now) {
                 Due::At(at) => {
                     due = due.min(at);
-                    slot.holds.push(hold);
+                    slot.add(hold);
                 }
                 Due::NotTaken => {}
                 Due::Over => {

@@ -128,7 +128,7 @@ impl Table {
             }
             return Parting::Lost(lost.unwrap_or(LostReason::Gone));
         };
-        slot.holds.swap_remove(at);
+        slot.remove(at);
         if !slot.holds.is_empty() {
             // Others share it.
             if slot.is_forgotten() {

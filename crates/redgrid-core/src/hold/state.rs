@@ -77,6 +77,8 @@ pub(crate) struct Hold {
     pub(crate) wish: Wish,
     /// Guards that live; counted under the table's lock.
     pub(super) guards: AtomicUsize,
+    /// Where it is among those who have its tenure; under the table's lock.
+    pub(super) place: AtomicUsize,
     /// Its `at_least` is another's by now.
     kept_by_another: AtomicBool,
     phase: AtomicU8,
@@ -97,6 +99,7 @@ impl Hold {
             token,
             granted: now,
             guards: AtomicUsize::new(0),
+            place: AtomicUsize::new(0),
             kept_by_another: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Held as u8),
             offer: AtomicU8::new(OFFERED),

@@ -172,7 +172,7 @@ impl Table {
         }
         self.wake_engine(state);
         if let Some(slot) = state.slots.get_mut(key) {
-            slot.holds.push(Arc::clone(&hold));
+            slot.add(Arc::clone(&hold));
         }
         hold
     }
