@@ -1,4 +1,4 @@
-//! A read-write lock of which something is gone on the server: its lifetime, a hold of ours.
+//! A read-write lock of which something is gone on the server: its lifetime, a hold of ours, a reader that died.
 
 use std::time::Duration;
 
@@ -19,6 +19,11 @@ async fn reader(observer: &Observer) -> String {
 
 async fn left(observer: &Observer, key: &str) -> Duration {
     observer.time_to_live(key).await.ok().flatten().unwrap_or_default()
+}
+
+/// Puts a reader of Redisson into the lock that has died: it has entered twice, and its leases have ended.
+async fn dies_inside(observer: &Observer) {
+    observer.cmd(&["HSET", "a", "6c1d22a4-7f1e-4b5c-9d0e-3b8f0c1d2e3f:47", "2"]).await.unwrap();
 }
 
 /// Redisson's watchdog sets the lifetime of the hash to its own lease, and that of the level keys of all its fields.
@@ -94,4 +99,39 @@ async fn a_read_that_waits_under_a_write_that_is_gone_waits_as_any_other() {
     assert!(there.try_write().await.unwrap().is_none());
     assert!(write.release().await.is_err(), "it was gone");
     read.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_does_not_wait_for_a_reader_that_died() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let observer = server.observer().await.unwrap();
+    let upgradable = here.upgradable_read().await.unwrap();
+    let alive = there.read().await.unwrap();
+    dies_inside(&observer).await;
+    let upgrade = tokio::spawn(upgradable.upgrade());
+    wait_until(SOON, async || observer.query::<u64>(&["HLEN", "a"]).await.unwrap() == 3).await;
+    // Who lives is waited for.
+    assert!(alive.is_held() && !upgrade.is_finished());
+    alive.release().await.unwrap();
+    let write = tokio::time::timeout(SOON, upgrade).await.expect("nobody else is in").unwrap().unwrap();
+    write.release().await.unwrap();
+    there.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_waits_does_not_wait_longer_for_a_reader_that_died_than_its_lease() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let observer = server.observer().await.unwrap();
+    // It leaves, and the lock's lifetime stays what it was.
+    let long = RwLock::new(&one, "a").read().lease(LONG).await.unwrap();
+    dies_inside(&observer).await;
+    let writer = tokio::spawn(RwLock::new(&two, "a").write().wait(SOON).into_future());
+    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    long.release().await.unwrap();
+    let write = writer.await.unwrap().expect("nobody is in");
+    write.release().await.unwrap();
+    wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }

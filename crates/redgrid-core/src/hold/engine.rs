@@ -103,6 +103,9 @@ impl Table {
             }
         }
         let free = slot.holds.is_empty();
+        if slot.holds.len() == 1 {
+            tenure.left_alone();
+        }
         if slot.is_forgotten() {
             tenure.stop_renewing();
         }

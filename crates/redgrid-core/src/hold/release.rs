@@ -131,6 +131,9 @@ impl Table {
         slot.remove(at);
         if !slot.holds.is_empty() {
             // Others share it.
+            if slot.holds.len() == 1 {
+                tenure.left_alone();
+            }
             if slot.is_forgotten() {
                 tenure.stop_renewing();
             }

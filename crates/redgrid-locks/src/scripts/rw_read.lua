@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  lock       hash: `mode`, `read` or `write`, and a field for each holder; absent when free
 -- KEYS[2]  level      string; present while the reader's lease lasts. Redisson looks at those of all readers
--- KEYS[3]  waiting    hash: each client of whom a writer waits, since when (µs) and how long it is believed (ms)
+-- KEYS[3]  waiting    hash: who has a writer that waits, since when (µs), how long it is believed (ms), the number of the word
 -- ARGV[1]  reader     new for each grant
 -- ARGV[2]  lease      milliseconds
 -- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
@@ -35,7 +35,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     local waiting = redis.pcall('HGETALL', KEYS[3])
     local ms, since, left = math.floor(tonumber(time) / 1000), tonumber(ARGV[5]), 0
     for _, writer in ipairs(waiting.err and {} or waiting) do
-      local came, believed = string.match(writer, '^(%d+) (%d+)$')
+      local came, believed = string.match(writer, '^(%d+) (%d+)')
       if came and (since == 0 or tonumber(came) < since) then
         left = math.max(left, tonumber(believed) - ms)
       end
