@@ -29,6 +29,7 @@ mod renewals;
 mod rw_basics;
 mod rw_conversions;
 mod rw_crowds;
+mod rw_losses;
 mod segmented;
 mod sockets;
 mod spin;

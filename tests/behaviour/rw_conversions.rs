@@ -1,15 +1,20 @@
 //! A write that becomes a read, and a read that becomes a write.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use redgrid_locks::{DowngradeError, RwLock, UpgradeError};
-use redgrid_testkit::wait_until;
+use redgrid_locks::{Client, DowngradeError, Holder, RwLock, UpgradeError};
+use redgrid_testkit::{RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Later than a message takes on a busy machine, and sooner than anybody looks without one.
+/// Later than a message takes on a busy machine, and sooner than anybody looks without one: [`patient`].
 const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// A client that looks by itself only when a test has long failed.
+async fn patient(server: &RedisServer) -> Client {
+    client_with(&server.url(), |config| config.poll_interval(10 * SOON).stretch(400 * MS)).await
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_downgrade_lets_readers_in_at_once_and_no_writer() {
@@ -100,7 +105,7 @@ async fn one_who_shares_a_read_does_not_write_beside_the_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_upgrade_waits_for_readers_and_is_one_at_a_time() {
     let server = server().await;
-    let (one, two) = (client(&server).await, client(&server).await);
+    let (one, two) = (patient(&server).await, client(&server).await);
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let first = here.upgradable_read().await.unwrap();
     let reader = there.read().await.unwrap();
@@ -146,4 +151,121 @@ async fn upgrades_and_downgrades_of_many_lose_no_update() {
         task.await.unwrap();
     }
     assert_eq!(value.load(std::sync::atomic::Ordering::SeqCst), 240);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_is_told_when_the_last_reader_beside_it_leaves_its_own_process() {
+    let server = server().await;
+    let (client, observer) = (patient(&server).await, server.observer().await.unwrap());
+    let lock = RwLock::new(&client, "a");
+    let (upgradable, beside) = (lock.upgradable_read().await.unwrap(), lock.read().await.unwrap());
+    let upgrade = tokio::spawn(upgradable.upgrade());
+    wait_until(SOON, async || observer.exists("redgrid_rw_wait:{a}").await.unwrap()).await;
+    assert!(!upgrade.is_finished());
+    beside.release().await.unwrap();
+    let write = tokio::time::timeout(AT_ONCE, upgrade).await.expect("told").unwrap().unwrap();
+    write.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_writes_already_does_not_wait_for_itself_to_upgrade() {
+    let server = server().await;
+    let client = client(&server).await;
+    let (lock, me) = (RwLock::new(&client, "a"), Holder::new());
+    let write = lock.write().by(&me).await.unwrap();
+    let upgradable = lock.upgradable_read().by(&me).await.unwrap();
+    let again = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("it is in").unwrap();
+    assert_eq!(again.token(), write.token());
+    let read = lock.read().by(&me).await.unwrap();
+    let third = tokio::time::timeout(SOON, read.try_upgrade()).await.expect("it is in").unwrap();
+    write.release().await.unwrap();
+    third.release().await.unwrap();
+    assert!(again.is_held() && lock.try_read().await.unwrap().is_none());
+    again.release().await.unwrap();
+    let observer = server.observer().await.unwrap();
+    wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_write_keeps_the_name_for_its_read_keeps_and_others_may_read() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let (asked, keep) = (Instant::now(), 3000 * MS);
+    let read = here.write().at_least(keep).await.unwrap().downgrade().await.unwrap();
+    there.try_read().await.unwrap().expect("nobody writes any more").release().await.unwrap();
+    read.release().await.unwrap();
+    let early = there.try_write().await.unwrap().is_some();
+    assert!(!early || asked.elapsed() >= keep);
+    there.write().wait(SOON).await.unwrap().release().await.unwrap();
+    assert!(asked.elapsed() >= keep);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_right_to_upgrade_lasts_as_long_as_its_guard_and_without_it_nobody_upgrades() {
+    let server = server().await;
+    let (observer, gate) = (server.observer().await.unwrap(), "redgrid_rw_upgrade:{a}");
+    let one = client_with(&server.url(), |config| config.watchdog_lease(900 * MS)).await;
+    let two = client(&server).await;
+    // Renewed, whatever the read is.
+    let lock = RwLock::new(&two, "a");
+    let fixed = lock.upgradable_read().lease(2000 * MS).max_hold(1000 * MS).await.unwrap();
+    assert!(observer.time_to_live(gate).await.unwrap().unwrap() > Duration::from_secs(10));
+    fixed.release().await.unwrap();
+    let upgradable = RwLock::new(&one, "a").upgradable_read().await.unwrap();
+    observer.cmd(&["DEL", gate]).await.unwrap();
+    upgradable.lost().await;
+    assert!(matches!(upgradable.upgrade().await, Err(UpgradeError::Lost(_))));
+    wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let (observer, words) = (server.observer().await.unwrap(), "redgrid_rw_wait:{a}");
+    let said = async || observer.query::<Vec<String>>(&["HKEYS", words]).await.unwrap();
+    let reading = there.read().await.unwrap();
+    let upgrade = tokio::spawn(here.upgradable_read().await.unwrap().upgrade());
+    wait_until(SOON, async || said().await.len() == 1).await;
+    let writer = tokio::spawn(here.write().wait(SOON).into_future());
+    wait_until(SOON, async || said().await.len() == 2).await;
+    upgrade.abort();
+    wait_until(SOON, async || said().await == [one.id()]).await;
+    assert!(there.try_read().await.unwrap().is_none(), "a writer waits still");
+    writer.abort();
+    wait_until(SOON, async || said().await.is_empty()).await;
+    // Nothing but its being taken back ends this one.
+    let upgrade = tokio::spawn(here.upgradable_read().wait(SOON).await.unwrap().upgrade());
+    wait_until(SOON, async || said().await.len() == 1).await;
+    upgrade.abort();
+    assert!(upgrade.await.is_err());
+    observer.cmd(&["PEXPIRE", words, "600000"]).await.unwrap();
+    wait_until(SOON, async || said().await.is_empty()).await;
+    reading.release().await.unwrap();
+}
+
+/// As the scripts see it: a withdrawal that comes late does not take back what was said after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_withdrawal_leaves_a_later_word_alone() {
+    const ANNOUNCE: &str = include_str!("../../crates/redgrid-locks/src/scripts/rw_announce.lua");
+    const WITHDRAW: &str = include_str!("../../crates/redgrid-locks/src/scripts/rw_withdraw.lua");
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let say = async |number: &str| {
+        observer.query::<u64>(&["EVAL", ANNOUNCE, "1", "words", "client", "60000", number]).await.unwrap()
+    };
+    let withdraw = async |number: &str| {
+        let asked = ["EVAL", WITHDRAW, "2", "words", "a", "client", number, "PUBLISH", "channel"];
+        observer.query::<u64>(&asked).await.unwrap()
+    };
+    assert_eq!((say("4").await, withdraw("3").await), (1, 0));
+    // Since when it waits stays, the number does not.
+    let word = async || observer.query::<String>(&["HGET", "words", "client"]).await.unwrap();
+    let first = word().await;
+    say("10").await;
+    let second = word().await;
+    assert_eq!(first.split(' ').next(), second.split(' ').next());
+    assert_eq!((withdraw("9").await, withdraw("11").await, withdraw("11").await), (0, 1, 0));
 }

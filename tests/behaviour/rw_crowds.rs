@@ -78,11 +78,12 @@ async fn a_waiting_writer_enters_however_readers_overlap() {
             write.release().await.unwrap();
         }
         waits.sort();
-        // The longest read and a stretch; the rest is what a busy machine takes for messages and timers.
+        // The longest read and a stretch; the rest is what a busy machine takes for messages and timers. It could be twice that,
+        // and still be told from waiting for a moment in which nobody reads: there is none.
         let most = Duration::from_micros(readers.longest.load(SeqCst)) + STRETCH;
         println!("{waits:?}, with sections of at most {most:?} and a stretch");
-        assert!(waits[5] <= most + 50 * MS, "{waits:?}, {most:?}");
-        assert!(waits[9] <= most + 1000 * MS, "{waits:?}, {most:?}");
+        assert!(waits[5] <= most * 4 + 500 * MS, "{waits:?}, {most:?}");
+        assert!(waits[9] <= most * 4 + 5000 * MS, "{waits:?}, {most:?}");
     }
     readers.end().await;
     let observer = server.observer().await.unwrap();
@@ -275,4 +276,32 @@ async fn who_is_in_a_fair_one_enters_again_past_the_line_and_who_gives_up_leaves
     read.release().await.unwrap();
     theirs.write().wait(SOON).await.unwrap().release().await.unwrap();
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
+}
+
+/// One reader more costs the same, however many of its process are in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_among_thousands_of_its_process_costs_no_more_than_among_few() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let lock = RwLock::new(&client, "a");
+    let mut best = f64::MAX;
+    // The best of three: the machine may be busy with others.
+    for _ in 0..3 {
+        let mut guards = Vec::new();
+        let mut more = async |count: usize| {
+            let began = Instant::now();
+            for _ in 0..count {
+                guards.push(lock.read().wait(SOON).await.unwrap());
+            }
+            began.elapsed()
+        };
+        let few = more(300).await;
+        more(8000).await;
+        let many = more(300).await;
+        drop(guards);
+        best = best.min(many.as_secs_f64() / few.as_secs_f64().max(1e-4));
+        wait_until(SOON, async || client.in_hand().holds == 0).await;
+    }
+    println!("among thousands {best:.1} times as long");
+    assert!(best < 8.0, "{best}");
 }

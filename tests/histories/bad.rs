@@ -1,6 +1,6 @@
 //! The checker itself: it finds what was planted by hand, and nothing in what is right.
 
-use redgrid_tests::history::{Event, What};
+use redgrid_tests::history::{Event, STARVED, What};
 
 use super::check::violations;
 use super::story::History;
@@ -94,6 +94,91 @@ fn a_read_beside_a_write_is_found() {
     assert!(finds(&history([read(0, 5, 51), write()]), "reads and"));
     assert!(finds(&history([read(0, 55, 57), write()]), "reads and"));
     assert_eq!(violations(&history([read(0, 5, 50), read(0, 7, 49), write(), read(0, 60, 90)])), Vec::<String>::new());
+}
+
+/// What three processes record that read, write, and go from the one to the other: one reads and upgrades, another reads beside
+/// it, the third writes and downgrades.
+fn of_readers_and_writers() -> [Record; 3] {
+    let ask = || What::Ask { name: "a".into(), steal: false, again: None };
+    let gave = || What::Gave { ok: true };
+    let one = Record::default().at(0, 0, ask()).at(5, 0, What::Reads).at(20, 0, What::Held).at(21, 0, What::Give);
+    let one = one.at(22, 1, ask()).at(40, 1, What::Converted { from: 0 }).at(41, 1, What::Got { token: 40 });
+    let one = one.at(42, 1, What::Held).update(1, 44, 0, true).at(50, 1, What::Held);
+    let one = one.at(51, 1, What::Give).at(52, 1, gave());
+    let two = Record::default().at(1, 0, ask()).at(6, 0, What::Reads).at(30, 0, What::Held);
+    let two = two.at(31, 0, What::Give).at(32, 0, gave());
+    let three = Record::default().at(7, 0, ask()).at(60, 0, What::Got { token: 60 }).at(61, 0, What::Held);
+    let three = three.update(0, 62, 1, true).at(70, 0, What::Held).at(71, 0, What::Give);
+    let three = three.at(72, 1, ask()).at(80, 1, What::Converted { from: 0 }).at(81, 1, What::Reads);
+    let three = three.at(90, 1, What::Held).at(91, 1, What::Give).at(92, 1, gave());
+    [one, two, three]
+}
+
+fn read_write(records: [Record; 3]) -> History {
+    let mut history = history(records);
+    history.counters.insert("a".into(), 2);
+    history
+}
+
+/// The event at this instant is another.
+fn instead(record: &mut Record, at: u64, what: What) {
+    record.0.iter_mut().find(|event| event.at == at).expect("it is there").what = what;
+}
+
+/// An event happened later, or earlier.
+fn moved(record: &mut Record, at: u64, to: u64) {
+    record.0.iter_mut().find(|event| event.at == at).expect("it is there").at = to;
+}
+
+#[test]
+fn readers_and_writers_without_fault_have_no_violations() {
+    assert_eq!(violations(&read_write(of_readers_and_writers())), Vec::<String>::new());
+}
+
+/// A fault that is planted, and how the checker tells it.
+type Fault = (&'static str, fn(&mut [Record; 3]));
+
+#[test]
+fn faults_of_readers_writers_and_conversions_are_found() {
+    let faults: [Fault; 12] = [
+        // The read beside it is believed when the upgrade has been granted.
+        ("reads and", |[_, two, _]| moved(two, 30, 43)),
+        // A reader comes in while the upgraded one writes.
+        ("reads and", |[_, two, _]| {
+            for (at, to) in [(1, 42), (6, 45), (30, 46), (31, 47), (32, 48)] {
+                moved(two, at, to);
+            }
+        }),
+        // The read of a downgrade goes on beside another writer.
+        ("reads and", |[one, ..]| one.0.extend(writes(7, 85, 85, 88).0)),
+        // Two write at a time.
+        ("both believed", |[_, two, _]| two.0.extend(writes(7, 45, 45, 49).0)),
+        // Between a read and its upgrade another wrote, and left.
+        ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 33, 33, 38).0)),
+        // Between a write and its downgrade.
+        ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 73, 73, 78).0)),
+        // It wrote before the old guard was last believed, and after the new one was granted: all the time.
+        ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 19, 19, 45).0)),
+        // An upgrade gets the token of one before it.
+        ("got 40 after somebody had 50", |[_, two, _]| two.0.extend(writes(7, 50, 2, 3).0)),
+        ("given to two holders", |[_, two, _]| two.0.extend(writes(7, 60, 93, 95).0)),
+        // An upgraded writer does not see what was written, or is not seen.
+        ("wrote 1, and 60 read 0", |[.., three]| instead(three, 63, What::Update { began: 62, read: 0 })),
+        // A read that was lost is released as if it was not.
+        ("although it was lost", |[_, two, _]| instead(two, 30, What::NotHeld)),
+        ("never got it", |[one, ..]| instead(one, 41, What::Nothing { how: STARVED.into() })),
+    ];
+    for (n, (word, plant)) in faults.into_iter().enumerate() {
+        let mut records = of_readers_and_writers();
+        plant(&mut records);
+        let found = violations(&read_write(records));
+        assert!(found.iter().any(|what| what.contains(word)), "fault {n}: {word}: {found:?}");
+    }
+}
+
+/// One who writes from `got` to `until`.
+fn writes(id: u64, token: u64, got: u64, until: u64) -> Record {
+    Record::default().hold(id, token, got.saturating_sub(1), got, until)
 }
 
 #[test]

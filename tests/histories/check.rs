@@ -14,6 +14,7 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
         if history.exclusive {
             here.extend(beliefs_that_overlap(&story.holds));
             here.extend(reads_beside_writes(&story.reads, &story.holds));
+            here.extend(writes_within_conversions(story));
             here.extend(updates_that_are_lost(story, history.counters.get(name).copied()));
             here.extend(story.refused.iter().map(|token| format!("the register refused {token}, which was believed")));
             here.extend(object::violations(story, !history.calm));
@@ -76,6 +77,23 @@ fn reads_beside_writes(reads: &[Hold], writes: &[Hold]) -> Vec<String> {
         found.extend(beside.map(|((began, ends), write)| {
             let both = (until.min(*ends) - from.max(*began)) / 1000;
             format!("{:?} reads and {:?} with {} writes, for {both} µs", read.who, write.who, write.token)
+        }));
+    }
+    found
+}
+
+/// A conversion between whose two guards another wrote: what was read before it, or written, need not be there any more.
+fn writes_within_conversions(story: &Story) -> Vec<String> {
+    let believed = |hold: &&Hold| hold.believed.is_some();
+    let mut found = Vec::new();
+    for after in story.holds.iter().chain(&story.reads).filter(believed) {
+        let Some(since) = after.continues else { continue };
+        let between = |write: &&Hold| {
+            let ends = write.believed.unwrap_or(write.got);
+            write.who != after.who && write.got < after.got && ends > since
+        };
+        found.extend(story.holds.iter().filter(believed).filter(between).map(|write| {
+            format!("{:?} wrote with {} within the conversion of {:?}", write.who, write.token, after.who)
         }));
     }
     found

@@ -39,6 +39,8 @@ pub(crate) struct Hold {
     pub(crate) token: u64,
     pub(crate) asked: u64,
     pub(crate) got: u64,
+    /// It goes on from another, which was believed at this instant: nobody else wrote since then.
+    pub(crate) continues: Option<u64>,
     /// Believed at this instant, and ever since `got`.
     pub(crate) believed: Option<u64>,
     /// No longer believed from here on; never known of a process that was killed.
@@ -102,6 +104,7 @@ struct Ask {
     name: String,
     at: u64,
     again: Option<u64>,
+    continues: Option<u64>,
 }
 
 /// A hold that is being read: its guards that live.
@@ -140,10 +143,16 @@ impl Reader<'_> {
         let (who, at, id) = ((self.process, event.task), event.at, event.id);
         match &event.what {
             What::Ask { name, again, .. } => {
-                self.asks.insert(id, Ask { name: name.clone(), at, again: *again });
+                self.asks.insert(id, Ask { name: name.clone(), at, again: *again, continues: None });
             }
             What::Got { token } => self.got(who, id, at, *token),
             What::Reads => self.got(who, id, at, READS),
+            What::Converted { from } => {
+                let since = self.open(*from).and_then(|(open, _)| open.hold.believed);
+                if let Some(ask) = self.asks.get_mut(&id) {
+                    ask.continues = since;
+                }
+            }
             What::Busy => {
                 if let Some(ask) = self.asks.remove(&id) {
                     let busy = Busy { who, asked: ask.at, told: at };
@@ -220,8 +229,8 @@ impl Reader<'_> {
         }
         // A holder that enters anew while its lost guard lives does two things at a time.
         let who = if root.is_some() { (who.0, who.1 + AGAIN) } else { who };
-        let (asked, got) = (ask.at, at);
-        let hold = Hold { who, token, asked, got, believed: None, ended: None, lost: false, released: None };
+        let (asked, got, continues) = (ask.at, at, ask.continues);
+        let hold = Hold { who, token, asked, got, continues, believed: None, ended: None, lost: false, released: None };
         self.holds.insert(id, Err(Open { hold, name: ask.name, guards: 1, giving: None }));
     }
 

@@ -27,6 +27,7 @@ scenarios![
     javas_reader_enters_again_beside_ours,
     javas_watchdog_keeps_its_read_while_our_writer_waits,
     our_watchdog_keeps_our_read_while_javas_writer_waits,
+    javas_watchdog_does_not_end_our_longer_read,
     our_writer_enters_when_a_killed_java_reader_is_over,
     javas_writer_enters_when_a_killed_reader_of_ours_is_over,
     javas_reader_enters_when_a_killed_writer_of_ours_is_over,
@@ -304,6 +305,33 @@ async fn our_watchdog_keeps_our_read_while_javas_writer_waits(on: Ground) {
     ours.release().await.unwrap();
     at_once(java.entered()).await;
     assert!(java.unlock(&write(&on)).await);
+}
+
+/// It sets the lock's lifetime to its own lease, whatever the leases of others are.
+async fn javas_watchdog_does_not_end_our_longer_read(on: Ground) {
+    let redisson = on.own_redisson(LEASE).await;
+    let (mut java, mut writer) = (redisson.actor(), on.java());
+    let lock = RwLock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
+    let ours = lock.read().lease(SOON).await.unwrap();
+    java.lock(&read(&on)).await;
+    let thread = java.thread().await;
+    let level = format!("{{{}}}:{}:{thread}:rwlock_timeout:1", on.name, redisson.id());
+    // Its watchdog has been here: its own lease is not what it was.
+    let began = on.server_time().await;
+    let renewed = async || {
+        let left = on.observer.time_to_live(&level).await.unwrap().unwrap_or_default();
+        on.time_until(began + LEASE.as_micros() as u64).await.is_zero() && !left.is_zero()
+    };
+    wait_until(SOON, renewed).await;
+    redisson.kill().await;
+    let dead = on.server_time().await;
+    wait_until(SOON, async || {
+        assert!(ours.is_held() && lock.try_write().await.unwrap().is_none());
+        on.time_until(dead + 2 * LEASE.as_micros() as u64).await.is_zero()
+    })
+    .await;
+    assert!(!writer.try_lock(&write(&on), Duration::ZERO).await);
+    ours.release().await.unwrap();
 }
 
 async fn our_writer_enters_when_a_killed_java_reader_is_over(on: Ground) {

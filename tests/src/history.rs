@@ -76,6 +76,12 @@ pub enum What {
     },
     /// It was granted, to read.
     Reads,
+    /// What is granted with the next event goes on from the guard of another request: a read that is to write, or a write that
+    /// is to read. Nobody else wrote in between.
+    Converted {
+        /// That request.
+        from: u64,
+    },
     /// Others had the lock.
     Busy,
     /// It ended without a grant, in a way that may have touched the lock: cancelled, timed out, failed, unknown.

@@ -9,7 +9,7 @@ use redgrid_core::name::companion;
 use redgrid_core::{Client, Script, ServerError};
 
 static PLACES: Script<2> = Script::new("fair/places", include_str!("scripts/fair_places.lua"));
-static INSPECT: Script<1> = Script::new("lock/inspect", include_str!("scripts/inspect.lua"));
+pub(crate) static INSPECT: Script<1> = Script::new("lock/inspect", include_str!("scripts/inspect.lua"));
 
 /// A held lock as the server sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -117,6 +117,11 @@ impl Client {
         self.0.core.settings.patience()
     }
 
+    /// How often those who wait look by themselves.
+    pub fn poll_interval(&self) -> Duration {
+        self.0.core.settings.poll_interval
+    }
+
     /// The clock that decides in this client.
     pub fn clock(&self) -> &Clock {
         &self.0.core.clock
@@ -191,6 +196,11 @@ impl Client {
             }),
         };
         answer.and_then(FromReply::from_reply)
+    }
+
+    /// Has a request sent once in the background, by who can not wait, as in a `Drop`. Nobody is told what becomes of it.
+    pub fn run_later(&self, request: Request) {
+        self.0.table.run_later(request);
     }
 
     /// Watches a channel, and the key beneath it.

@@ -286,8 +286,13 @@ impl Table {
 
     /// Others have the name.
     fn taken(self: &Arc<Self>, attempt: &Attempt, asked: &Exchange) {
-        let time = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>());
-        self.refused(attempt, asked.received, asked.unanswered_until, time.map_or(0, |(_, time, _)| time));
+        let told = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>());
+        let (_, time, left) = told.unwrap_or_default();
+        if let (Some(under), -2) = (&attempt.entrance.under, left) {
+            // What it asked under is gone: told before the answer is.
+            self.vanished(under);
+        }
+        self.refused(attempt, asked.received, asked.unanswered_until, time);
     }
 
     /// The same at `time` of the server: those who only looked are told, the rest goes on waiting.

@@ -39,6 +39,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// After so many tries without messages it is worth telling that somebody waits: some milliseconds.
 const MARKED_FROM: u32 = 3;
 
+/// How often who waits for a name that many hold looks whether one of them died: 1 s. It costs two calls.
+const DEAD_EVERY: Duration = Duration::from_secs(1);
+
 enum Step {
     /// Nobody waits any more.
     Done,
@@ -65,6 +68,8 @@ struct Course {
     announces: Option<Duration>,
     /// Turns in a row that ended by silence.
     silent: u32,
+    /// When it is looked whether somebody died inside.
+    dead_due: Instant,
     /// How it waits where nobody sends messages.
     backoff: Option<Backoff>,
     /// Tries in a row that found it taken.
@@ -129,6 +134,7 @@ impl Table {
             turn: None,
             announces,
             silent: 0,
+            dead_due: self.now() + DEAD_EVERY,
             backoff,
             tries: 0,
         })
@@ -190,6 +196,7 @@ impl Table {
         // Not while others go first: the try that found it taken has said it.
         let mut said = course.announces.filter(|_| course.turn.is_none()).map(|_| self.now());
         course.watch();
+        self.look_for_the_dead(course).await;
         loop {
             if course.turn.is_some() && course.turn_is_over() {
                 course.turn = None;
@@ -232,9 +239,18 @@ impl Table {
                     if let Some(every) = course.announces {
                         self.announce(&course.key, every).await;
                     }
+                    self.look_for_the_dead(course).await;
                 }
                 () = changed.notified() => if self.nobody_waits(key) { return },
             }
+        }
+    }
+
+    /// Now and then, where one who died inside is in the way until the lifetime of the whole name ends.
+    async fn look_for_the_dead(&self, course: &mut Course) {
+        if let Some(within) = course.announces.filter(|_| self.now() >= course.dead_due) {
+            self.bury(&course.key, within).await;
+            course.dead_due = self.now() + DEAD_EVERY;
         }
     }
 

@@ -15,6 +15,7 @@ use super::state::{Hold, Phase};
 use super::succession::Basis;
 use super::table::{State, Table};
 use super::tenure::Tenure;
+use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Reply, Server, is_same, once};
@@ -92,7 +93,7 @@ impl Table {
             match due_of(&hold, now) {
                 Due::At(at) => {
                     due = due.min(at);
-                    slot.holds.push(hold);
+                    slot.add(hold);
                 }
                 Due::NotTaken => {}
                 Due::Over => {
@@ -102,6 +103,9 @@ impl Table {
             }
         }
         let free = slot.holds.is_empty();
+        if slot.holds.len() == 1 {
+            tenure.left_alone();
+        }
         if slot.is_forgotten() {
             tenure.stop_renewing();
         }
@@ -157,12 +161,11 @@ impl Table {
             }
             let Some(first) = tenures.first() else { return };
             let kind = first.kind;
-            let lease = |tenure: &Tenure| if tenure.is_renewed() { tenure.lease() } else { Duration::ZERO };
-            let leases: Vec<Duration> = tenures.iter().map(|tenure| lease(tenure)).collect();
+            let sent = self.now();
+            let leases: Vec<Duration> = tenures.iter().map(|tenure| lease_to_send(tenure, sent)).collect();
             // What they want now: by the time of the answer one of them may have an owner who wants something else.
             let asked: Vec<Durability> = tenures.iter().map(|tenure| tenure.wanted_durability()).collect();
             let claims: Vec<_> = tenures.iter().zip(&leases).map(|(tenure, lease)| tenure.claim(*lease)).collect();
-            let sent = self.now();
             let (request, limit) = (kind.renew(&claims), sent + self.core.settings.timeout);
             // An answer that is lost, or late, is not waited for as long as the node would: the lease may be shorter than that,
             // and twice is once. When it comes after all it counts: a machine that is too slow for every answer would
@@ -290,8 +293,7 @@ impl Table {
 
     /// Another client took a hold of ours by force, and says so.
     pub(crate) fn forced(self: &Arc<Self>, field: &[u8]) {
-        let number = std::str::from_utf8(field).ok().and_then(|text| text.rsplit_once(':')?.1.parse().ok());
-        let Some(number) = number else { return };
+        let Some(number) = number_of(field) else { return };
         let mut state = self.state();
         match state.schedule.get(number).cloned() {
             Some(tenure) if tenure.field == field => self.lose(&mut state, &tenure, LostReason::Forced),
@@ -305,12 +307,33 @@ impl Table {
         }
     }
 
+    /// The server says that it does not have a hold of ours any more.
+    pub(super) fn vanished(self: &Arc<Self>, field: &[u8]) {
+        let mut state = self.state();
+        // A release may have been on its way before: then this is no loss.
+        let tenure = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
+        if let Some(tenure) = tenure.filter(|tenure| tenure.field == field) {
+            self.lose(&mut state, &tenure, LostReason::Gone);
+        }
+    }
+
     /// Those that may go together in one script.
     fn grouped(&self, mut tenures: Vec<Arc<Tenure>>) -> Vec<Vec<Arc<Tenure>>> {
         let place = |tenure: &Arc<Tenure>| (tenure.kind.name(), self.core.topology.slot(&tenure.target.key));
         let group = |tenure: &Arc<Tenure>| (place(tenure), tenure.wanted_durability());
         tenures.sort_by_key(place);
         tenures.chunk_by(|one, other| group(one) == group(other)).map(<[_]>::to_vec).collect()
+    }
+}
+
+/// What a look asks for: the lease of what is renewed, nothing more where it is fixed. Where others are in beside it, one of
+/// them may have shortened what they share on the server: then what was confirmed before, so that it is there again.
+fn lease_to_send(tenure: &Tenure, now: Instant) -> Duration {
+    let left = tenure.deadline().since(now);
+    match tenure.kind.shares() && !left.is_zero() {
+        _ if tenure.is_renewed() => tenure.lease(),
+        true => terms::with_margin(left),
+        false => Duration::ZERO,
     }
 }
 
@@ -322,6 +345,11 @@ enum Due {
     NotTaken,
     /// Its lease has ended.
     Over,
+}
+
+/// The number of a tenure, by its field.
+fn number_of(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.rsplit_once(':')?.1.parse().ok()
 }
 
 fn due_of(hold: &Hold, now: Instant) -> Due {

@@ -1,7 +1,7 @@
 //! The armed proof of a hold, of which every guard is made.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -125,6 +125,40 @@ impl Grant {
         match self.table().enter_beside(&self.client, &self.hold, kind, wish)? {
             Some(ticket) => ticket.outcome().await,
             None => Ok(None),
+        }
+    }
+
+    /// Whether others of this process share the same grant of the server.
+    pub fn is_shared(&self) -> bool {
+        self.table().is_shared(&self.hold)
+    }
+
+    /// Completes when nobody shares it any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn alone(&self) {
+        loop {
+            let mut told = pin!(self.hold.tenure.alone());
+            told.as_mut().enable();
+            if !self.is_shared() {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// For how long the name stays taken by it, whatever becomes of it.
+    pub fn kept_for(&self) -> Duration {
+        self.hold.keep_until().since(self.hold.tenure.clock.now())
+    }
+
+    /// Releases without keeping the name for what was asked for as `at_least`: another hold of the name does. Only where this is
+    /// its last grant.
+    pub fn keep_no_longer(&self) {
+        if self.hold.guards.load(Ordering::Acquire) == 1 {
+            self.hold.keep_no_longer();
         }
     }
 

@@ -88,16 +88,29 @@ pub trait HoldKind: Send + Sync + 'static {
         None
     }
 
-    /// Says that the client of this id waits.
-    fn announce(&self, target: &Target, client: &str) -> Option<Request> {
-        let _ = (target, client);
+    /// Says that the client of this id waits. Each word has a higher number than those before it, acquires included: theirs is
+    /// in the holder field.
+    fn announce(&self, target: &Target, client: &str, number: u64) -> Option<Request> {
+        let _ = (target, client, number);
         None
     }
 
-    /// Says that it waits no more.
-    fn withdraw(&self, target: &Target, client: &str) -> Option<Request> {
-        let _ = (target, client);
+    /// Says that it waits no more, unless a word with a higher number has come before this one.
+    fn withdraw(&self, target: &Target, client: &str, number: u64) -> Option<Request> {
+        let _ = (target, client, number);
         None
+    }
+
+    /// Asks who holds, for `bury`. `None` for a kind whose dead holders end with the name's own lifetime.
+    fn holders(&self, target: &Target) -> Option<Request> {
+        let _ = target;
+        None
+    }
+
+    /// Takes the dead out of those whom the answer to `holders` has told of. Who waits does so now and then.
+    fn bury(&self, target: &Target, holders: &[Bytes]) -> Vec<Request> {
+        let _ = (target, holders);
+        Vec::new()
     }
 
     /// Takes the name if it is free. Answers `{status, time, left}`: status 1 granted, 0 busy, 2 too late; `time` is the

@@ -128,9 +128,12 @@ impl Table {
             }
             return Parting::Lost(lost.unwrap_or(LostReason::Gone));
         };
-        slot.holds.swap_remove(at);
+        slot.remove(at);
         if !slot.holds.is_empty() {
             // Others share it.
+            if slot.holds.len() == 1 {
+                tenure.left_alone();
+            }
             if slot.is_forgotten() {
                 tenure.stop_renewing();
             }

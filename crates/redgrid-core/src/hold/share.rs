@@ -20,7 +20,7 @@ use super::tenure::Tenure;
 use super::terms::Wish;
 use super::ticket::Ticket;
 use crate::clock::Instant;
-use crate::connection::{Client, once};
+use crate::connection::{Client, Reply, Request, once};
 
 /// Parts that a new request is compared with, the newest first: more are only there with wishes that differ.
 const LOOKS: usize = 4;
@@ -201,14 +201,19 @@ impl Table {
     /// Says that nobody of us waits any more, where it was said that somebody does.
     pub(super) fn withdraw(&self, slot: &mut Slot) {
         if std::mem::take(&mut slot.announced)
-            && let Some(request) = slot.kind.withdraw(&slot.target, &self.core.id)
+            && let Some(request) = slot.kind.withdraw(&slot.target, &self.core.id, self.number())
         {
-            let (core, limit) = (Arc::clone(&self.core), self.now() + self.core.settings.timeout);
-            self.hand_over(Box::pin(async move {
-                // Its lifetime ends what could not be withdrawn.
-                let _ = once(&*core.topology, &request, limit).await;
-            }));
+            // Its lifetime ends what could not be withdrawn.
+            self.run_later(request);
         }
+    }
+
+    /// Has `request` sent once by a task; nobody is told what becomes of it.
+    pub(crate) fn run_later(&self, request: Request) {
+        let (core, limit) = (Arc::clone(&self.core), self.now() + self.core.settings.timeout);
+        self.hand_over(Box::pin(async move {
+            let _ = once(&*core.topology, &request, limit).await;
+        }));
     }
 
     /// Says that somebody of us waits.
@@ -217,10 +222,23 @@ impl Table {
             let mut state = self.state();
             let Some(slot) = state.slots.get_mut(key) else { return };
             slot.announced = true;
-            slot.kind.announce(&slot.target, &self.core.id)
+            slot.kind.announce(&slot.target, &self.core.id, self.number())
         };
         if let Some(request) = request {
             let _ = once(&*self.core.topology, &request, self.now() + within).await;
+        }
+    }
+
+    /// Has those taken out who died inside, and of whom nothing but the lifetime of the whole name would tell.
+    pub(super) async fn bury(&self, key: &SlotKey, within: Duration) {
+        let about = self.state().slots.get(key).map(|slot| (slot.kind, Arc::clone(&slot.target)));
+        let Some((kind, target)) = about else { return };
+        let (Some(request), limit) = (kind.holders(&target), self.now() + within) else { return };
+        let answer = once(&*self.core.topology, &request, limit).await.result;
+        let Ok(holders) = answer.and_then(Reply::into_typed::<Vec<Bytes>>) else { return };
+        for request in kind.bury(&target, &holders) {
+            // They are found again the next time.
+            let _ = once(&*self.core.topology, &request, limit).await;
         }
     }
 }

@@ -192,7 +192,24 @@ impl Slot {
 
     /// Where a hold is among those who have it.
     pub(super) fn position(&self, hold: &Arc<Hold>) -> Option<usize> {
-        self.holds.iter().position(|held| Arc::ptr_eq(held, hold))
+        let is_it = |held: &Arc<Hold>| Arc::ptr_eq(held, hold);
+        // Many may share it: looked for only where it is not where it was put.
+        let at = hold.place.load(Ordering::Relaxed);
+        if self.holds.get(at).is_some_and(is_it) { Some(at) } else { self.holds.iter().position(is_it) }
+    }
+
+    /// One more has it.
+    pub(super) fn add(&mut self, hold: Arc<Hold>) {
+        hold.place.store(self.holds.len(), Ordering::Relaxed);
+        self.holds.push(hold);
+    }
+
+    /// The one at `at` has it no more.
+    pub(super) fn remove(&mut self, at: usize) {
+        self.holds.swap_remove(at);
+        if let Some(moved) = self.holds.get(at) {
+            moved.place.store(at, Ordering::Relaxed);
+        }
     }
 
     /// Whether those who have it have all left it to its lease.

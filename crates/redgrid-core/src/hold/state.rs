@@ -1,7 +1,7 @@
 //! One hold: a task's share in a tenure, until when it is believed, and who is told when it ends.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -77,6 +77,10 @@ pub(crate) struct Hold {
     pub(crate) wish: Wish,
     /// Guards that live; counted under the table's lock.
     pub(super) guards: AtomicUsize,
+    /// Where it is among those who have its tenure; under the table's lock.
+    pub(super) place: AtomicUsize,
+    /// Its `at_least` is another's by now.
+    kept_by_another: AtomicBool,
     phase: AtomicU8,
     offer: AtomicU8,
     /// When a fixed lease ends; never, for one that is renewed.
@@ -95,6 +99,8 @@ impl Hold {
             token,
             granted: now,
             guards: AtomicUsize::new(0),
+            place: AtomicUsize::new(0),
+            kept_by_another: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Held as u8),
             offer: AtomicU8::new(OFFERED),
             ends: AtomicU64::new(Instant::NEVER.as_nanos()),
@@ -205,7 +211,13 @@ impl Hold {
 
     /// Until when the name stays taken for its `at_least`.
     pub(crate) fn keep_until(&self) -> Instant {
-        if self.wish.at_least.is_zero() { Instant::PAST } else { self.granted + self.wish.at_least }
+        let none = self.wish.at_least.is_zero() || self.kept_by_another.load(Ordering::Acquire);
+        if none { Instant::PAST } else { self.granted + self.wish.at_least }
+    }
+
+    /// Another hold of the name keeps it from here on.
+    pub(super) fn keep_no_longer(&self) {
+        self.kept_by_another.store(true, Ordering::Release);
     }
 
     /// Completes when the hold has ended, by release or loss.

@@ -172,14 +172,20 @@ impl Table {
         }
         self.wake_engine(state);
         if let Some(slot) = state.slots.get_mut(key) {
-            slot.holds.push(Arc::clone(&hold));
+            slot.add(Arc::clone(&hold));
         }
         hold
     }
 
     pub(super) fn next_look(&self, tenure: &Tenure, from: Instant) -> Instant {
-        let lease = if tenure.is_renewed() { Lease::Renewed(tenure.lease()) } else { Lease::Fixed(tenure.lease()) };
-        terms::next_look(lease, self.core.settings.watchdog_lease, tenure.deadline(), from)
+        let (lease, watchdog) = (tenure.lease(), self.core.settings.watchdog_lease);
+        let lease = match tenure.is_renewed() {
+            // Who is in beside it may shorten what they share to a watchdog's lease: it is to be found in time.
+            true if tenure.kind.shares() => Lease::Renewed(lease.min(watchdog)),
+            true => Lease::Renewed(lease),
+            false => Lease::Fixed(lease),
+        };
+        terms::next_look(lease, watchdog, tenure.deadline(), from)
     }
 
     /// Gives a tenure back that nobody here wants, or may have. Until that leaves, a new request may still adopt it.

@@ -162,9 +162,14 @@ impl Table {
         if state.closed {
             return Err(AcquireError::ShuttingDown { name: target.name.clone() });
         }
-        let known = state.slots_of(key.0, &key.1).find_map(|key| entered_again(state.slots.get(&key)?, &wish, target));
+        // Without a holder nobody is in already, however many are.
+        let known = match wish.holder.is_some() || Holder::current().is_some() {
+            true => state.slots_of(key.0, &key.1).find_map(|key| entered_again(state.slots.get(&key)?, &wish, target)),
+            false => None,
+        };
         let hold = match (known, under) {
-            (Some(known), None) => Err(known?),
+            // Who holds it alone has it, also where it is asked for under another hold of its own.
+            (Some(known), under) if under.is_none() || !kind.shares() => Err(known?),
             (_, under) => {
                 let under = if under.is_none() { state.under(kind, target, &wish)? } else { under };
                 Ok(self.place(&mut state, kind, target, (&wish, &under)))
@@ -342,8 +347,10 @@ pub(super) fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option
             return Some(Err(AcquireError::Lost { name: name() }));
         }
     }
-    let scope: Option<HolderId> = Holder::current().map(|holder| holder.id());
-    let by_scope = slot.held().any(|hold| hold.holder.is_some() && hold.holder == scope);
-    (by_scope && !slot.kind.shares() && wish.wait.is_none() && !wish.once)
-        .then(|| Err(AcquireError::WouldDeadlock { name: name() }))
+    if slot.kind.shares() || wish.wait.is_some() || wish.once {
+        return None;
+    }
+    let scope: HolderId = Holder::current()?.id();
+    let by_scope = slot.held().any(|hold| hold.holder == Some(scope));
+    by_scope.then(|| Err(AcquireError::WouldDeadlock { name: name() }))
 }

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use super::kind::{Claim, HoldKind, Target};
 use super::slot::SlotKey;
@@ -70,6 +72,8 @@ pub(crate) struct Tenure {
     part: u64,
     /// Another hold was asked for under it: it goes back to the server, and nobody else comes in before.
     sealed: AtomicBool,
+    /// All but one of those who shared it have left.
+    alone: Notify,
     /// The node that was last known to have it.
     node: Mutex<NodeId>,
     durability: Mutex<Durable>,
@@ -139,6 +143,7 @@ impl Tenure {
             kind,
             part: key.2,
             sealed: AtomicBool::new(false),
+            alone: Notify::new(),
             node: Mutex::new(granted.node),
             durability: Mutex::new(Durable { is: granted.durability, wanted: granted.durability }),
             clock,
@@ -180,6 +185,16 @@ impl Tenure {
     /// Whether another of this process may have it, or share it, without asking the server.
     pub(super) fn passes_on(&self, now: Instant) -> bool {
         now < self.stretch_ends && !self.sealed.load(Ordering::Acquire)
+    }
+
+    /// Tells the last one who has it that the others have left.
+    pub(super) fn left_alone(&self) {
+        self.alone.notify_waiters();
+    }
+
+    /// Completes with the next word of that.
+    pub(super) fn alone(&self) -> Notified<'_> {
+        self.alone.notified()
     }
 
     /// Until when it may be believed.

@@ -130,7 +130,8 @@ impl IntoFuture for UpgradableRead {
             let (began, wait) = (clock.now(), read.wait);
             // One of those who may come to write: two of them would wait for each other.
             let mut gate = read.clone().of(&gate?, &PLAIN);
-            gate.at_least = Duration::ZERO;
+            // It lasts as long as the read does, however long that is: renewed until it is released.
+            (gate.at_least, gate.lease, gate.max_hold) = (Duration::ZERO, None, None);
             let gate = LockGuard::new(gate.must().await?);
             read.wait = wait.map(|wait| wait.saturating_sub(clock.now().since(began)));
             let read = ReadGuard::new(read.must().await?);

@@ -1,17 +1,20 @@
 //! The proofs of a read and of a write, and how one becomes the other.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::hold::{ExtendError, Grant, HoldWatch, LostReason, ReleaseError, Wish};
-use redgrid_core::{Client, Name, Token};
+use bytes::Bytes;
+use redgrid_core::clock::Instant;
+use redgrid_core::hold::{ExtendError, Grant, HoldWatch, LostReason, ReleaseError, Target, Wish};
+use redgrid_core::{Client, Name, Token, Watch};
 
-use super::kinds::{self, READING, WRITING};
+use super::kinds::{self, READING, SAYS, WRITING};
 use crate::AcquireError;
 use crate::guard::{LockGuard, LockLost};
 
-/// How often a reader that waits to write looks whether it is the only one: 300 ms. Readers of this toolkit tell it when they
-/// leave; those of Redisson do not.
-const LOOK: Duration = Duration::from_millis(300);
+/// A reader that waits to write looks so many times within the poll interval (so, each third of a second) whether it is the
+/// only one. Readers of this toolkit tell it when they leave; those of Redisson do not.
+const LOOKS: u32 = 3;
 
 /// A read: many have one at a time, and nobody writes meanwhile. Dropping it ends it in the background;
 /// [`ReadGuard::release`] waits and tells.
@@ -120,8 +123,7 @@ macro_rules! held {
             }
 
             fn loss(&self) -> Option<LockLost> {
-                let reason = self.0.watch().lost_reason()?;
-                Some(LockLost { name: self.name().clone(), reason })
+                loss(&self.0)
             }
         }
 
@@ -145,7 +147,8 @@ impl WriteGuard {
     }
 
     /// Goes on as a reader, without anybody writing in between; readers that wait, those of Redisson too, are woken. The read
-    /// has a lease of the same length, counted anew. Where the same holder has other write guards, it goes on to write.
+    /// has a lease of the same length, counted anew, and keeps what is left of an `at_least`: nobody writes before that. Where the
+    /// same holder has other write guards, it goes on to write.
     ///
     /// ```no_run
     /// # async fn demo(lock: redgrid_locks::RwLock) -> Result<(), Box<dyn std::error::Error>> {
@@ -165,12 +168,14 @@ impl WriteGuard {
     ///
     /// Dropped early, the write ends, and the read with it.
     pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
-        let read = self.0.grant().beside(&READING, look(self.0.grant())).await;
+        let wish = Wish { at_least: self.0.grant().kept_for(), ..look(self.0.grant()) };
+        let read = self.0.grant().beside(&READING, wish).await;
         match (read, self.loss()) {
             (Ok(Some(read)), _) => {
-                // Inside as a reader: what is left of the write ends with its lease at the latest.
-                let _ = self.release().await;
-                Ok(ReadGuard::new(read))
+                // Kept by the read from here on, and others may read beside it.
+                self.0.grant().keep_no_longer();
+                let read = ReadGuard::new(read);
+                self.leave().await.map_or(Ok(read), |lost| Err(DowngradeError::Lost(lost)))
             }
             (_, Some(lost)) => Err(DowngradeError::Lost(lost)),
             (Ok(None), None) => {
@@ -199,14 +204,40 @@ impl ReadGuard {
         let write = self.0.grant().beside(&WRITING, look(self.0.grant())).await;
         match (write, self.loss()) {
             (Ok(Some(write)), _) => {
-                let _ = self.release().await;
-                Ok(WriteGuard::new(write))
+                let write = WriteGuard::new(write);
+                self.leave().await.map_or(Ok(write), |lost| Err(UpgradeError::Lost(lost)))
             }
             (_, Some(lost)) => Err(UpgradeError::Lost(lost)),
             (Ok(None), None) => Err(UpgradeError::Busy(Box::new(self))),
             (Err(source), None) => Err(UpgradeError::Held { guard: Box::new(self), source }),
         }
     }
+}
+
+impl WriteGuard {
+    /// Ends what another guard has taken the place of. Where it was lost, others may have been in between.
+    async fn leave(self) -> Option<LockLost> {
+        left(self.release().await)
+    }
+}
+
+impl ReadGuard {
+    async fn leave(self) -> Option<LockLost> {
+        left(self.release().await)
+    }
+}
+
+/// A loss, if a release tells one: what could not be released otherwise ends with its lease.
+fn left(released: Result<(), ReleaseError>) -> Option<LockLost> {
+    match released {
+        Err(ReleaseError::Lost { name, reason }) => Some(LockLost { name, reason }),
+        _ => None,
+    }
+}
+
+fn loss(guard: &LockGuard) -> Option<LockLost> {
+    let reason = guard.watch().lost_reason()?;
+    Some(LockLost { name: guard.name().clone(), reason })
 }
 
 /// One look, with the wishes of what is held.
@@ -249,39 +280,39 @@ impl UpgradableGuard {
     }
 
     /// Goes on to write, waiting until all other readers have left. New readers of this toolkit wait meanwhile; those of
-    /// Redisson do not.
+    /// Redisson do not. A reader that died is waited for until its own lease has ended.
     ///
     /// # Errors
     ///
-    /// [`UpgradeError`]: not asked, or lost. Never busy.
+    /// [`UpgradeError`]: not asked, or lost, the right to upgrade included. Never busy.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the read ends, and the write with it.
+    /// Dropped early, the read ends, and the write with it; readers that stepped back are told.
     pub async fn upgrade(self) -> Result<WriteGuard, UpgradeError> {
         let UpgradableGuard { client, mut read, gate } = self;
-        let target = read.0.grant().target().clone();
-        let mut watch = client.watch(target.channel.clone(), target.key.clone());
-        let clock = client.clock().clone();
+        let mut word = Word::of(&client, &read);
+        let mut watch = client.watch(word.target.channel.clone(), word.target.key.clone());
         loop {
-            // Said before each look, so that who leaves after it tells us.
-            let said = client.run::<u64>(kinds::announce(&target, client.id())).await;
+            if let Some(lost) = loss(&gate) {
+                // Another may wait to write by now: we would wait for each other.
+                return Err(UpgradeError::Lost(lost));
+            }
+            let shared = read.0.grant().is_shared();
             read = match read.try_upgrade().await {
                 Err(UpgradeError::Busy(read)) => *read,
                 Ok(write) => {
+                    word.is_taken_back();
                     let _ = gate.release().await;
                     return Ok(write);
                 }
-                Err(error) => {
-                    if said.is_ok() {
-                        let _ = client.run::<u64>(kinds::withdraw(&target, client.id())).await;
-                    }
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             };
-            tokio::select! {
-                _ = watch.wake() => {}
-                () = clock.sleep_until(clock.now() + LOOK) => {}
+            if word.said.is_none() {
+                // Before the next look, so that who leaves after it tells us.
+                word.say().await;
+            } else {
+                word.until_worth_a_look(&mut watch, &read, shared).await;
             }
         }
     }
@@ -303,6 +334,70 @@ impl UpgradableGuard {
     pub async fn release(self) -> Result<(), ReleaseError> {
         let (read, gate) = tokio::join!(self.read.release(), self.gate.release());
         read.and(gate)
+    }
+}
+
+/// What is said for a reader that waits to write, so that others step back. Dropped, it is withdrawn.
+struct Word {
+    client: Client,
+    target: Arc<Target>,
+    /// Its own, as others of this client may wait to write, too.
+    mark: Bytes,
+    number: u64,
+    said: Option<Instant>,
+}
+
+impl Word {
+    fn of(client: &Client, read: &ReadGuard) -> Self {
+        let grant = read.0.grant();
+        let (target, mark) = (Arc::clone(grant.target()), Bytes::copy_from_slice(grant.field()));
+        Word { client: client.clone(), target, mark, number: 0, said: None }
+    }
+
+    async fn say(&mut self) {
+        // Noted first: dropped while it is under way, it may be said all the same.
+        self.said = Some(self.client.clock().now());
+        self.number += 1;
+        // Who may not say it is not waited for.
+        let _ = self.client.run::<u64>(kinds::announce(&self.target, self.mark.clone(), self.number)).await;
+    }
+
+    /// A grant has taken it back.
+    fn is_taken_back(&mut self) {
+        self.said = None;
+    }
+
+    /// Until somebody has left, or may have without telling.
+    async fn until_worth_a_look(&mut self, watch: &mut Watch, read: &ReadGuard, shared: bool) {
+        let clock = self.client.clock().clone();
+        let look = clock.now() + self.client.poll_interval() / LOOKS;
+        loop {
+            let say = self.said.map_or(Instant::PAST, |said| said + SAYS);
+            tokio::select! {
+                // Not put off by many messages.
+                biased;
+                () = clock.sleep_until(say) => self.say().await,
+                _ = watch.wake() => return,
+                () = read.0.grant().alone(), if shared => return,
+                () = clock.sleep_until(look) => return self.bury().await,
+            }
+        }
+    }
+
+    /// Takes out who died inside: the lock lives as long as we do, so nothing else would end them.
+    async fn bury(&self) {
+        let Ok(holders) = self.client.run::<Vec<Bytes>>(kinds::holders(&self.target)).await else { return };
+        for request in kinds::bury(&self.target, &holders) {
+            let _ = self.client.run::<u64>(request).await;
+        }
+    }
+}
+
+impl Drop for Word {
+    fn drop(&mut self) {
+        if self.said.is_some() {
+            self.client.run_later(kinds::withdraw(&self.target, self.mark.clone(), self.number));
+        }
     }
 }
 

@@ -62,16 +62,20 @@ const UPGRADING: &str = "redgrid_rw_upgrade";
 /// |---|---|---|
 /// | `name` | hash: `mode`; readers `<client id>:<number>` → `1`, the writer `<client id>:<number>:write` → `1` | the longest lease |
 /// | `{name}:<client id>:<number>:rwlock_timeout:1` | string, for each reader | its lease |
-/// | `redgrid_rw_wait:{name}` | hash: `<client id>` → since when its writer waits, and how long it is believed | 1 s |
+/// | `redgrid_rw_wait:{name}` | hash: `<client id>`, or a reader that upgrades → since when it waits, how long it is believed, and the number of the word | 1 s |
 /// | `redgrid_rw_line:{name}` | of a [`fair`](RwLock::fair) one: a fair lock, with the keys of its queue | 5 s |
 /// | `redgrid_rw_upgrade:{name}` | a lock: who may upgrade | its lease |
 /// | `redisson_rwlock:{name}` | channel; readers publish `0`, writers `1` | |
 ///
 /// # Leases
 ///
-/// Each reader has its own. The lock lasts as long as the longest that was ever given to those who are in: where a reader with a
-/// long fixed lease leaves early and another then dies, the name stays taken until the end of the long one, as the leases of
-/// others are in keys that only their names tell. A read unlock of Redisson looks at them, and shortens it.
+/// Each reader has its own. The lock lasts as long as the longest that was ever given to those who are in, as the leases of others
+/// are in keys that only their names tell. Where one with a long lease leaves early and another then dies, a writer that waits
+/// looks at those keys once a second, and takes the dead one out; Redisson's writers wait until the end of the long one, unless a
+/// read unlock of Redisson's looks before.
+///
+/// Beside readers of Redisson the lock is shortened to the lease of its watchdog, each time it renews. Ours look three times
+/// within [`watchdog_lease`](redgrid_core::Config::watchdog_lease) and put back what was theirs: do not give Redisson a shorter one.
 #[doc(alias = "RReadWriteLock")]
 #[doc(alias = "RedissonReadWriteLock")]
 #[derive(Clone, Debug)]
@@ -179,7 +183,8 @@ impl RwLock {
         TryWrite::new(self)
     }
 
-    /// Reads, and may [`upgrade`](UpgradableGuard::upgrade) later: of those only one is in at a time, beside other readers.
+    /// Reads, and may [`upgrade`](UpgradableGuard::upgrade) later: of those only one is in at a time, beside other readers. The
+    /// options are for the read; the right to upgrade is renewed until the guard is dropped.
     ///
     /// ```no_run
     /// # async fn demo(lock: redgrid_locks::RwLock) -> Result<(), Box<dyn std::error::Error>> {

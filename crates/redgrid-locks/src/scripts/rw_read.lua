@@ -2,14 +2,16 @@
 --
 -- KEYS[1]  lock       hash: `mode`, `read` or `write`, and a field for each holder; absent when free
 -- KEYS[2]  level      string; present while the reader's lease lasts. Redisson looks at those of all readers
--- KEYS[3]  waiting    hash: each client of whom a writer waits, since when (µs) and how long it is believed (ms)
+-- KEYS[3]  waiting    hash: who has a writer that waits, since when (µs), how long it is believed (ms), the number of the word
 -- ARGV[1]  reader     new for each grant
 -- ARGV[2]  lease      milliseconds
 -- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
 -- ARGV[4]  writer     field of the write hold under which it may read, or empty
 -- ARGV[5]  since      when it was first refused, in microseconds since 1970; 0 for who has just come
+-- ARGV[6]  waits      1: under a writer that is gone, it waits as any other; 0: it is told
 -- Returns  {1, time, 0}      granted at `time` (microseconds since 1970, as text)
 --          {0, time, left}   a writer has it, or goes first: the lock's PTTL, or how long the waiting writer is believed
+--          {0, time, -2}     the writer under which it may read is gone
 --          {2, time, 0}      too late
 --
 -- Work: O(clients with a waiting writer), writes two keys. Sent twice, it enters once: fields are set, never counted, and a
@@ -23,6 +25,9 @@ local mode = redis.call('HGET', KEYS[1], 'mode')
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   local inside = ARGV[4] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[4]) == 1
   if not inside then
+    if ARGV[4] ~= '' and ARGV[6] == '0' then
+      return {0, time, -2}
+    end
     -- A hash without a mode is another kind of lock.
     if mode == 'write' or (not mode and redis.call('EXISTS', KEYS[1]) == 1) then
       return {0, time, redis.call('PTTL', KEYS[1])}
@@ -30,7 +35,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     local waiting = redis.pcall('HGETALL', KEYS[3])
     local ms, since, left = math.floor(tonumber(time) / 1000), tonumber(ARGV[5]), 0
     for _, writer in ipairs(waiting.err and {} or waiting) do
-      local came, believed = string.match(writer, '^(%d+) (%d+)$')
+      local came, believed = string.match(writer, '^(%d+) (%d+)')
       if came and (since == 0 or tonumber(came) < since) then
         left = math.max(left, tonumber(believed) - ms)
       end

@@ -1,6 +1,8 @@
 //! Sections under a read-write lock: reads, writes, and what becomes of one when it is to be the other.
 
-use redgrid_locks::{AcquireError, DowngradeError, Holder, ReadGuard, RwLock, UpgradeError, WriteGuard};
+use redgrid_locks::{
+    AcquireError, DowngradeError, Holder, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard,
+};
 use redgrid_tests::history::{PATIENCE, STARVED, What, now};
 
 use super::Task;
@@ -13,6 +15,7 @@ struct Entered {
 
 enum Guard {
     Read(ReadGuard),
+    Upgradable(UpgradableGuard),
     Write(WriteGuard),
 }
 
@@ -20,6 +23,7 @@ impl Guard {
     fn is_held(&self) -> bool {
         match self {
             Guard::Read(read) => read.is_held(),
+            Guard::Upgradable(read) => read.is_held(),
             Guard::Write(write) => write.is_held(),
         }
     }
@@ -55,7 +59,7 @@ impl Task {
     async fn enter_rw(&mut self, name: &str, lock: &RwLock, me: &Holder) -> Option<Entered> {
         let id = self.ask(name, false, None);
         let (lease, wait) = (self.millis(100..400), self.millis(5..600));
-        let how = self.rng.u8(..14);
+        let how = self.rng.u8(..16);
         let asked = async {
             let read = |got: Option<ReadGuard>| got.map(Guard::Read);
             let write = |got: Option<WriteGuard>| got.map(Guard::Write);
@@ -67,6 +71,8 @@ impl Task {
                 9..11 => lock.write().wait(wait).by(me).await.map(|got| write(Some(got))),
                 11 => lock.write().by(me).await.map(|got| write(Some(got))),
                 12 => lock.write().lease(lease).await.map(|got| write(Some(got))),
+                13 => lock.upgradable_read().wait(wait).await.map(|got| Some(Guard::Upgradable(got))),
+                14 => lock.upgradable_read().lease(lease).await.map(|got| Some(Guard::Upgradable(got))),
                 _ => lock.try_write().by(me).await.map(write),
             }
         };
@@ -95,7 +101,7 @@ impl Task {
         self.say(
             id,
             match &guard {
-                Guard::Read(_) => What::Reads,
+                Guard::Read(_) | Guard::Upgradable(_) => What::Reads,
                 Guard::Write(write) => What::Got { token: write.token().get() },
             },
         );
@@ -105,15 +111,25 @@ impl Task {
     }
 
     /// From a read to a write, or back; what it was before has ended when it is asked for.
-    async fn convert(&self, name: &str, entered: Entered) -> Option<Entered> {
+    async fn convert(&mut self, name: &str, entered: Entered) -> Option<Entered> {
         self.look_rw(&entered);
         self.say(entered.id, What::Give);
         let id = self.ask(name, false, None);
+        // One upgrade in two is given up, some of them while they wait.
+        let leaves = self.rng.bool();
+        let patience = if leaves { self.millis(0..60) } else { PATIENCE };
         let converted = match entered.guard {
             Guard::Read(read) => match read.try_upgrade().await {
                 Ok(write) => Ok(Guard::Write(write)),
                 Err(UpgradeError::Busy(read) | UpgradeError::Held { guard: read, .. }) => Ok(Guard::Read(*read)),
                 Err(error) => Err(error.to_string()),
+            },
+            Guard::Upgradable(read) => match tokio::time::timeout(patience, read.upgrade()).await {
+                Ok(Ok(write)) => Ok(Guard::Write(write)),
+                Ok(Err(UpgradeError::Busy(read) | UpgradeError::Held { guard: read, .. })) => Ok(Guard::Read(*read)),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) if leaves => Err("left".to_owned()),
+                Err(_) => Err(STARVED.to_owned()),
             },
             Guard::Write(write) => match write.downgrade().await {
                 Ok(read) => Ok(Guard::Read(read)),
@@ -122,7 +138,10 @@ impl Task {
             },
         };
         match converted {
-            Ok(guard) => Some(self.got_rw(id, guard)),
+            Ok(guard) => {
+                self.say(id, What::Converted { from: entered.id });
+                Some(self.got_rw(id, guard))
+            }
             Err(error) => self.nothing(id, &error),
         }
     }
@@ -150,6 +169,7 @@ impl Task {
             Guard::Write(write) if how == 0 => return write.forget(),
             _ if how < 16 => return,
             Guard::Read(read) => read.release().await,
+            Guard::Upgradable(read) => read.release().await,
             Guard::Write(write) => write.release().await,
         };
         self.say(id, What::Gave { ok: released.is_ok() });

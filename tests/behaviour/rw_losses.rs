@@ -1,0 +1,137 @@
+//! A read-write lock of which something is gone on the server: its lifetime, a hold of ours, a reader that died.
+
+use std::time::Duration;
+
+use redgrid_locks::{DowngradeError, Holder, LostReason, RwLock, UpgradeError};
+use redgrid_testkit::{Observer, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A lease that nothing here waits for the end of.
+const LONG: Duration = Duration::from_secs(600);
+
+/// The field of the only reader.
+async fn reader(observer: &Observer) -> String {
+    let fields: Vec<String> = observer.query(&["HKEYS", "a"]).await.unwrap();
+    fields.into_iter().find(|field| field != "mode").expect("it reads")
+}
+
+async fn left(observer: &Observer, key: &str) -> Duration {
+    observer.time_to_live(key).await.ok().flatten().unwrap_or_default()
+}
+
+/// Puts a reader of Redisson into the lock that has died: it has entered twice, and its leases have ended.
+async fn dies_inside(observer: &Observer) {
+    observer.cmd(&["HSET", "a", "6c1d22a4-7f1e-4b5c-9d0e-3b8f0c1d2e3f:47", "2"]).await.unwrap();
+}
+
+/// Redisson's watchdog sets the lifetime of the hash to its own lease, and that of the level keys of all its fields.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_foreign_watchdog_has_shortened_is_there_again_after_the_next_look() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(600 * MS)).await;
+    let observer = server.observer().await.unwrap();
+    let lock = RwLock::new(&client, "a");
+    for read in [lock.read().lease(LONG), lock.read().watchdog(LONG)] {
+        let read = read.await.unwrap();
+        let level = format!("{{a}}:{}:rwlock_timeout:1", reader(&observer).await);
+        for _ in 0..2 {
+            for key in ["a", &level] {
+                observer.cmd(&["PEXPIRE", key, "5000"]).await.unwrap();
+            }
+            wait_until(SOON, async || {
+                left(&observer, "a").await > LONG / 2 && left(&observer, &level).await > LONG / 2
+            })
+            .await;
+        }
+        assert!(read.is_held());
+        // Not longer than it was to be.
+        assert!(left(&observer, "a").await < LONG + LONG / 10);
+        read.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_gone_on_the_server_is_not_converted() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let observer = server.observer().await.unwrap();
+    let others_write = async || {
+        observer.cmd(&["DEL", "a"]).await.unwrap();
+        there.write().wait(SOON).await.unwrap()
+    };
+    // Others wrote, and have left; and others write still.
+    for stay in [false, true] {
+        let upgradable = here.upgradable_read().wait(SOON).await.unwrap();
+        let mut writer = Some(others_write().await).filter(|_| stay);
+        assert!(matches!(upgradable.upgrade().await, Err(UpgradeError::Lost(_))), "{stay}");
+        drop(writer.take());
+        let read = here.read().wait(SOON).await.unwrap();
+        let (watch, mut writer) = (read.watch(), Some(others_write().await).filter(|_| stay));
+        let Err(UpgradeError::Lost(lost)) = read.try_upgrade().await else { panic!("it was gone: {stay}") };
+        assert!(lost.reason == LostReason::Gone && watch.lost_reason() == Some(LostReason::Gone));
+        drop(writer.take());
+        let write = here.write().wait(SOON).await.unwrap();
+        let mut writer = Some(others_write().await).filter(|_| stay);
+        assert!(matches!(write.downgrade().await, Err(DowngradeError::Lost(_))), "{stay}");
+        if let Some(writer) = writer.take() {
+            assert!(writer.is_held() && here.try_read().await.unwrap().is_none());
+            writer.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_waits_under_a_write_that_is_gone_waits_as_any_other() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let (observer, me) = (server.observer().await.unwrap(), Holder::new());
+    let write = here.write().by(&me).await.unwrap();
+    observer.cmd(&["DEL", "a"]).await.unwrap();
+    let other = there.write().wait(SOON).await.unwrap();
+    let waiting = tokio::spawn(here.read().by(&me).wait(SOON).into_future());
+    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    other.release().await.unwrap();
+    let read = waiting.await.unwrap().unwrap();
+    assert!(there.try_write().await.unwrap().is_none());
+    assert!(write.release().await.is_err(), "it was gone");
+    read.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_does_not_wait_for_a_reader_that_died() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let observer = server.observer().await.unwrap();
+    let upgradable = here.upgradable_read().await.unwrap();
+    let alive = there.read().await.unwrap();
+    dies_inside(&observer).await;
+    let upgrade = tokio::spawn(upgradable.upgrade());
+    wait_until(SOON, async || observer.query::<u64>(&["HLEN", "a"]).await.unwrap() == 3).await;
+    // Who lives is waited for.
+    assert!(alive.is_held() && !upgrade.is_finished());
+    alive.release().await.unwrap();
+    let write = tokio::time::timeout(SOON, upgrade).await.expect("nobody else is in").unwrap().unwrap();
+    write.release().await.unwrap();
+    there.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_waits_does_not_wait_longer_for_a_reader_that_died_than_its_lease() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let observer = server.observer().await.unwrap();
+    // It leaves, and the lock's lifetime stays what it was.
+    let long = RwLock::new(&one, "a").read().lease(LONG).await.unwrap();
+    dies_inside(&observer).await;
+    let writer = tokio::spawn(RwLock::new(&two, "a").write().wait(SOON).into_future());
+    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    long.release().await.unwrap();
+    let write = writer.await.unwrap().expect("nobody is in");
+    write.release().await.unwrap();
+    wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
+}
