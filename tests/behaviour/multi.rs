@@ -137,6 +137,33 @@ async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
     }
 }
 
+/// What an attempt took and gives back is as free as if it had not been taken: nobody has had it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let observer = server.observer().await.unwrap();
+    let at_least = Duration::from_secs(600);
+    let mut in_the_way = vec![Lock::new(&one, "name:1").acquire().await.unwrap()];
+    in_the_way.push(Lock::new(&one, "name:2").acquire().await.unwrap());
+    let both = MultiLock::new(&two, ["name:1", "name:2"]).acquire().at_least(at_least).wait(SOON);
+    let waiter = tokio::spawn(both.into_future());
+    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    // The one that is waited for is had, the other is not: it goes back, and the other is waited for.
+    in_the_way.remove(0).release().await.unwrap();
+    wait_until(SOON, async || two.in_hand().waiting == 1 && !observer.exists("name:1").await.unwrap()).await;
+    let again = Lock::new(&one, "name:1").acquire().wait(SOON).await.unwrap();
+    again.release().await.unwrap();
+    in_the_way.remove(0).release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    assert_eq!(held(&observer).await, ["name:1", "name:2"]);
+    // Had, both stay taken for it, however early they are released.
+    guard.release().await.unwrap();
+    for name in ["name:1", "name:2"] {
+        assert!(observer.time_to_live(name).await.unwrap() > Some(at_least / 2));
+    }
+}
+
 /// Two processes and two tasks of each, in opposite orders, and three that overlap in a ring.
 #[tokio::test(flavor = "multi_thread")]
 async fn opposite_orders_neither_stall_nor_leave_a_part() {

@@ -44,6 +44,11 @@ impl Grant {
         self.hold.claim()
     }
 
+    /// The same for one of several that are wanted together.
+    pub(super) fn reserve(&self) -> bool {
+        self.hold.reserve()
+    }
+
     /// The hold, left to whoever calls this to be given back.
     pub(super) fn disarm(mut self) -> Arc<Hold> {
         self.armed = false;

@@ -299,7 +299,7 @@ impl Table {
                 match self.arrive(&mut state, &key, &tenure, sent) {
                     Arrival::Ours => {
                         let hold = self.own(&mut state, &key, &tenure, (sent, now), look.wish.clone());
-                        hold.claim();
+                        hold.reserve();
                         grants.push((*at, Grant::new(look.client.clone(), hold)));
                         if let Some(slot) = state.slots.get_mut(&key) {
                             answers.extend(slot.tell_lookers());

@@ -153,6 +153,7 @@ impl Table {
             under: under.clone(),
             flight: None,
             ready: None,
+            is_part: false,
             done: false,
         };
         let mut state = self.state();

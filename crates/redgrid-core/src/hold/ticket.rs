@@ -56,6 +56,8 @@ pub struct Ticket {
     pub(super) under: Option<Bytes>,
     pub(super) flight: Option<Flight>,
     pub(super) ready: Option<Answer>,
+    /// Asked for as one of several: what is granted is given to nobody before all of them are there.
+    pub(super) is_part: bool,
     pub(super) done: bool,
 }
 
@@ -73,6 +75,23 @@ impl Ticket {
         let about = About { kind: self.kind.name(), name: &self.target.name };
         let observed = Observed::acquire(about, &self.table.core.clock, self.entered);
         observed.around(self.come())
+    }
+
+    /// The same for one of several that are wanted together: it is given to nobody before [`Bundle::give`], and goes back
+    /// as if it had not been had until then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ticket::outcome`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Ticket::outcome`].
+    ///
+    /// [`Bundle::give`]: super::Bundle::give
+    pub fn part(mut self) -> impl Future<Output = Result<Option<Grant>, AcquireError>> + Send + use<> {
+        self.is_part = true;
+        self.outcome()
     }
 
     /// Its place in the server's queue, for kinds that have one.
@@ -115,7 +134,7 @@ impl Ticket {
     /// Takes what was granted. If nobody polled for so long that it was given to others, asks anew.
     async fn answered(&mut self, answer: Answer) -> Result<Option<Grant>, AcquireError> {
         let granted = answer.map_err(|failure| self.error(failure))?;
-        if granted.as_ref().is_none_or(Grant::claim) {
+        if granted.as_ref().is_none_or(if self.is_part { Grant::reserve } else { Grant::claim }) {
             return Ok(granted);
         }
         drop(granted);
@@ -125,7 +144,8 @@ impl Ticket {
         }
         let wait = self.wish.wait.map(|_| self.until.since(now));
         let wish = Wish { wait, ..self.wish.clone() };
-        let again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
+        let mut again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
+        again.is_part = self.is_part;
         Box::pin(again.come()).await
     }
 

@@ -33,6 +33,13 @@ impl Bundle {
         self.0.iter()
     }
 
+    /// Whoever asked for them has them now. What is released before counts as not had: no `at_least` keeps its name.
+    pub fn give(&self) {
+        self.iter().for_each(|grant| {
+            grant.claim();
+        });
+    }
+
     /// Gives all back and waits for the answers: what went wrong, name by name.
     ///
     /// # Cancel safety
