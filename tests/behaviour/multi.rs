@@ -217,6 +217,30 @@ async fn a_holder_enters_again_with_one_or_several() {
     assert!(held(&observer).await.is_empty());
 }
 
+/// The hold that waits to be taken by another request of the same holder is taken by this one, and stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_enters_again_what_another_request_of_its_own_has_not_taken_yet() {
+    let server = server().await;
+    let (client, me) = (client(&server).await, Holder::new());
+    let lock = Lock::new(&client, "name:1");
+    let before = lock.acquire().await.unwrap();
+    let mut parked = Box::pin(lock.acquire().by(&me).wait(SOON).into_future());
+    assert!(futures_util::poll!(&mut parked).is_pending());
+    before.release().await.unwrap();
+    wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+    let both = MultiLock::new(&client, ["name:1", "name:2"]).acquire().by(&me).wait(SOON).await.unwrap();
+    let other = tokio::spawn(lock.acquire().wait(Duration::from_secs(3)).into_future());
+    // An offer is over after a second.
+    let none = other.await.unwrap();
+    assert!(matches!(none, Err(AcquireError::TimedOut { .. })), "{none:?}");
+    assert!(both.is_held());
+    let single = parked.await.unwrap();
+    assert_eq!(both.token("name:1"), Some(single.token()));
+    both.release().await.unwrap();
+    assert!(single.is_held());
+    single.release().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_that_is_lost_is_told_and_the_others_go_back() {
     let server = server().await;

@@ -230,6 +230,10 @@ impl Table {
         if not_before > now && !waited {
             return Ok(Found::NotBefore(not_before));
         }
+        // What waits to be taken by another request of its holder is not withdrawn any more. Under the table's lock, as that.
+        if let Some((at, _)) = entered.iter().find(|(_, hold)| !hold.reserve()) {
+            return Ok(Found::Busy { at: *at, theirs: false });
+        }
         for (at, _) in &wanted {
             let (kind, target) = (look.kind, &look.targets[*at]);
             let slot = state.slots.entry(look.key(*at)).or_insert_with(|| Slot::new(kind, Arc::clone(target), now));
