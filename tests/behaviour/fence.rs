@@ -141,6 +141,39 @@ async fn a_write_with_a_lost_answer_is_carried_out_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_write_without_an_answer_is_not_told_as_not_written() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_secs(1)).retries(2);
+    let client = client_with(&server.url_via(proxy.addr()), quick).await;
+    let fence = Fence::new(&client, "{a}");
+    let now = token(observer.server_time_micros().await.unwrap());
+    fence.set("{a}", "warm", now).await.unwrap();
+    // Written, and the answer is lost; the second copy is refused.
+    proxy.next(1, script!("fence_write"), Action::SwallowReply);
+    let writing = tokio::spawn(async move { (fence.increment("{a}:sum", 1, now).await, fence) });
+    wait_until(SOON, async || observer.exists("{a}:sum").await.unwrap()).await;
+    observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
+    observer.cmd(&["LPUSH", "redgrid_fence:{a}", "no text"]).await.unwrap();
+    for memory in observer.keys("redgrid_fence:{a}:*").await.unwrap() {
+        observer.cmd(&["DEL", &memory]).await.unwrap();
+    }
+    proxy.cut_all();
+    let (unknown, fence) = writing.await.unwrap();
+    assert!(matches!(unknown, Err(FenceError::OutcomeUnknown { .. })), "{unknown:?}");
+    assert_eq!(observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap(), 1);
+    observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
+    // Written, and then nobody is there.
+    proxy.next(1, script!("fence_write"), Action::SwallowReply);
+    let writing = tokio::spawn(async move { fence.increment("{a}:sum", 1, now).await });
+    wait_until(SOON, async || observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap() == 2).await;
+    proxy.refuse_connections().await.unwrap();
+    proxy.cut_all();
+    let unknown = writing.await.unwrap();
+    assert!(matches!(unknown, Err(FenceError::OutcomeUnknown { .. })), "{unknown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_late_copy_does_not_undo_what_the_same_holder_wrote_since() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
