@@ -95,6 +95,27 @@ async fn a_forgotten_fence_refuses_what_is_older_than_it_remembers() {
     assert_eq!(observer.query::<i64>(&["PTTL", "redgrid_fence:{a}"]).await.unwrap(), -1);
 }
 
+/// The lock may live on another server, whose clock is ahead: what has passed is remembered until it is older than the lifetime.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_ahead_of_the_clock_are_remembered_for_the_lead_as_well() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
+    let ahead = token(observer.server_time_micros().await.unwrap() + 3_600_000_000);
+    for write in [false, true] {
+        let fence = Fence::new(&client, format!("{{{write}}}")).lifetime(minute);
+        match write {
+            true => fence.set("{true}", "x", ahead).await.unwrap(),
+            false => fence.check_and_set(ahead).await.unwrap(),
+        }
+        let left = observer.time_to_live(&format!("redgrid_fence:{{{write}}}")).await.unwrap();
+        assert!(left.is_some_and(|left| left > hour + minute - SOON && left <= hour + minute), "{left:?}");
+    }
+    // However far ahead.
+    Fence::new(&client, "{far}").check_and_set(token(u64::MAX)).await.unwrap();
+    assert!(observer.time_to_live("redgrid_fence:{far}").await.unwrap() > Some(1000 * hour));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_elsewhere_and_a_wrong_type_write_nothing() {
     let server = server().await;
