@@ -165,7 +165,7 @@ async fn a_write_with_a_lost_answer_is_carried_out_once() {
 async fn a_write_without_an_answer_is_not_told_as_not_written() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_secs(1)).retries(2);
+    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_secs(3)).retries(1);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let fence = Fence::new(&client, "{a}");
     let now = token(observer.server_time_micros().await.unwrap());
