@@ -1,5 +1,7 @@
 //! A hold goes from process to process: detached in one, attached in another, believed in one at a time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redgrid_core::InHand;
@@ -208,6 +210,36 @@ async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_
     let detached = Lock::new(&one, "c").acquire().watchdog(2000 * MS).await.unwrap().detach().await.unwrap();
     drop(futures_util::poll!(std::pin::pin!(Lock::new(&two, "c").attach(&detached))));
     wait_until(SOON, async || !observer.exists("c").await.unwrap() && two.in_hand() == NOTHING).await;
+}
+
+/// The job has begun where it was detached: its name is kept although nobody could take it over.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let quick = |config: redgrid_core::Config| config.timeout(1000 * MS).retries(1);
+    let (one, two) = (client(&server).await, client_with(&server.url_via(proxy.addr()), quick).await);
+    let warm = Lock::new(&one, "warm").acquire().await.unwrap().detach().await.unwrap();
+    Lock::new(&two, "warm").attach(&warm).await.unwrap().release().await.unwrap();
+    let at_least = 600_000 * MS;
+    let job = Lock::new(&one, "job").acquire().at_least(at_least).await.unwrap().detach().await.unwrap();
+    // What gives it back, at once and when no copy can be carried out any more.
+    let given_back = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&given_back);
+    proxy.on_request(move |command| {
+        let has = |sha: String| command.iter().any(|part| part[..] == *sha.as_bytes());
+        if has(script!("attach")) {
+            return Action::SwallowReply;
+        }
+        seen.fetch_add(u64::from(has(script!("linger")) || has(script!("release"))), Ordering::SeqCst);
+        Action::Forward
+    });
+    let unknown = Lock::new(&two, "job").attach(&job).await;
+    assert!(matches!(unknown, Err(AttachError::Failed(_))), "{unknown:?}");
+    wait_until(SOON, async || given_back.load(Ordering::SeqCst) >= 2).await;
+    wait_until(SOON, async || two.in_hand() == NOTHING).await;
+    assert!(observer.time_to_live("job").await.unwrap() > Some(at_least / 2));
+    assert!(Lock::new(&one, "job").try_acquire().await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

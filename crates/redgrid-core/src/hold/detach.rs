@@ -187,9 +187,11 @@ impl Table {
         let field = self.core.field(id);
         let claim = Claim { target: &target, field: &field, lease: wanted };
         let Some(request) = kind.adopt(claim, &detached.field) else { return Ok(None) };
+        // The job has run where it was detached: its name stays taken, whatever becomes of this.
+        let keep_until = if at_least.is_zero() { Instant::PAST } else { self.now() + at_least };
         let settlement = |limit| {
             let (target, field, lease) = (Arc::clone(&target), field.clone(), lease.duration());
-            Settlement { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease }
+            Settlement { kind, target, field, limit, at_once: true, keep_until, lease }
         };
         let until = self.now() + self.core.settings.patience();
         let progress = Progress::default();
@@ -239,7 +241,7 @@ impl Table {
         let stretch = self.stretch(kind, &SlotKey::of(kind, &target));
         let granted =
             Granted::by(&asked, id, field.clone(), detached.token.get(), (on_server, durability), sent + stretch);
-        let grant = self.install(client, kind, Arc::clone(&target), granted, wish);
+        let grant = self.install(client, kind, Arc::clone(&target), granted, (wish, keep_until));
         grant.map(Some).ok_or(Failure::ShuttingDown)
     }
 }

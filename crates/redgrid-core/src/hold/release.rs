@@ -304,9 +304,14 @@ impl Table {
 
     /// Gives back a tenure that nobody here has got.
     pub(super) fn give_back(self: &Arc<Self>, tenure: &Arc<Tenure>) {
+        self.leave_until(tenure, Instant::PAST);
+    }
+
+    /// The same, and its name stays taken until `keep_until`.
+    pub(super) fn leave_until(self: &Arc<Self>, tenure: &Arc<Tenure>, keep_until: Instant) {
         tenure.end();
         let limit = tenure.unanswered_until.unwrap_or(Instant::PAST);
-        self.settle(self.settlement(tenure, limit, true, Instant::PAST));
+        self.settle(self.settlement(tenure, limit, true, keep_until));
     }
 
     fn settlement(&self, tenure: &Tenure, limit: Instant, at_once: bool, keep_until: Instant) -> Settlement {
