@@ -18,7 +18,7 @@ use super::succession::Arrival;
 use super::table::{State, Table, entered_again};
 use super::tenure::{Granted, Tenure};
 use super::terms::{self, Wish};
-use super::ticket::told;
+use super::ticket::{GRACE, told, unanswered};
 use super::together::Bundle;
 use crate::clock::Instant;
 use crate::connection::{Client, CommitError, Exchange, Persistence, Progress, jittered};
@@ -70,6 +70,7 @@ struct Look {
     targets: Vec<Arc<Target>>,
     wish: Wish,
     until: Instant,
+    progress: Arc<Progress>,
 }
 
 impl Look {
@@ -103,14 +104,21 @@ impl Table {
             return Ok(Many::All(Bundle::of(Vec::new())));
         };
         let (answer, outcome) = oneshot::channel();
-        let until = until.min(self.now() + self.core.settings.patience());
-        let look = Look { client: client.clone(), kind, targets, wish, until };
+        let patience = self.now() + self.core.settings.patience();
+        let over = until.min(patience + wish.durability.timeout()) + GRACE;
+        let progress = Arc::new(Progress::default());
+        let (until, seen) = (until.min(patience), Arc::clone(&progress));
+        let look = Look { client: client.clone(), kind, targets, wish, until, progress };
         let table = Arc::clone(self);
         // A task of its own: whoever asked may leave. Then what was granted goes back where it is dropped.
         self.hand_over(Box::pin(async move {
             let _ = answer.send(table.look_at_all(&look).await);
         }));
-        outcome.await.unwrap_or(Err(AcquireError::ShuttingDown { name: first }))
+        tokio::select! {
+            biased;
+            answer = outcome => answer.unwrap_or(Err(AcquireError::ShuttingDown { name: first })),
+            () = self.core.clock.sleep_until(over) => Err(told(unanswered(&seen), first)),
+        }
     }
 
     async fn look_at_all(self: &Arc<Self>, look: &Look) -> Result<Many, AcquireError> {
@@ -275,8 +283,7 @@ impl Table {
             Some(together) if each.len() > 1 => together.acquire_many(&each),
             _ => look.kind.acquire(each[0]),
         };
-        let progress = Progress::default();
-        let asked = self.core.exchange(request, look.until, Persistence::Retries, &progress).await;
+        let asked = self.core.exchange(request, look.until, Persistence::Retries, &look.progress).await;
         Ask { claims, asked }
     }
 

@@ -18,13 +18,21 @@ use super::slot::{Answer, Failure, Seen, SlotKey};
 use super::table::Table;
 use super::terms::Wish;
 use crate::clock::Instant;
-use crate::connection::Client;
+use crate::connection::{Client, Progress};
 use crate::error::ServerError;
 use crate::name::Name;
 use crate::observe::{About, Observed};
 
 /// How much later than an attempt its caller gives up: 20 ms.
-const GRACE: Duration = Duration::from_millis(20);
+pub(super) const GRACE: Duration = Duration::from_millis(20);
+
+/// What is true when the time is over and no answer came.
+pub(super) fn unanswered(progress: &Progress) -> Failure {
+    match progress.is_sent() {
+        true => Failure::Unknown(ServerError::unknown("the time ran out before an answer came")),
+        false => Failure::Unavailable(ServerError::not_sent("there was no contact in time")),
+    }
+}
 
 /// A failure with the name that was asked for.
 pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
@@ -173,11 +181,8 @@ impl Ticket {
             AcquireError::OutcomeUnknown { name, source }
         } else if self.seen.is_busy() && now >= self.until {
             AcquireError::TimedOut { name, waited: now.since(self.entered) }
-        } else if self.seen.progress.is_sent() {
-            let source = ServerError::unknown("the time ran out before an answer came");
-            AcquireError::OutcomeUnknown { name, source }
         } else {
-            AcquireError::Unavailable { name, source: ServerError::not_sent("there was no contact in time") }
+            told(unanswered(&self.seen.progress), name)
         }
     }
 
