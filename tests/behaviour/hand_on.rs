@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redgrid_core::InHand;
-use redgrid_locks::{AttachError, DetachError, Detached, Holder, Lock, LostReason};
+use redgrid_locks::{AttachError, DetachError, Detached, FencedLock, Holder, Lock, LostReason, SpinLock};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, script, server};
 
@@ -178,6 +178,31 @@ async fn what_can_not_be_handed_over_stays_with_its_guard() {
     let lost = guard.detach().await.unwrap_err();
     assert!(matches!(lost.why, DetachError::Lost { .. } | DetachError::NotRenewed { .. }), "{lost:?}");
     assert!(!lost.guard.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_of_another_kind_stays_of_its_kind() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (fenced, spin) = (FencedLock::new(&two, "ledger"), SpinLock::new(&two, "shelf"));
+    let ledger = FencedLock::new(&one, "ledger").acquire().await.unwrap().detach().await.unwrap();
+    let shelf = SpinLock::new(&one, "shelf").acquire().await.unwrap().detach().await.unwrap();
+    let ledger: Detached = serde_json::from_str(&serde_json::to_string(&ledger).unwrap()).unwrap();
+    for (name, detached) in [("ledger", &ledger), ("shelf", &shelf)] {
+        let plain = Lock::new(&two, name).attach(detached).await;
+        assert!(matches!(plain, Err(AttachError::OtherLock { .. })), "{plain:?}");
+    }
+    let guard = fenced.attach(&ledger).await.unwrap();
+    assert_eq!(fenced.token().await.unwrap(), Some(guard.token()));
+    // Its tokens are counted by the server: it does not pass from task to task without asking.
+    let next = tokio::spawn(fenced.acquire().wait(SOON).into_future());
+    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    assert!(next.token() > token);
+    assert_eq!(fenced.token().await.unwrap(), Some(next.token()));
+    spin.attach(&shelf).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

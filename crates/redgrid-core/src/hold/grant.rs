@@ -73,6 +73,11 @@ impl Grant {
         &self.hold.tenure.target
     }
 
+    /// The kind of the hold.
+    pub fn kind(&self) -> &'static dyn HoldKind {
+        self.hold.tenure.kind
+    }
+
     /// The fencing token of this hold.
     pub fn token(&self) -> Token {
         Token::new(self.hold.token)
