@@ -165,6 +165,20 @@ async fn a_wait_bounds_the_proclamation_as_well() {
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }
 
+/// The lock is free by then: what can not be tidied beside it is no failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn resigning_ends_well_whatever_lies_beside_it() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let election = Election::new(&client, "a");
+    let leadership = election.campaign().await.unwrap();
+    let beside = observer.keys("*leader*").await.unwrap();
+    assert_eq!(beside.len(), 1);
+    observer.cmd(&["SET", &beside[0], "no hash"]).await.unwrap();
+    leadership.resign().await.unwrap();
+    assert_eq!(observer.keys("*").await.unwrap(), beside);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_answers_elect_once_and_resign_once() {
     let server = server().await;
