@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redgrid_core::{Client, InHand};
-use redgrid_locks::{AcquireError, FencedLock, Holder, Lock, LostReason, MultiLock, ReleaseError, SpinLock};
+use redgrid_locks::{
+    AcquireError, Durability, FencedLock, Holder, Lock, LostReason, MultiLock, ReleaseError, SpinLock,
+};
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, listening, script, server};
 
@@ -342,9 +344,23 @@ async fn what_can_not_be_is_refused() {
     let observer = server.observer().await.unwrap();
     observer.cmd(&["SET", "name:2", "not a lock"]).await.unwrap();
     let wrong = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await;
-    assert!(matches!(wrong, Err(AcquireError::Refused { .. })), "{wrong:?}");
+    assert!(matches!(&wrong, Err(AcquireError::Refused { name, .. }) if name.as_str() == "name:2"), "{wrong:?}");
     assert_eq!(held(&observer).await, ["name:2"]);
     assert_eq!(client.in_hand(), NOTHING);
+}
+
+/// Whoever asks again at once finds them free.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_durable_is_told_when_it_has_gone_back() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let names: Vec<_> = (0..1_000).map(|n| format!("name:{n}")).collect();
+    let none = Durability::Replicas { at_least: 1, timeout: 50 * MS };
+    for _ in 0..5 {
+        let told = MultiLock::new(&client, &names).acquire().durability(none).await;
+        assert!(matches!(told, Err(AcquireError::NotDurable { .. })), "{told:?}");
+        assert_eq!(held(&observer).await.len(), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
