@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redgrid_core::Client;
-use redgrid_locks::Lock;
+use redgrid_locks::{Lock, MultiLock};
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
 
@@ -13,6 +13,7 @@ scenarios![
     a_name_is_taken_held_and_freed_on_either_side_of_a_migration,
     a_waiter_is_woken_whichever_side_its_name_is_on,
     slots_that_move_one_after_the_other_are_no_error_for_anybody,
+    several_names_on_both_sides_of_a_migration_are_given_back_one_by_one,
 ];
 
 /// A cluster, the slot of a name, who has it and who is to have it.
@@ -46,6 +47,26 @@ async fn a_name_is_taken_held_and_freed_on_either_side_of_a_migration() {
     assert!(held.is_held());
     held.release().await.unwrap();
     present.acquire().await.unwrap().release().await.unwrap();
+}
+
+async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    // Far longer than anything here: no lease ends it.
+    let client = connected(by_seeds(&cluster).watchdog_lease(10 * SOON)).await;
+    let (slot, to) = moving(&cluster, "{tag}").await;
+    let names = || (0..4).map(|n| format!("{{tag}}:{n}"));
+    let (told, dropped) = (MultiLock::new(&client, names()), MultiLock::new(&client, ["{tag}:a", "{tag}:b"]));
+    let (told, dropped) = (told.acquire().await.unwrap(), dropped.acquire().await.unwrap());
+    cluster.begin_migration(slot, to).await.unwrap();
+    for name in ["{tag}:1", "{tag}:3", "{tag}:b"] {
+        assert!(cluster.move_key(name).await.unwrap());
+    }
+    tokio::time::timeout(2 * SOON, told.release()).await.expect("it does not wait for the migration").unwrap();
+    drop(dropped);
+    wait_until(2 * SOON, async || client.in_hand().names == 0).await;
+    for name in names().chain(["{tag}:a".into(), "{tag}:b".into()]) {
+        Lock::new(&client, &name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    }
 }
 
 async fn absent_and_back(lock: &Lock, taken: redgrid_locks::LockGuard) {

@@ -430,9 +430,9 @@ impl Table {
         let claims: Vec<_> = tenures.iter().map(|tenure| tenure.claim(Duration::ZERO)).collect();
         let request = first.kind.release_many(&claims);
         let until = self.now() + self.core.settings.patience();
-        let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
+        let asked = self.core.exchange(request, until, Persistence::Together, &Progress::default()).await;
         if asked.result.is_err() && tenures.len() > 1 {
-            // One bad name refuses them all: one by one, then.
+            // One bad name refuses them all, and so do names on both sides of a migration: one by one, then.
             for tenure in tenures {
                 self.send_release(tenure, Way::Release, until).await;
             }
