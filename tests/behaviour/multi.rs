@@ -246,7 +246,8 @@ async fn a_holder_enters_again_what_another_request_of_its_own_has_not_taken_yet
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_that_is_lost_is_told_and_the_others_go_back() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(2))).await;
+    // Renewed every third of it, so that the loss is seen soon; long enough not to be lost by a machine that is slow.
+    let client = client_with(&server.url(), |config| config.watchdog_lease(SOON / 2)).await;
     let observer = server.observer().await.unwrap();
     let guard = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await.unwrap();
     observer.cmd(&["DEL", "name:2"]).await.unwrap();
