@@ -6,7 +6,7 @@ use redgrid_core::InHand;
 use redgrid_locks::{Client, Holder, Lock};
 use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::cancel::at_most;
-use redgrid_tests::{client, server};
+use redgrid_tests::{SOON, client, server};
 
 /// What is left a second after everybody has left.
 const AFTER: Duration = Duration::from_secs(1);
@@ -147,7 +147,7 @@ async fn who_leaves_before_it_is_in_keeps_no_name_for_its_at_least() {
         // Alone, and behind somebody of this process who lets go meanwhile.
         let before = if polls % 2 == 1 { Some(lock.acquire().wait(SOON).await.unwrap()) } else { None };
         let releasing = async { drop(before) };
-        let (got, ()) = tokio::join!(redgrid_tests::cancel::at_most(polls / 2 + 1, job()), releasing);
+        let (got, ()) = tokio::join!(at_most(polls / 2 + 1, job()), releasing);
         if got.is_some() {
             // It was in, so its name is kept: the end of these rounds for who is polled so often.
             drop(got);
