@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_locks::{Client, Lock};
+use redgrid_core::Token;
+use redgrid_locks::{Client, Detached, Election, Fence, Lock, MultiLock};
 use redgrid_testkit::{Direction, Fault, Proxy, RedisServer};
 use redgrid_tests::{client_unready, server};
 
@@ -76,9 +77,25 @@ async fn ends<T>(what: &str, phase: Phase, bound: Duration, call: impl AsyncFn(&
     panic!("{what}, {phase:?}: took {best:?}, bound {bound:?}");
 }
 
+fn several(client: &Client) -> MultiLock {
+    MultiLock::new(client, ["a", "b", "c"])
+}
+
+fn detached() -> Detached {
+    let (holder, lease) = (format!("{}:1", "0f8fad5b-d9cb-469f-a165-70867728950e"), 30_000);
+    let text = format!(
+        r#"{{"kind":"lock","name":"a","holder":"{holder}","token":1,"renewed":true,"lease_ms":{lease},"left_ms":{lease}}}"#
+    );
+    serde_json::from_str(&text).expect("a detached lock")
+}
+
 async fn every_call_ends(phase: Phase) {
     ends("acquire with a wait", phase, BOUND, async |c| Lock::new(c, "a").acquire().wait(BOUND).await.map(drop)).await;
     ends("try with a wait", phase, BOUND, async |c| Lock::new(c, "a").try_acquire().wait(BOUND).await.map(drop)).await;
+    ends("several with a wait", phase, BOUND, async |c| several(c).acquire().wait(BOUND).await.map(drop)).await;
+    ends("try several with a wait", phase, BOUND, async |c| several(c).try_acquire().wait(BOUND).await.map(drop)).await;
+    ends("campaign with a wait", phase, BOUND, async |c| Election::new(c, "a").campaign().wait(BOUND).await.map(drop))
+        .await;
     ends("wait until free", phase, BOUND, async |c| Lock::new(c, "a").wait_until_free(Some(BOUND)).await).await;
     ends("wait ready", phase, BOUND, async |c| c.wait_ready(BOUND).await).await;
     ends("shutdown", phase, BOUND, async |c| c.shutdown(BOUND).await).await;
@@ -87,6 +104,13 @@ async fn every_call_ends(phase: Phase) {
     ends("is locked", phase, PATIENCE, async |c| Lock::new(c, "a").is_locked().await).await;
     ends("force release", phase, PATIENCE, async |c| Lock::new(c, "a").force_release().await).await;
     ends("steal", phase, PATIENCE, async |c| Lock::new(c, "a").steal().await.map(drop)).await;
+    ends("several", phase, PATIENCE, async |c| several(c).acquire().await.map(drop)).await;
+    ends("try several", phase, PATIENCE, async |c| several(c).try_acquire().await.map(drop)).await;
+    ends("campaign", phase, PATIENCE, async |c| Election::new(c, "a").campaign().await.map(drop)).await;
+    ends("leader", phase, PATIENCE, async |c| Election::new(c, "a").leader().await.map(drop)).await;
+    ends("fence", phase, PATIENCE, async |c| Fence::new(c, "a").check_and_set(Token::new(1)).await).await;
+    ends("fenced write", phase, PATIENCE, async |c| Fence::new(c, "a").set("a", "x", Token::new(1)).await).await;
+    ends("attach", phase, PATIENCE, async |c| Lock::new(c, "a").attach(&detached()).await.map(drop)).await;
     ends("command", phase, PATIENCE, async |c| c.command("PING").query::<String>().await).await;
 }
 

@@ -6,7 +6,7 @@ use redgrid_core::InHand;
 use redgrid_locks::{Client, Holder, Lock};
 use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::cancel::at_most;
-use redgrid_tests::{client, server};
+use redgrid_tests::{SOON, client, server};
 
 /// What is left a second after everybody has left.
 const AFTER: Duration = Duration::from_secs(1);
@@ -133,6 +133,36 @@ async fn a_waiter_that_leaves_ends_its_subscription() {
     }
     held.release().await.unwrap();
     nothing_is_left(&observer, &[&holder, &waiter]).await;
+}
+
+/// The job has not run: its name is not kept for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_before_it_is_in_keeps_no_name_for_its_at_least() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let lock = Lock::new(&client, "a");
+    let job = || lock.acquire().at_least(Duration::from_secs(600)).wait(SOON).into_future();
+    let free = async || client.in_hand().names == 0 && !observer.exists("a").await.unwrap();
+    for polls in 0..20 {
+        // Alone, and behind somebody of this process who lets go meanwhile.
+        let before = if polls % 2 == 1 { Some(lock.acquire().wait(SOON).await.unwrap()) } else { None };
+        let releasing = async { drop(before) };
+        let (got, ()) = tokio::join!(at_most(polls / 2 + 1, job()), releasing);
+        if got.is_some() {
+            // It was in, so its name is kept: the end of these rounds for who is polled so often.
+            drop(got);
+            lock.force_release().await.unwrap();
+        }
+        wait_until(SOON, free).await;
+    }
+    // Granted and not polled again: the grant waits where nobody comes for it.
+    let before = lock.acquire().await.unwrap();
+    let mut waiting = Box::pin(job());
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    before.release().await.unwrap();
+    wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+    drop(waiting);
+    wait_until(SOON, free).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

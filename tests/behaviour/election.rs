@@ -150,6 +150,36 @@ async fn a_candidate_that_leaves_leads_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wait_bounds_the_proclamation_as_well() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(3 * SOON)).await;
+    let election = Election::new(&client, "a");
+    election.campaign().await.unwrap().resign().await.unwrap();
+    proxy.next(1, script!("leader_proclaim"), Action::Hold);
+    let campaign = election.campaign().wait(1000 * MS).into_future();
+    let ended = tokio::time::timeout(SOON, campaign).await.expect("it ends");
+    assert!(matches!(ended, Err(CampaignError::NotProclaimed { .. })), "{ended:?}");
+    proxy.release_held().await;
+    // Elected, and leading nobody.
+    wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
+}
+
+/// The lock is free by then: what can not be tidied beside it is no failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn resigning_ends_well_whatever_lies_beside_it() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let election = Election::new(&client, "a");
+    let leadership = election.campaign().await.unwrap();
+    let beside = observer.keys("*leader*").await.unwrap();
+    assert_eq!(beside.len(), 1);
+    observer.cmd(&["SET", &beside[0], "no hash"]).await.unwrap();
+    leadership.resign().await.unwrap();
+    assert_eq!(observer.keys("*").await.unwrap(), beside);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lost_answers_elect_once_and_resign_once() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());

@@ -95,6 +95,27 @@ async fn a_forgotten_fence_refuses_what_is_older_than_it_remembers() {
     assert_eq!(observer.query::<i64>(&["PTTL", "redgrid_fence:{a}"]).await.unwrap(), -1);
 }
 
+/// The lock may live on another server, whose clock is ahead: what has passed is remembered until it is older than the lifetime.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_ahead_of_the_clock_are_remembered_for_the_lead_as_well() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
+    let ahead = token(observer.server_time_micros().await.unwrap() + 3_600_000_000);
+    for write in [false, true] {
+        let fence = Fence::new(&client, format!("{{{write}}}")).lifetime(minute);
+        match write {
+            true => fence.set("{true}", "x", ahead).await.unwrap(),
+            false => fence.check_and_set(ahead).await.unwrap(),
+        }
+        let left = observer.time_to_live(&format!("redgrid_fence:{{{write}}}")).await.unwrap();
+        assert!(left.is_some_and(|left| left > hour + minute - SOON && left < hour + 2 * minute), "{left:?}");
+    }
+    // However far ahead.
+    Fence::new(&client, "{far}").check_and_set(token(u64::MAX)).await.unwrap();
+    assert!(observer.time_to_live("redgrid_fence:{far}").await.unwrap() > Some(1000 * hour));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_elsewhere_and_a_wrong_type_write_nothing() {
     let server = server().await;
@@ -138,6 +159,39 @@ async fn a_write_with_a_lost_answer_is_carried_out_once() {
     for memory in memories {
         assert!(observer.time_to_live(&memory).await.unwrap().is_some_and(|left| left < Duration::from_secs(60)));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_without_an_answer_is_not_told_as_not_written() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_secs(3)).retries(1);
+    let client = client_with(&server.url_via(proxy.addr()), quick).await;
+    let fence = Fence::new(&client, "{a}");
+    let now = token(observer.server_time_micros().await.unwrap());
+    fence.set("{a}", "warm", now).await.unwrap();
+    // Written, and the answer is lost; the second copy is refused.
+    proxy.next(1, script!("fence_write"), Action::SwallowReply);
+    let writing = tokio::spawn(async move { (fence.increment("{a}:sum", 1, now).await, fence) });
+    wait_until(SOON, async || observer.exists("{a}:sum").await.unwrap()).await;
+    observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
+    observer.cmd(&["LPUSH", "redgrid_fence:{a}", "no text"]).await.unwrap();
+    for memory in observer.keys("redgrid_fence:{a}:*").await.unwrap() {
+        observer.cmd(&["DEL", &memory]).await.unwrap();
+    }
+    proxy.cut_all();
+    let (unknown, fence) = writing.await.unwrap();
+    assert!(matches!(unknown, Err(FenceError::OutcomeUnknown { .. })), "{unknown:?}");
+    assert_eq!(observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap(), 1);
+    observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
+    // Written, and then nobody is there.
+    proxy.next(1, script!("fence_write"), Action::SwallowReply);
+    let writing = tokio::spawn(async move { fence.increment("{a}:sum", 1, now).await });
+    wait_until(SOON, async || observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap() == 2).await;
+    proxy.refuse_connections().await.unwrap();
+    proxy.cut_all();
+    let unknown = writing.await.unwrap();
+    assert!(matches!(unknown, Err(FenceError::OutcomeUnknown { .. })), "{unknown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

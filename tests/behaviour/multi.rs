@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redgrid_core::{Client, InHand};
-use redgrid_locks::{AcquireError, FencedLock, Holder, Lock, LostReason, MultiLock, ReleaseError, SpinLock};
+use redgrid_locks::{
+    AcquireError, Durability, FencedLock, Holder, Lock, LostReason, MultiLock, ReleaseError, SpinLock,
+};
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, listening, script, server};
 
@@ -137,6 +139,33 @@ async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
     }
 }
 
+/// What an attempt took and gives back is as free as if it had not been taken: nobody has had it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let observer = server.observer().await.unwrap();
+    let at_least = Duration::from_secs(600);
+    let mut in_the_way = vec![Lock::new(&one, "name:1").acquire().await.unwrap()];
+    in_the_way.push(Lock::new(&one, "name:2").acquire().await.unwrap());
+    let both = MultiLock::new(&two, ["name:1", "name:2"]).acquire().at_least(at_least).wait(SOON);
+    let waiter = tokio::spawn(both.into_future());
+    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    // The one that is waited for is had, the other is not: it goes back, and the other is waited for.
+    in_the_way.remove(0).release().await.unwrap();
+    wait_until(SOON, async || two.in_hand().waiting == 1 && !observer.exists("name:1").await.unwrap()).await;
+    let again = Lock::new(&one, "name:1").acquire().wait(SOON).await.unwrap();
+    again.release().await.unwrap();
+    in_the_way.remove(0).release().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    assert_eq!(held(&observer).await, ["name:1", "name:2"]);
+    // Had, both stay taken for it, however early they are released.
+    guard.release().await.unwrap();
+    for name in ["name:1", "name:2"] {
+        assert!(observer.time_to_live(name).await.unwrap() > Some(at_least / 2));
+    }
+}
+
 /// Two processes and two tasks of each, in opposite orders, and three that overlap in a ring.
 #[tokio::test(flavor = "multi_thread")]
 async fn opposite_orders_neither_stall_nor_leave_a_part() {
@@ -190,10 +219,35 @@ async fn a_holder_enters_again_with_one_or_several() {
     assert!(held(&observer).await.is_empty());
 }
 
+/// The hold that waits to be taken by another request of the same holder is taken by this one, and stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_enters_again_what_another_request_of_its_own_has_not_taken_yet() {
+    let server = server().await;
+    let (client, me) = (client(&server).await, Holder::new());
+    let lock = Lock::new(&client, "name:1");
+    let before = lock.acquire().await.unwrap();
+    let mut parked = Box::pin(lock.acquire().by(&me).wait(SOON).into_future());
+    assert!(futures_util::poll!(&mut parked).is_pending());
+    before.release().await.unwrap();
+    wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+    let both = MultiLock::new(&client, ["name:1", "name:2"]).acquire().by(&me).wait(SOON).await.unwrap();
+    let other = tokio::spawn(lock.acquire().wait(Duration::from_secs(3)).into_future());
+    // An offer is over after a second.
+    let none = other.await.unwrap();
+    assert!(matches!(none, Err(AcquireError::TimedOut { .. })), "{none:?}");
+    assert!(both.is_held());
+    let single = parked.await.unwrap();
+    assert_eq!(both.token("name:1"), Some(single.token()));
+    both.release().await.unwrap();
+    assert!(single.is_held());
+    single.release().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_that_is_lost_is_told_and_the_others_go_back() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(2))).await;
+    // Renewed every third of it, so that the loss is seen soon; long enough not to be lost by a machine that is slow.
+    let client = client_with(&server.url(), |config| config.watchdog_lease(SOON / 2)).await;
     let observer = server.observer().await.unwrap();
     let guard = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await.unwrap();
     observer.cmd(&["DEL", "name:2"]).await.unwrap();
@@ -291,9 +345,23 @@ async fn what_can_not_be_is_refused() {
     let observer = server.observer().await.unwrap();
     observer.cmd(&["SET", "name:2", "not a lock"]).await.unwrap();
     let wrong = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await;
-    assert!(matches!(wrong, Err(AcquireError::Refused { .. })), "{wrong:?}");
+    assert!(matches!(&wrong, Err(AcquireError::Refused { name, .. }) if name.as_str() == "name:2"), "{wrong:?}");
     assert_eq!(held(&observer).await, ["name:2"]);
     assert_eq!(client.in_hand(), NOTHING);
+}
+
+/// Whoever asks again at once finds them free.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_durable_is_told_when_it_has_gone_back() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let names: Vec<_> = (0..1_000).map(|n| format!("name:{n}")).collect();
+    let none = Durability::Replicas { at_least: 1, timeout: 50 * MS };
+    for _ in 0..5 {
+        let told = MultiLock::new(&client, &names).acquire().durability(none).await;
+        assert!(matches!(told, Err(AcquireError::NotDurable { .. })), "{told:?}");
+        assert_eq!(held(&observer).await.len(), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

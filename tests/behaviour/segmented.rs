@@ -73,6 +73,30 @@ async fn a_stock_in_segments_is_sold_to_the_last_piece_and_no_further() {
     wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
 }
 
+/// Whichever gets free first, whatever the place in the order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tour_that_found_all_taken_goes_round_again() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (SegmentedLock::new(&one, "hot", 3), SegmentedLock::new(&two, "hot", 3));
+    let mut held = here.acquire_all().await.unwrap();
+    let began = std::time::Instant::now();
+    let mut tour = there.tour_from(0).patience(Duration::from_millis(20)).wait(3 * SOON);
+    let waiting = tokio::spawn(async move { (tour.next().await, tour) });
+    // Well past the first round.
+    wait_until(SOON, async || began.elapsed() > Duration::from_millis(500)).await;
+    held.remove(2).release().await.unwrap();
+    let (segment, mut tour) = tokio::time::timeout(SOON, waiting).await.expect("one is free").unwrap();
+    assert_eq!(segment.unwrap().unwrap().index(), 2);
+    // The last one is waited for in line.
+    there.segment(0).unwrap().force_release().await.unwrap();
+    assert_eq!(tour.next().await.unwrap().unwrap().index(), 0);
+    let waiting = tokio::spawn(async move { tour.next().await.unwrap().map(|segment| segment.index()) });
+    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    held.remove(1).release().await.unwrap();
+    assert_eq!(waiting.await.unwrap(), Some(1));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
     let server = server().await;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redgrid_core::Client;
-use redgrid_locks::{Lock, LockGuard};
+use redgrid_locks::{Lock, LockGuard, MultiLock};
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
@@ -16,6 +16,7 @@ scenarios![
     slots_that_move_one_after_the_other_are_no_error_for_anybody,
     channels_of_one_slot_are_all_in_force_again_after_a_gap,
     a_slot_that_moves_ends_no_subscription_of_the_others,
+    several_names_on_both_sides_of_a_migration_are_given_back_one_by_one,
 ];
 
 /// A cluster, the slot of a name, who has it and who is to have it.
@@ -49,6 +50,26 @@ async fn a_name_is_taken_held_and_freed_on_either_side_of_a_migration() {
     assert!(held.is_held());
     held.release().await.unwrap();
     present.acquire().await.unwrap().release().await.unwrap();
+}
+
+async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    // Far longer than anything here: no lease ends it.
+    let client = connected(by_seeds(&cluster).watchdog_lease(10 * SOON)).await;
+    let (slot, to) = moving(&cluster, "{tag}").await;
+    let names = || (0..4).map(|n| format!("{{tag}}:{n}"));
+    let (told, dropped) = (MultiLock::new(&client, names()), MultiLock::new(&client, ["{tag}:a", "{tag}:b"]));
+    let (told, dropped) = (told.acquire().await.unwrap(), dropped.acquire().await.unwrap());
+    cluster.begin_migration(slot, to).await.unwrap();
+    for name in ["{tag}:1", "{tag}:3", "{tag}:b"] {
+        assert!(cluster.move_key(name).await.unwrap());
+    }
+    tokio::time::timeout(2 * SOON, told.release()).await.expect("it does not wait for the migration").unwrap();
+    drop(dropped);
+    wait_until(2 * SOON, async || client.in_hand().names == 0).await;
+    for name in names().chain(["{tag}:a".into(), "{tag}:b".into()]) {
+        Lock::new(&client, &name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    }
 }
 
 async fn absent_and_back(lock: &Lock, taken: LockGuard) {

@@ -161,6 +161,7 @@ there is none.
 
 The program runs in a process group of its own. When the lock is lost, and when `redgrid lock` itself is killed, the whole group
 is killed with SIGKILL. SIGINT and SIGTERM are passed on to the group; the lock is given back when the program has ended.
+Ctrl-Z does not stop the program: it goes on at once (on Linux; elsewhere it stands still, and the lock stays taken).
 
 Exit codes:
   75   others held the lock for longer than --wait; the program was not run

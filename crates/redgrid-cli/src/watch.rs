@@ -17,8 +17,8 @@ use crate::server::{Reach, Server};
 
 /// What `redgrid watch --help` says at its end.
 pub(crate) const HELP: &str = "\
-A line for each change: who holds the lock, to whom it has passed, that it was released, or that it was lost: nobody has it, and no
-release was told. What one process passes from task to task is one holder. A hold shorter than --every may be missed.
+A line for each change: who holds the lock, to whom it has passed, that it was released, or that it has ended: nobody has it, and no
+release was told. Fair and spin locks do not tell their releases to everybody. What one process passes from task to task is one holder. A hold shorter than --every may be missed.
 
 Exit codes:
   0   ended by --for, SIGINT or SIGTERM, or nobody reads what it says
@@ -103,7 +103,7 @@ impl Told {
             LockChange::Free if first => ("free", None),
             LockChange::Free => ("released", None),
             // Nobody has it, and no release was told.
-            _ => ("lost", None),
+            _ => ("ended", None),
         };
         let LockState { holders, remaining } = state.unwrap_or(LockState { holders: Vec::new(), remaining: None });
         Told {
@@ -121,7 +121,7 @@ impl Told {
         let says = match self.event {
             "held" => format!("held by {holders}; {left}"),
             "passed" => format!("passed to {holders}; {left}"),
-            "lost" => "lost: its lease has ended, or its key is gone".to_owned(),
+            "ended" => "ended: nobody has it, and no release was told".to_owned(),
             event => event.to_owned(),
         };
         format!("{}  {}: {says}", self.at, self.name)

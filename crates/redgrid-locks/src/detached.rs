@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::AcquireError;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
-use crate::scripts::PLAIN;
 
 /// A lock that its process has let go of without giving it back: for another process, which takes it over by
 /// [`Lock::attach`]. Made by [`LockGuard::detach`]; goes over any wire by `serde`.
@@ -46,10 +45,10 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl Detached {
-    fn new(name: &Name, hold: DetachedHold) -> Self {
+    fn new(kind: &dyn HoldKind, name: &Name, hold: DetachedHold) -> Self {
         let lease = hold.lease.duration();
         Detached {
-            kind: PLAIN.name().to_owned(),
+            kind: kind.name().to_owned(),
             name: name.as_str().to_owned(),
             holder: String::from_utf8_lossy(&hold.field).into_owned(),
             token: hold.token.get(),
@@ -116,9 +115,9 @@ impl LockGuard {
     ///
     /// Dropped early, the lock is given back in the background.
     pub async fn detach(self) -> Result<Detached, NotDetached> {
-        let name = self.name().clone();
+        let (kind, name) = (self.grant().kind(), self.name().clone());
         match self.into_grant().detach().await {
-            Ok(hold) => Ok(Detached::new(&name, hold)),
+            Ok(hold) => Ok(Detached::new(kind, &name, hold)),
             Err((why, grant)) => Err(NotDetached { guard: LockGuard::new(grant), why }),
         }
     }
@@ -132,9 +131,11 @@ impl Lock {
     /// The server decides: of two that attach the same, one gets it. It finds the lock by its name under this client's
     /// namespace.
     ///
+    /// What was detached as a [`FencedLock`](crate::FencedLock) or [`SpinLock`](crate::SpinLock) is attached as one.
+    ///
     /// # Errors
     ///
-    /// [`AttachError::Gone`] when it was attached before, taken by force, or is at the end of its lease.
+    /// [`AttachError::OtherLock`] for another name or kind; [`AttachError::Gone`] when it was attached before, taken by force, or is at the end of its lease.
     ///
     /// # Cancel safety
     ///
@@ -142,7 +143,7 @@ impl Lock {
     pub async fn attach(&self, detached: &Detached) -> Result<LockGuard, AttachError> {
         let target = self.target()?;
         let name = target.name.clone();
-        if (detached.kind.as_str(), detached.name.as_str()) != (PLAIN.name(), name.as_str()) {
+        if (detached.kind.as_str(), detached.name.as_str()) != (self.kind().name(), name.as_str()) {
             let detached = format!("{} {}", detached.kind, detached.name);
             return Err(AttachError::OtherLock { name, detached });
         }
@@ -152,7 +153,7 @@ impl Lock {
             let (option, expected) = ("lease", "100 ms to 30 days");
             return Err(AcquireError::InvalidArgument { name, option, expected, got: lease }.into());
         }
-        self.client().attach(&PLAIN, target, hold).await.map(LockGuard::new)
+        self.client().attach(self.kind(), target, hold).await.map(LockGuard::new)
     }
 }
 

@@ -47,7 +47,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 ///
 /// Until 30 days after the last token that passed ([`Fence::lifetime`]). When it has forgotten, it refuses tokens that are
 /// older than that: a token is a time, so what was granted before the forgotten one is refused although nothing is
-/// remembered. A holder that has held its lock for longer than that without a write is told [`FenceError::Aged`] and has
+/// remembered. Where tokens are ahead of the clock of the fence's server, it remembers them for the lead as well. A holder that has held its lock for longer than that without a write is told [`FenceError::Aged`] and has
 /// to acquire anew. Use the same lifetime everywhere. What the server loses with its memory, the fence loses with the data.
 #[derive(Debug, Clone)]
 pub struct Fence {

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use redgrid_core::ServerError;
+use redgrid_core::name::companion;
 
-use crate::inspect::{LockHolder, LockState};
+use crate::inspect::LockState;
 use crate::lock::Lock;
 use crate::looks::Looks;
+use crate::rw::RW_CHANNEL;
 
 /// How often the lock is looked at unless set: 250 ms. A release is told by a message; that somebody has taken a free lock is
 /// told by none.
@@ -22,16 +25,20 @@ pub enum LockChange {
     Passed(LockState),
     /// Nobody has it. At the first look, or after a release that was told.
     Free,
-    /// Nobody has it, and no release was told: its lease has ended, or its key was deleted.
+    /// Nobody has it, and no release was told: its lease has ended, its key was deleted, or it was released by a kind of lock
+    /// that tells only those who are next (a fair one) or nobody (a spin lock).
     Ended,
 }
+
+/// A holder, however often it has entered: its client and number.
+type Who = (String, Option<u64>);
 
 /// Follows a lock; made by [`Lock::follow`]. Dropping it ends the subscription.
 pub struct Follow {
     lock: Lock,
     looks: Looks,
     every: Duration,
-    told: Option<Vec<LockHolder>>,
+    told: Option<Vec<Who>>,
     /// Messages since a holder was last seen.
     messages: u64,
     /// It was seen free once without a message, which may be on its way.
@@ -59,8 +66,11 @@ impl Lock {
     /// ```
     pub fn follow(&self) -> Follow {
         let target = self.target().ok();
-        let watch = target.map(|target| self.client().watch(target.channel.clone(), target.key.clone()));
-        Follow { lock: self.clone(), looks: Looks::new(watch), every: EVERY, told: None, messages: 0, doubt: false }
+        let watch = |channel: Bytes, key: &Bytes| self.client().watch(channel, key.clone());
+        let looks = Looks::new(target.map(|target| watch(target.channel.clone(), &target.key)));
+        // The name may be that of a read-write lock: its releases are told elsewhere.
+        let looks = looks.beside(target.map(|target| watch(companion(RW_CHANNEL, &target.key), &target.key)));
+        Follow { lock: self.clone(), looks, every: EVERY, told: None, messages: 0, doubt: false }
     }
 }
 
@@ -85,7 +95,7 @@ impl Follow {
             self.looks.next(self.lock.client().clock(), self.every).await;
             let state = self.lock.inspect().await?;
             self.messages += self.looks.taken();
-            let holders = state.as_ref().map(|state| state.holders.clone()).unwrap_or_default();
+            let holders = state.as_ref().map(who).unwrap_or_default();
             let in_doubt = std::mem::take(&mut self.doubt);
             if state.is_none() && self.messages == 0 && !in_doubt && self.told.iter().any(|told| !told.is_empty()) {
                 // The message comes by another connection: one more look, before it is said that there was none.
@@ -106,6 +116,13 @@ impl Follow {
             }
         }
     }
+}
+
+/// Who has it, in an order that does not depend on the server's.
+fn who(state: &LockState) -> Vec<Who> {
+    let mut holders: Vec<Who> = state.holders.iter().map(|held| (held.client.clone(), held.number)).collect();
+    holders.sort();
+    holders
 }
 
 impl std::fmt::Debug for Follow {

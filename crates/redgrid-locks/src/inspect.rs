@@ -69,7 +69,11 @@ pub(crate) async fn state(client: &Client, target: &Arc<Target>) -> Result<Optio
     let left: i64 = parts.next().and_then(|left| left.parse().ok()).unwrap_or(-2);
     let mut holders = Vec::new();
     while let (Some(field), Some(count)) = (parts.next(), parts.next()) {
-        holders.push(LockHolder::of(&field, count.parse().unwrap_or(1)));
+        // What a read-write lock says of itself is no holder.
+        let is_mode = field == "mode" && matches!(count.as_str(), "read" | "write");
+        if !is_mode {
+            holders.push(LockHolder::of(&field, count.parse().unwrap_or(1)));
+        }
     }
     let remaining = u64::try_from(left).ok().map(Duration::from_millis);
     Ok((!holders.is_empty()).then_some(LockState { holders, remaining }))

@@ -8,6 +8,8 @@ use redgrid_core::clock::Clock;
 /// The reasons to look. One that was not followed, because its follower was dropped, is there still.
 pub(crate) struct Looks {
     watch: Option<Watch>,
+    /// A second channel, of another kind under the same name.
+    beside: Option<Watch>,
     due: bool,
     messages: u64,
 }
@@ -15,7 +17,12 @@ pub(crate) struct Looks {
 impl Looks {
     /// The first look is due at once.
     pub(crate) fn new(watch: Option<Watch>) -> Self {
-        Looks { watch, due: true, messages: 0 }
+        Looks { watch, beside: None, due: true, messages: 0 }
+    }
+
+    /// The same with a second channel.
+    pub(crate) fn beside(self, beside: Option<Watch>) -> Self {
+        Looks { beside, ..self }
     }
 
     /// Completes when there is a reason to look: something was told, or `within` is over.
@@ -24,12 +31,10 @@ impl Looks {
             return;
         }
         let later = clock.sleep_until(clock.now() + within);
-        match &mut self.watch {
-            Some(watch) => tokio::select! {
-                wake = watch.wake() => self.messages += wake.messages,
-                () = later => {}
-            },
-            None => later.await,
+        tokio::select! {
+            messages = told(&mut self.watch) => self.messages += messages,
+            messages = told(&mut self.beside) => self.messages += messages,
+            () = later => {}
         }
         self.due = true;
     }
@@ -43,5 +48,13 @@ impl Looks {
     /// Whether messages come in.
     pub(crate) fn hears(&self) -> bool {
         self.watch.as_ref().is_some_and(Watch::in_force)
+    }
+}
+
+/// How many messages came, as soon as there is one.
+async fn told(watch: &mut Option<Watch>) -> u64 {
+    match watch {
+        Some(watch) => watch.wake().await.messages,
+        None => std::future::pending().await,
     }
 }

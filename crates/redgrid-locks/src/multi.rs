@@ -209,7 +209,7 @@ impl Acquirable for MultiLock {
 }
 
 async fn one(lock: &Lock, wish: Wish) -> Result<Option<Grant>, AcquireError> {
-    lock.client().enter(lock.kind(), lock.target()?, wish)?.outcome().await
+    lock.client().enter(lock.kind(), lock.target()?, wish)?.part().await
 }
 
 /// One look at all of them: what was taken, and which one was busy. What was waited for is there already.

@@ -23,7 +23,9 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
+    /// All that was asked for: from here on each of them is had.
     pub(crate) fn new(bundles: Vec<Bundle>) -> Self {
+        bundles.iter().for_each(Bundle::give);
         MultiGuard { bundles }
     }
 

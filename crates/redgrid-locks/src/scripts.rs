@@ -89,7 +89,11 @@ impl HoldKind for OneHolder {
         request.int(i64::from(only_if_held)).arg(notices.to_owned()).idempotent()
     }
 
+    /// One vote of several goes to nobody alone.
     fn adopt(&self, claim: Claim<'_>, former: &Bytes) -> Option<Request> {
+        if self.votes {
+            return None;
+        }
         let request = one(&ATTACH, claim).arg(former.clone()).int(millis(claim.lease));
         Some(request.not_after_here().idempotent())
     }

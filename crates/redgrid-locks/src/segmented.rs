@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redgrid_core::Client;
+use redgrid_core::clock::Instant;
 
 use crate::guard::LockGuard;
 use crate::lock::Lock;
@@ -53,6 +54,9 @@ struct Segment {
 /// How long a tour waits for a segment while there are others to go on to: 500 ms unless set. Waiting in line costs nothing, and
 /// looking around makes processes compete for each other's segments: so it is for one whose holder hangs or is dead.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The shortest time in line for a segment after the first round: 50 ms. Looking costs a request.
+const LEAST_PATIENCE: Duration = Duration::from_millis(50);
 
 impl SegmentedLock {
     /// The lock with this name in so many segments, at least one. All who use it must say the same number.
@@ -133,14 +137,14 @@ pub struct Tour {
 
 impl Tour {
     /// Waits this long for a segment before it goes on to the next one: 500 ms unless set, enough for those that wait in line
-    /// where sections are short. With zero it looks once.
+    /// where sections are short. With zero it looks once, and from the second round on waits 50 ms for each.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Waits at most this long where all segments that are ahead are taken, each of them looked at before; as long as it takes
-    /// unless set.
+    /// Waits at most this long for a segment, each of those ahead looked at once however short it is; as long as it takes unless
+    /// set.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -152,8 +156,10 @@ impl Tour {
         self
     }
 
-    /// The next segment: the first of those ahead that can be had within the [patience](Tour::patience); where all are taken for
-    /// longer, the first of them as soon as it is released. `None` when all were held once. Release the one before first, or keep it.
+    /// The next segment: the first of those ahead that can be had within the [patience](Tour::patience), round after round while
+    /// all are taken for longer. `None` when all were held once.
+    ///
+    /// Release the one before first: two that each wait while they hold can wait for each other.
     ///
     /// # Errors
     ///
@@ -163,26 +169,40 @@ impl Tour {
     ///
     /// As [`Lock::acquire`]; the segment is still ahead.
     pub async fn next(&mut self) -> Result<Option<SegmentGuard>, AcquireError> {
-        let segments = Arc::clone(&self.lock.segments);
-        self.ahead.retain(|index| !segments[*index].exhausted.load(Ordering::Relaxed));
-        if self.ahead.len() > 1 {
-            let patience = self.wait.map_or(self.patience, |wait| wait.min(self.patience));
+        let client = self.lock.segments[0].lock.client().clone();
+        let clock = client.clock();
+        let (mut contact, mut patience) = (clock.now(), self.patience);
+        let until = self.wait.map_or(Instant::NEVER, |wait| contact + wait);
+        loop {
+            self.leave_out();
+            // With nothing to go on to, in line for what is left of the wait.
+            let alone = self.ahead.len() == 1;
+            let mut told = None;
             for at in 0..self.ahead.len() {
-                match self.acquire(self.ahead[at], Some(patience)).await {
+                let left = self.wait.map(|_| until.since(clock.now()));
+                let within = if alone { left } else { Some(left.map_or(patience, |left| left.min(patience))) };
+                match self.acquire(self.ahead[at], within).await {
                     Ok(guard) => return Ok(self.take(at, guard)),
+                    Err(error @ AcquireError::TimedOut { .. }) => (contact, told) = (clock.now(), Some(error)),
                     // So little time may be over before any answer: nothing is held, or will not be for long.
-                    Err(
-                        AcquireError::TimedOut { .. }
-                        | AcquireError::Unavailable { .. }
-                        | AcquireError::OutcomeUnknown { .. },
-                    ) => {}
+                    Err(error @ (AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. })) if !alone => {
+                        told = Some(error);
+                    }
                     Err(error) => return Err(error),
                 }
             }
+            let (Some(error), now) = (told, clock.now()) else { return Ok(None) };
+            if now >= until || now.since(contact) >= client.patience() {
+                return Err(error);
+            }
+            patience = patience.max(LEAST_PATIENCE);
         }
-        let Some(&first) = self.ahead.front() else { return Ok(None) };
-        let guard = self.acquire(first, self.wait).await?;
-        Ok(self.take(0, guard))
+    }
+
+    /// Segments in which nothing is left are not ahead any more.
+    fn leave_out(&mut self) {
+        let segments = Arc::clone(&self.lock.segments);
+        self.ahead.retain(|index| !segments[*index].exhausted.load(Ordering::Relaxed));
     }
 
     async fn acquire(&self, index: usize, wait: Option<Duration>) -> Result<LockGuard, AcquireError> {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use redgrid_core::hold::Backoff;
+use redgrid_core::hold::{AttachError, Backoff};
 use redgrid_core::name::companion;
 use redgrid_core::{Client, Request, ServerError, Token};
 
 use crate::AcquireError;
 use crate::acquire::{Acquire, TryAcquire, WithError};
+use crate::detached::Detached;
 use crate::guard::LockGuard;
 use crate::inspect::LockState;
 use crate::lock::Lock;
@@ -200,6 +201,19 @@ macro_rules! as_a_lock {
             /// As [`Lock::steal`].
             pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
                 self.0.steal().await
+            }
+
+            /// Takes over one that another process has detached. As [`Lock::attach`].
+            ///
+            /// # Errors
+            ///
+            /// [`AttachError`] says what is true then.
+            ///
+            /// # Cancel safety
+            ///
+            /// As [`Lock::attach`].
+            pub async fn attach(&self, detached: &Detached) -> Result<LockGuard, AttachError> {
+                self.0.attach(detached).await
             }
 
             /// The lock beneath, to be one of several of different kinds.

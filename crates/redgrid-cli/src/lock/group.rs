@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
+use tokio::signal::unix::{self, SignalKind};
 
 use super::terminal::Terminal;
 use super::warden::Warden;
@@ -22,6 +23,8 @@ const NOT_RUNNABLE: u8 = 126;
 pub(super) struct Group {
     leader: Child,
     id: Pid,
+    /// Tells that the program has ended, stopped or gone on.
+    changes: unix::Signal,
     // Dropped in this order: the terminal comes back while the warden still watches.
     _terminal: Option<Terminal>,
     _warden: Option<Warden>,
@@ -35,6 +38,8 @@ impl Group {
     /// [`Failure`] with the exit code of a shell: nothing runs then.
     pub(super) fn start(command: &[OsString], variable: &str, token: Option<u64>) -> Result<Self, Failure> {
         let [program, arguments @ ..] = command else { return Err(Failure::usage("no command is given")) };
+        let changes = unix::signal(SignalKind::child())
+            .map_err(|error| Failure::broken(format!("cannot listen to signals: {error}")))?;
         let warden = Warden::start();
         let mut command = Command::new(program);
         match token {
@@ -50,12 +55,22 @@ impl Group {
         let warden = warden.inspect_err(|error| {
             eprintln!("redgrid: without /bin/sh ({error}), a kill -9 of this process would leave the command running");
         });
-        Ok(Group { leader, id, _terminal: Terminal::lend_to(id), _warden: warden.ok() })
+        Ok(Group { leader, id, changes, _terminal: Terminal::lend_to(id), _warden: warden.ok() })
     }
 
-    /// Waits for the program. What it left behind in its group is not waited for.
+    /// Waits for the program. What it left behind in its group is not waited for. Where Ctrl-Z stops it, it goes on: nobody
+    /// but us would notice, and the lock would be renewed for a program that stands still.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
-        self.leader.wait().await
+        loop {
+            tokio::select! {
+                biased;
+                ended = self.leader.wait() => return ended,
+                Some(()) = self.changes.recv() => if is_suspended(self.id) {
+                    eprintln!("redgrid: the command goes on: it is not to stand still under a lock");
+                    self.pass_on(Signal::SIGCONT);
+                },
+            }
+        }
     }
 
     /// Sends a signal to the whole group.
@@ -79,6 +94,20 @@ impl Drop for Group {
             self.pass_on(Signal::SIGKILL);
         }
     }
+}
+
+/// Whether the process was just stopped by the key for that. Asking changes nothing about how it ends.
+#[cfg(target_os = "linux")]
+fn is_suspended(id: Pid) -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+    let stopped = waitid(Id::Pid(id), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
+    matches!(stopped, Ok(WaitStatus::Stopped(_, Signal::SIGTSTP)))
+}
+
+/// Not to be had elsewhere without taking the end of the process from whoever waits for it.
+#[cfg(not(target_os = "linux"))]
+fn is_suspended(_: Pid) -> bool {
+    false
 }
 
 fn cannot_run(program: &OsString, error: &io::Error) -> Failure {

@@ -205,6 +205,19 @@ async fn signals_are_passed_on_and_the_lock_is_free_when_the_command_has_ended()
     }
 }
 
+/// Nobody else would have it go on: the terminal is its own, and the shell waits for `redgrid lock`.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_command_that_is_stopped_by_ctrl_z_goes_on() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let mut run = started(under(&server, "job", &[], "kill -TSTP $$; kill -TSTP $$; echo on; exit 3"));
+    wait_until(3 * SOON, async || run.try_wait().expect("it is ours").is_some()).await;
+    let output = run.wait_with_output().expect("it is ours");
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"on\n"[..]));
+    assert!(is_free(&observer, "job").await);
+}
+
 #[tokio::test]
 async fn a_signal_ends_the_wait() {
     let server = RedisServer::start().await.expect("a server");

@@ -43,10 +43,12 @@ async fn each_change_is_a_line_until_a_signal_ends_it() {
 
     // A holder that dies releases nothing: its lease ends.
     observer.cmd(&["HSET", "job", "0f8fad5b-d9cb-469f-a165-70867728950e:17", "1"]).await.expect("an answer");
-    observer.cmd(&["PEXPIRE", "job", "1000"]).await.expect("an answer");
+    observer.cmd(&["PEXPIRE", "job", "3000"]).await.expect("an answer");
     let held = next(&mut lines);
     assert_eq!((&held["event"], &held["holders"][0]["number"]), (&json!("held"), &json!(17)));
-    assert_eq!(next(&mut lines)["event"], "lost");
+    // Entering again changes nobody.
+    observer.cmd(&["HINCRBY", "job", "0f8fad5b-d9cb-469f-a165-70867728950e:17", "1"]).await.expect("an answer");
+    assert_eq!(next(&mut lines)["event"], "ended");
 
     let guard = lock.acquire().await.expect("it is free");
     assert_eq!(next(&mut lines)["event"], "held");
@@ -62,6 +64,37 @@ async fn each_change_is_a_line_until_a_signal_ends_it() {
     let pid = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_other_kinds_of_locks_tell_is_not_told_as_a_loss() {
+    let server = RedisServer::start().await.expect("a server");
+    let (mut child, mut lines) = started(&server, &["--json"]);
+    assert_eq!(next(&mut lines)["event"], "free");
+    let grid = Grid::connect(server.url().as_str()).await.expect("a client");
+
+    // A read-write lock tells on a channel of its own; its mode is nobody.
+    let rw = grid.rw_lock("job");
+    let read = rw.read().await.expect("it is free");
+    let held = next(&mut lines);
+    assert_eq!((&held["event"], &held["holders"][0]["client"]), (&json!("held"), &json!(grid.client().id())));
+    assert_eq!(held["holders"].as_array().map(Vec::len), Some(1), "{held}");
+    let shown = run(&["inspect", "job", "--url", &server.url(), "--json"]);
+    assert!(!shown.stdout().contains("mode"), "{}", shown.stdout());
+    read.release().await.expect("it was held");
+    assert_eq!(next(&mut lines)["event"], "released");
+    let write = rw.write().await.expect("it is free");
+    assert_eq!(next(&mut lines)["event"], "held");
+    write.release().await.expect("it was held");
+    assert_eq!(next(&mut lines)["event"], "released");
+
+    // A spin lock tells nobody, and nothing was lost.
+    let spin = grid.spin_lock("job").acquire().await.expect("it is free");
+    assert_eq!(next(&mut lines)["event"], "held");
+    spin.release().await.expect("it was held");
+    assert_eq!(next(&mut lines)["event"], "ended");
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -188,7 +188,15 @@ impl Client {
         let work = core.exchange(request, until, Persistence::Retries, &progress);
         let answer = tokio::select! {
             biased;
-            asked = work => asked.result,
+            asked = work => match asked.result {
+                // Of the last copy this is true; an earlier one may have been carried out.
+                Err(error @ (ServerError::NotSent { .. } | ServerError::Refused { .. }))
+                    if asked.unanswered_until.is_some() =>
+                {
+                    Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
+                }
+                result => result,
+            },
             () = core.clock.sleep_until(until) => Err(if progress.is_sent() {
                 ServerError::unknown("no answer came in time")
             } else {

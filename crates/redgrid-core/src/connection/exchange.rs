@@ -12,7 +12,7 @@ use super::route::{Answer, once};
 use super::{Epoch, Reply, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
-use crate::error::ServerError;
+use crate::error::{Code, ServerError};
 
 /// What became of one request, all its copies together.
 pub(crate) struct Exchange {
@@ -59,6 +59,9 @@ pub(crate) enum Persistence {
     Retries,
     /// Until its time is over: what is to be given back is not given up earlier.
     ToTheEnd,
+    /// The same for several keys, but those on both sides of a migration are left to the caller: one by one they can be asked
+    /// for, and together not before they have all moved.
+    Together,
     /// As often as the settings say, but no copy is carried out later than this after the first: later, the first one's
     /// effect may have ended, and a copy would act a second time.
     Within(Duration),
@@ -95,6 +98,7 @@ pub(super) async fn exchange(
                 progress.sent(unanswered.is_some());
                 true
             }
+            Err(ServerError::Refused { code: Code::TryAgain, .. }) if persistence == Persistence::Together => false,
             Err(ServerError::Refused { code, .. }) => code.is_passing(),
             Err(ServerError::Unknown { reason }) => {
                 unanswered = unanswered.max(Some(over));
@@ -102,7 +106,7 @@ pub(super) async fn exchange(
                 unknowns += u32::from(!reason.starts_with("CLUSTERDOWN"));
                 let first = *first.get_or_insert(sent);
                 let more = match persistence {
-                    Persistence::ToTheEnd => true,
+                    Persistence::ToTheEnd | Persistence::Together => true,
                     Persistence::Retries => unknowns <= settings.retries,
                     Persistence::Within(window) => unknowns <= settings.retries && received < first + window,
                 };

@@ -21,7 +21,7 @@ use super::state::Phase;
 use super::table::Table;
 use super::tenure::Granted;
 use super::terms::{self, Lease, Wish};
-use super::ticket::told;
+use super::ticket::{GRACE, told, unanswered};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Persistence, Progress};
@@ -155,11 +155,19 @@ impl Table {
         }
         let (answer, outcome) = oneshot::channel();
         let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
+        let progress = Arc::new(Progress::default());
+        let seen = Arc::clone(&progress);
+        let over = self.now() + self.core.settings.patience() + durability.timeout() + GRACE;
         // A task of its own: whoever asked may leave, and what was taken over must not stay.
         self.hand_over(Box::pin(async move {
-            let _ = answer.send(table.attach_for(client, kind, target, detached, durability).await);
+            let _ = answer.send(table.attach_for(client, kind, target, detached, (durability, progress)).await);
         }));
-        match outcome.await.unwrap_or(Err(Failure::ShuttingDown)) {
+        let outcome = tokio::select! {
+            biased;
+            outcome = outcome => outcome.unwrap_or(Err(Failure::ShuttingDown)),
+            () = self.core.clock.sleep_until(over) => Err(unanswered(&seen)),
+        };
+        match outcome {
             Ok(Some(grant)) => Ok(grant),
             Ok(None) => Err(AttachError::Gone { name }),
             Err(failure) => Err(told(failure, name).into()),
@@ -173,7 +181,7 @@ impl Table {
         kind: &'static dyn HoldKind,
         target: Arc<Target>,
         detached: DetachedHold,
-        durability: Durability,
+        (durability, progress): (Durability, Arc<Progress>),
     ) -> Result<Option<Grant>, Failure> {
         let DetachedHold { lease, at_least, max_hold, .. } = detached;
         let (holder, once, wait, reenters, backoff) = (None, false, None, true, None);
@@ -187,12 +195,13 @@ impl Table {
         let field = self.core.field(id);
         let claim = Claim { target: &target, field: &field, lease: wanted };
         let Some(request) = kind.adopt(claim, &detached.field) else { return Ok(None) };
+        // The job has run where it was detached: its name stays taken, whatever becomes of this.
+        let keep_until = if at_least.is_zero() { Instant::PAST } else { self.now() + at_least };
         let settlement = |limit| {
             let (target, field, lease) = (Arc::clone(&target), field.clone(), lease.duration());
-            Settlement { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease }
+            Settlement { kind, target, field, limit, at_once: true, keep_until, lease }
         };
         let until = self.now() + self.core.settings.patience();
-        let progress = Progress::default();
         let ask = || self.core.exchange(request.clone(), until, Persistence::Retries, &progress);
         let mut asked = ask().await;
         let status = |asked: &crate::connection::Exchange| {
@@ -239,7 +248,7 @@ impl Table {
         let stretch = self.stretch(kind, &SlotKey::of(kind, &target));
         let granted =
             Granted::by(&asked, id, field.clone(), detached.token.get(), (on_server, durability), sent + stretch);
-        let grant = self.install(client, kind, Arc::clone(&target), granted, wish);
+        let grant = self.install(client, kind, Arc::clone(&target), granted, (wish, keep_until));
         grant.map(Some).ok_or(Failure::ShuttingDown)
     }
 }

@@ -44,6 +44,11 @@ impl Grant {
         self.hold.claim()
     }
 
+    /// The same for one of several that are wanted together.
+    pub(super) fn reserve(&self) -> bool {
+        self.hold.reserve()
+    }
+
     /// The hold, left to whoever calls this to be given back.
     pub(super) fn disarm(mut self) -> Arc<Hold> {
         self.armed = false;
@@ -66,6 +71,11 @@ impl Grant {
     /// The same, with its key and channel.
     pub fn target(&self) -> &Arc<Target> {
         &self.hold.tenure.target
+    }
+
+    /// The kind of the hold.
+    pub fn kind(&self) -> &'static dyn HoldKind {
+        self.hold.tenure.kind
     }
 
     /// The fencing token of this hold.

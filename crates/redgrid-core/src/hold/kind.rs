@@ -153,7 +153,8 @@ pub trait HoldKind: Send + Sync + 'static {
 /// A kind of hold of which many are taken by one script.
 pub trait Together {
     /// Takes all of the names, which share a slot, or none. Answers as [`HoldKind::acquire`] does, and when busy with the
-    /// number of the name that is taken as a fourth element, from 1. The token of each grant is `time`.
+    /// number of the name that is taken as a fourth element, from 1. The token of each grant is `time`. What is refused because
+    /// of one name is `{3, time, number, text}`, with the server's words.
     fn acquire_many(&self, claims: &[Claim<'_>]) -> Request;
 }
 

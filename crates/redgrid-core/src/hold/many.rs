@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::attempt::{Verdict, judge};
+use super::attempt::{Verdict, failure_of, judge};
 use super::error::AcquireError;
 use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
@@ -18,7 +18,7 @@ use super::succession::Arrival;
 use super::table::{State, Table, entered_again};
 use super::tenure::{Granted, Tenure};
 use super::terms::{self, Wish};
-use super::ticket::told;
+use super::ticket::{GRACE, told, unanswered};
 use super::together::Bundle;
 use crate::clock::Instant;
 use crate::connection::{Client, CommitError, Exchange, Persistence, Progress, jittered};
@@ -70,6 +70,7 @@ struct Look {
     targets: Vec<Arc<Target>>,
     wish: Wish,
     until: Instant,
+    progress: Arc<Progress>,
 }
 
 impl Look {
@@ -89,6 +90,32 @@ struct Ask {
     asked: Exchange,
 }
 
+impl Ask {
+    /// What the server said, and of which name it did where that concerns one: its place in the list.
+    fn verdict(&self) -> (Verdict, usize) {
+        let reply = || self.asked.result.clone();
+        // The answer of a script for one name does not say which.
+        let place = |nth: u64| {
+            let at = usize::try_from(nth).ok().and_then(|nth| self.claims.get(nth.checked_sub(1)?));
+            at.map_or(self.claims[0].0, |claim| claim.0)
+        };
+        let refused = reply().and_then(|reply| reply.into_typed::<(i64, u64, u64, String)>());
+        if let Ok((REFUSED, _, nth, text)) = refused {
+            return (Verdict::Failed(failure_of(ServerError::refused(text))), place(nth));
+        }
+        let nth = reply().and_then(|reply| reply.into_typed::<(i64, u64, i64, u64)>()).map_or(1, |(.., nth)| nth);
+        (judge(&self.asked), place(nth))
+    }
+
+    /// Each name with its field.
+    fn fields(&self, look: &Look) -> Vec<(Arc<Target>, Bytes)> {
+        self.claims.iter().map(|(at, _, field)| (Arc::clone(&look.targets[*at]), field.clone())).collect()
+    }
+}
+
+/// The status of an answer that refuses all because of one.
+const REFUSED: i64 = 3;
+
 impl Table {
     /// Takes all of `targets` or none. They share a slot of the server; several only where the kind takes many.
     pub(crate) async fn take_all(
@@ -103,14 +130,21 @@ impl Table {
             return Ok(Many::All(Bundle::of(Vec::new())));
         };
         let (answer, outcome) = oneshot::channel();
-        let until = until.min(self.now() + self.core.settings.patience());
-        let look = Look { client: client.clone(), kind, targets, wish, until };
+        let patience = self.now() + self.core.settings.patience();
+        let over = until.min(patience + wish.durability.timeout()) + GRACE;
+        let progress = Arc::new(Progress::default());
+        let (until, seen) = (until.min(patience), Arc::clone(&progress));
+        let look = Look { client: client.clone(), kind, targets, wish, until, progress };
         let table = Arc::clone(self);
         // A task of its own: whoever asked may leave. Then what was granted goes back where it is dropped.
         self.hand_over(Box::pin(async move {
             let _ = answer.send(table.look_at_all(&look).await);
         }));
-        outcome.await.unwrap_or(Err(AcquireError::ShuttingDown { name: first }))
+        tokio::select! {
+            biased;
+            answer = outcome => answer.unwrap_or(Err(AcquireError::ShuttingDown { name: first })),
+            () = self.core.clock.sleep_until(over) => Err(told(unanswered(&seen), first)),
+        }
     }
 
     async fn look_at_all(self: &Arc<Self>, look: &Look) -> Result<Many, AcquireError> {
@@ -133,7 +167,8 @@ impl Table {
         loop {
             let ask = self.ask_for_all(look, &wanted, lease).await;
             let (asked, first) = (&ask.asked, ask.claims[0].0);
-            match judge(asked) {
+            let (verdict, at) = ask.verdict();
+            match verdict {
                 Verdict::TooLate if !late => {
                     self.settle_all(look, &ask, lease, false);
                     late = true;
@@ -146,12 +181,6 @@ impl Table {
                 }
                 Verdict::Busy(_) => {
                     self.settle_all(look, &ask, lease, false);
-                    let at = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64, u64)>());
-                    // The answer of a script for one name does not say which.
-                    let at = at
-                        .ok()
-                        .and_then(|(.., nth)| ask.claims.get(usize::try_from(nth).ok()?.checked_sub(1)?))
-                        .map_or(first, |it| it.0);
                     self.unreserve(look, &wanted);
                     return Ok(Many::Busy { at, theirs: true });
                 }
@@ -159,12 +188,13 @@ impl Table {
                     let failure = if asked.unanswered_until.is_some() { failure.unknown() } else { failure };
                     self.settle_all(look, &ask, lease, matches!(failure, Failure::Unknown(_)));
                     self.unreserve(look, &wanted);
-                    return Err(told(failure, look.name(first)));
+                    return Err(told(failure, look.name(at)));
                 }
                 Verdict::Granted { token, .. } => {
                     let key = &look.targets[first].key;
                     if let Err(error) = self.core.commit(asked, look.wish.durability, key).await {
-                        self.settle_all(look, &ask, lease, true);
+                        // Before it is told, or asked for again: the names are not to be found taken by what goes back.
+                        self.settled_all(look, &ask, lease).await;
                         if error.is_passing() && self.now() < look.until {
                             tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
                             continue;
@@ -230,6 +260,10 @@ impl Table {
         if not_before > now && !waited {
             return Ok(Found::NotBefore(not_before));
         }
+        // What waits to be taken by another request of its holder is not withdrawn any more. Under the table's lock, as that.
+        if let Some((at, _)) = entered.iter().find(|(_, hold)| !hold.reserve()) {
+            return Ok(Found::Busy { at: *at, theirs: false });
+        }
         for (at, _) in &wanted {
             let (kind, target) = (look.kind, &look.targets[*at]);
             let slot = state.slots.entry(look.key(*at)).or_insert_with(|| Slot::new(kind, Arc::clone(target), now));
@@ -271,8 +305,7 @@ impl Table {
             Some(together) if each.len() > 1 => together.acquire_many(&each),
             _ => look.kind.acquire(each[0]),
         };
-        let progress = Progress::default();
-        let asked = self.core.exchange(request, look.until, Persistence::Retries, &progress).await;
+        let asked = self.core.exchange(request, look.until, Persistence::Retries, &look.progress).await;
         Ask { claims, asked }
     }
 
@@ -299,7 +332,7 @@ impl Table {
                 match self.arrive(&mut state, &key, &tenure, sent) {
                     Arrival::Ours => {
                         let hold = self.own(&mut state, &key, &tenure, (sent, now), look.wish.clone());
-                        hold.claim();
+                        hold.reserve();
                         grants.push((*at, Grant::new(look.client.clone(), hold)));
                         if let Some(slot) = state.slots.get_mut(&key) {
                             answers.extend(slot.tell_lookers());
@@ -337,9 +370,7 @@ impl Table {
         if limit.is_none() && !at_once {
             return;
         }
-        let (table, kind) = (Arc::clone(self), look.kind);
-        let claims: Vec<_> =
-            ask.claims.iter().map(|(at, _, field)| (Arc::clone(&look.targets[*at]), field.clone())).collect();
+        let (table, kind, claims) = (Arc::clone(self), look.kind, ask.fields(look));
         self.hand_over(Box::pin(async move {
             let limit = limit.unwrap_or(Instant::PAST);
             if at_once && table.give_back_all(kind, &claims, limit, lease).await >= limit {
@@ -348,5 +379,18 @@ impl Table {
             table.core.clock.sleep_until(limit).await;
             table.give_back_all(kind, &claims, limit, lease).await;
         }));
+    }
+
+    /// The same, waiting for the first release as long as one answer may take.
+    async fn settled_all(self: &Arc<Self>, look: &Look, ask: &Ask, lease: Duration) {
+        let (limit, claims) = (ask.asked.unanswered_until.unwrap_or(Instant::PAST), ask.fields(look));
+        let until = self.now() + self.core.settings.timeout;
+        let left = tokio::select! {
+            left = self.give_back_all(look.kind, &claims, limit, lease) => left,
+            () = self.core.clock.sleep_until(until) => Instant::PAST,
+        };
+        if left < limit || left == Instant::PAST {
+            self.settle_all(look, ask, lease, left == Instant::PAST);
+        }
     }
 }

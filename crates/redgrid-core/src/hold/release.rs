@@ -307,9 +307,14 @@ impl Table {
 
     /// Gives back a tenure that nobody here has got.
     pub(super) fn give_back(self: &Arc<Self>, tenure: &Arc<Tenure>) {
+        self.leave_until(tenure, Instant::PAST);
+    }
+
+    /// The same, and its name stays taken until `keep_until`.
+    pub(super) fn leave_until(self: &Arc<Self>, tenure: &Arc<Tenure>, keep_until: Instant) {
         tenure.end();
         let limit = tenure.unanswered_until.unwrap_or(Instant::PAST);
-        self.settle(self.settlement(tenure, limit, true, Instant::PAST));
+        self.settle(self.settlement(tenure, limit, true, keep_until));
     }
 
     fn settlement(&self, tenure: &Tenure, limit: Instant, at_once: bool, keep_until: Instant) -> Settlement {
@@ -428,9 +433,9 @@ impl Table {
         let claims: Vec<_> = tenures.iter().map(|tenure| tenure.claim(Duration::ZERO)).collect();
         let request = first.kind.release_many(&claims);
         let until = self.now() + self.core.settings.patience();
-        let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
+        let asked = self.core.exchange(request, until, Persistence::Together, &Progress::default()).await;
         if asked.result.is_err() && tenures.len() > 1 {
-            // One bad name refuses them all: one by one, then.
+            // One bad name refuses them all, and so do names on both sides of a migration: one by one, then.
             for tenure in tenures {
                 self.send_release(tenure, Way::Release, until).await;
             }

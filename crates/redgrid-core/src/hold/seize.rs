@@ -77,7 +77,7 @@ impl Table {
                     return Err(Failure::NotDurable(error));
                 }
                 let Theft { kind, target, .. } = theft;
-                let grant = self.install(client, kind, target, granted, wish);
+                let grant = self.install(client, kind, target, granted, (wish, Instant::PAST));
                 if grant.is_none() { Err(Failure::ShuttingDown) } else { Ok(grant) }
             }
             Verdict::Busy(_) | Verdict::TooLate if asked.unanswered_until.is_some() => {
@@ -159,14 +159,15 @@ impl Table {
         }
     }
 
-    /// What we hold under the name now, instead of what we held before.
+    /// What we hold under the name now, instead of what we held before. Where nobody can have it, the name stays taken until
+    /// `keep_until`.
     pub(super) fn install(
         self: &Arc<Self>,
         client: Client,
         kind: &'static dyn HoldKind,
         target: Arc<Target>,
         granted: Granted,
-        wish: Wish,
+        (wish, keep_until): (Wish, Instant),
     ) -> Option<Grant> {
         let sent = granted.sent;
         let key = SlotKey::of(kind, &target);
@@ -197,7 +198,7 @@ impl Table {
             Arrival::Closed => {
                 Table::sweep(&mut state, &key);
                 drop(state);
-                self.give_back(&tenure);
+                self.leave_until(&tenure, keep_until);
                 None
             }
         }

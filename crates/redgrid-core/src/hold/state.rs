@@ -66,6 +66,8 @@ const OFFER: Duration = Duration::from_secs(1);
 const OFFERED: u8 = 0;
 const CLAIMED: u8 = 1;
 const WITHDRAWN: u8 = 2;
+/// Taken for a set of several that is not complete: nobody has been given it yet.
+const RESERVED: u8 = 3;
 
 /// The share of one task, or of one holder, in a tenure.
 pub(crate) struct Hold {
@@ -129,8 +131,14 @@ impl Hold {
 
     /// Whoever it was given to takes it; false when that comes too late.
     pub(crate) fn claim(&self) -> bool {
-        let claimed = self.offer.compare_exchange(OFFERED, CLAIMED, Ordering::AcqRel, Ordering::Acquire);
-        claimed.is_ok() || claimed == Err(CLAIMED)
+        let to = |from| self.offer.compare_exchange(from, CLAIMED, Ordering::AcqRel, Ordering::Acquire);
+        to(OFFERED).or_else(|_| to(RESERVED)).or_else(|now| if now == CLAIMED { Ok(now) } else { Err(now) }).is_ok()
+    }
+
+    /// The same for one of several that are wanted together: it is given to nobody before all of them are there.
+    pub(crate) fn reserve(&self) -> bool {
+        let reserved = self.offer.compare_exchange(OFFERED, RESERVED, Ordering::AcqRel, Ordering::Acquire);
+        reserved != Err(WITHDRAWN)
     }
 
     /// Takes it back from whoever has not taken it.
@@ -209,10 +217,10 @@ impl Hold {
         }
     }
 
-    /// Until when the name stays taken for its `at_least`.
+    /// Until when the name stays taken for its `at_least`. What nobody was given stays taken for nobody.
     pub(crate) fn keep_until(&self) -> Instant {
-        let none = self.wish.at_least.is_zero() || self.kept_by_another.load(Ordering::Acquire);
-        if none { Instant::PAST } else { self.granted + self.wish.at_least }
+        let is_given = self.offer.load(Ordering::Acquire) == CLAIMED && !self.kept_by_another.load(Ordering::Acquire);
+        if is_given && !self.wish.at_least.is_zero() { self.granted + self.wish.at_least } else { Instant::PAST }
     }
 
     /// Another hold of the name keeps it from here on.

@@ -156,6 +156,7 @@ impl Table {
             under: under.clone(),
             flight: None,
             ready: None,
+            is_part: false,
             done: false,
         };
         let mut state = self.state();

@@ -18,13 +18,21 @@ use super::slot::{Answer, Failure, Seen, SlotKey};
 use super::table::Table;
 use super::terms::Wish;
 use crate::clock::Instant;
-use crate::connection::Client;
+use crate::connection::{Client, Progress};
 use crate::error::ServerError;
 use crate::name::Name;
 use crate::observe::{About, Observed};
 
 /// How much later than an attempt its caller gives up: 20 ms.
-const GRACE: Duration = Duration::from_millis(20);
+pub(super) const GRACE: Duration = Duration::from_millis(20);
+
+/// What is true when the time is over and no answer came.
+pub(super) fn unanswered(progress: &Progress) -> Failure {
+    match progress.is_sent() {
+        true => Failure::Unknown(ServerError::unknown("the time ran out before an answer came")),
+        false => Failure::Unavailable(ServerError::not_sent("there was no contact in time")),
+    }
+}
 
 /// A failure with the name that was asked for.
 pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
@@ -56,6 +64,8 @@ pub struct Ticket {
     pub(super) under: Option<Bytes>,
     pub(super) flight: Option<Flight>,
     pub(super) ready: Option<Answer>,
+    /// Asked for as one of several: what is granted is given to nobody before all of them are there.
+    pub(super) is_part: bool,
     pub(super) done: bool,
 }
 
@@ -73,6 +83,23 @@ impl Ticket {
         let about = About { kind: self.kind.name(), name: &self.target.name };
         let observed = Observed::acquire(about, &self.table.core.clock, self.entered);
         observed.around(self.come())
+    }
+
+    /// The same for one of several that are wanted together: it is given to nobody before [`Bundle::give`], and goes back
+    /// as if it had not been had until then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ticket::outcome`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Ticket::outcome`].
+    ///
+    /// [`Bundle::give`]: super::Bundle::give
+    pub fn part(mut self) -> impl Future<Output = Result<Option<Grant>, AcquireError>> + Send + use<> {
+        self.is_part = true;
+        self.outcome()
     }
 
     /// Its place in the server's queue, for kinds that have one.
@@ -115,7 +142,7 @@ impl Ticket {
     /// Takes what was granted. If nobody polled for so long that it was given to others, asks anew.
     async fn answered(&mut self, answer: Answer) -> Result<Option<Grant>, AcquireError> {
         let granted = answer.map_err(|failure| self.error(failure))?;
-        if granted.as_ref().is_none_or(Grant::claim) {
+        if granted.as_ref().is_none_or(if self.is_part { Grant::reserve } else { Grant::claim }) {
             return Ok(granted);
         }
         drop(granted);
@@ -125,7 +152,8 @@ impl Ticket {
         }
         let wait = self.wish.wait.map(|_| self.until.since(now));
         let wish = Wish { wait, ..self.wish.clone() };
-        let again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
+        let mut again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
+        again.is_part = self.is_part;
         Box::pin(again.come()).await
     }
 
@@ -153,11 +181,8 @@ impl Ticket {
             AcquireError::OutcomeUnknown { name, source }
         } else if self.seen.is_busy() && now >= self.until {
             AcquireError::TimedOut { name, waited: now.since(self.entered) }
-        } else if self.seen.progress.is_sent() {
-            let source = ServerError::unknown("the time ran out before an answer came");
-            AcquireError::OutcomeUnknown { name, source }
         } else {
-            AcquireError::Unavailable { name, source: ServerError::not_sent("there was no contact in time") }
+            told(unanswered(&self.seen.progress), name)
         }
     }
 

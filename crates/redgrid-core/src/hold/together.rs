@@ -33,6 +33,13 @@ impl Bundle {
         self.0.iter()
     }
 
+    /// Whoever asked for them has them now. What is released before counts as not had: no `at_least` keeps its name.
+    pub fn give(&self) {
+        self.iter().for_each(|grant| {
+            grant.claim();
+        });
+    }
+
     /// Gives all back and waits for the answers: what went wrong, name by name.
     ///
     /// # Cancel safety
@@ -153,7 +160,7 @@ impl Table {
         for (nth, (id, tenure)) in going.iter().enumerate() {
             let status = answers.as_ref().map_or(-1, |answers| answers[nth]);
             if status < 0 {
-                // It can not be written, or refused them all: on its own it is told why.
+                // It can not be written, or all were refused, or are on both sides of a migration: on its own it is told why.
                 let leaving = Leaving { id: *id, tenure: Arc::clone(tenure), keep_until: Instant::PAST };
                 waited.push(self.release_begun(leaving));
                 continue;
@@ -166,7 +173,7 @@ impl Table {
     }
 
     async fn send_all_back(&self, kind: &dyn HoldKind, claims: &[Claim<'_>], until: Instant) -> Exchange {
-        self.core.exchange(kind.release_many(claims), until, Persistence::ToTheEnd, &Progress::default()).await
+        self.core.exchange(kind.release_many(claims), until, Persistence::Together, &Progress::default()).await
     }
 
     fn release_alone(self: &Arc<Self>, leaving: Leaving) -> oneshot::Receiver<Result<(), ReleaseError>> {
@@ -202,7 +209,7 @@ impl Table {
             let asked = self.send_all_back(kind, &claims, limit.max(self.now()) + lease).await;
             if let Err(error) = &asked.result {
                 tracing::debug!(names = part.len(), %error, "could not give back; the lease ends it");
-                // One bad name refuses them all.
+                // One bad name refuses them all, and so do names on both sides of a migration.
                 for claim in claims.into_iter().filter(|_| matches!(error, ServerError::Refused { .. })) {
                     let until = limit.max(self.now()) + lease;
                     let request = kind.release(claim);

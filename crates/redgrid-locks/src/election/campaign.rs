@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::clock::Instant;
 use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::hold::{HoldWatch, Lease, LostReason, Wish};
 use redgrid_core::{Name, ServerError, Token};
@@ -39,7 +40,7 @@ impl Campaign {
         self
     }
 
-    /// Waits at most this long to be elected; zero looks once. As long as it takes unless set.
+    /// Waits at most this long to be elected and to have told who it is; zero looks once. As long as it takes unless set.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -78,12 +79,21 @@ impl Campaign {
             reenters: true,
             backoff: None,
         };
+        let clock = client.clock();
+        let until = wish.wait.map_or(Instant::NEVER, |wait| clock.now() + wait);
         let elected = client.enter(&LEADING, target, wish)?.outcome().await?;
         let Some(grant) = elected else {
             return Err(AcquireError::TimedOut { name, waited: Duration::ZERO }.into());
         };
         // Dropped anywhere below, it resigns.
-        match client.run::<bool>(proclaim(target, grant.field(), grant.token(), id)).await {
+        let proclaimed = tokio::select! {
+            biased;
+            proclaimed = client.run::<bool>(proclaim(target, grant.field(), grant.token(), id)) => proclaimed,
+            () = clock.sleep_until(until) => {
+                Err(ServerError::Unknown { reason: "the wait was over before an answer came".into() })
+            }
+        };
+        match proclaimed {
             Ok(true) => Ok(Leadership(LockGuard::new(grant))),
             Ok(false) => Err(AcquireError::Lost { name }.into()),
             Err(source) => Err(CampaignError::NotProclaimed { name, source }),

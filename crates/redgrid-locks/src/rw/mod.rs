@@ -21,6 +21,9 @@ use crate::inspect::{self, LockHolder};
 use crate::lock::{self, FORCED_LEASE};
 use kinds::WRITING;
 
+/// The first part of the channel on which a release is told.
+pub(crate) const RW_CHANNEL: &str = "redisson_rwlock";
+
 /// Beside a fair one: who is next.
 const LINE: &str = "redgrid_rw_line";
 
@@ -91,7 +94,7 @@ impl RwLock {
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
-            let channel = companion("redisson_rwlock", &key);
+            let channel = companion(RW_CHANNEL, &key);
             let (mark, waiting) = (companion("redgrid_wait", &key), companion("redgrid_rw_wait", &key));
             Arc::new(Target { name, key, channel, mark, more: Box::new([waiting]) })
         });

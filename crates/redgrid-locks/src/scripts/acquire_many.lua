@@ -7,6 +7,7 @@
 -- Returns  {1, time, 0}        all granted at `time` (microseconds since 1970, as text): the fencing token of each
 --          {0, time, left, i}  the i-th is taken by another holder; its PTTL
 --          {2, time, 0}        too late
+--          {3, time, i, text}  refused because of the i-th, which is no lock or denied; none is taken
 --
 -- Work: O(keys), writes each. Sent twice, it takes once: a field is set, never counted, and a lease is never shortened.
 local now = redis.call('TIME')
@@ -14,9 +15,23 @@ local time = now[1] .. string.format('%06d', now[2])
 if tonumber(time) > tonumber(ARGV[2]) then
   return {2, time, 0}
 end
+-- What is wrong with one name is told with it; the rest concerns all of them.
+local function refused(i, why)
+  if string.find(why.err, 'WRONGTYPE', 1, true) or string.find(why.err, 'NOPERM', 1, true) then
+    return {3, time, i, why.err}
+  end
+  return why
+end
 for i, key in ipairs(KEYS) do
-  if redis.call('EXISTS', key) == 1 and redis.call('HEXISTS', key, ARGV[i + 2]) == 0 then
-    return {0, time, redis.call('PTTL', key), i}
+  local taken = redis.pcall('EXISTS', key)
+  if taken == 1 then
+    taken = redis.pcall('HEXISTS', key, ARGV[i + 2])
+    if taken == 0 then
+      return {0, time, redis.call('PTTL', key), i}
+    end
+  end
+  if type(taken) == 'table' then
+    return refused(i, taken)
   end
 end
 local lease = tonumber(ARGV[1])
@@ -30,7 +45,7 @@ for i, key in ipairs(KEYS) do
     for j = 1, i do
       redis.pcall('HDEL', KEYS[j], ARGV[j + 2])
     end
-    return done
+    return refused(i, done)
   end
 end
 return {1, time, 0}

@@ -4,7 +4,8 @@
 -- KEYS[2]  fence      string; the highest token that has passed, in decimal
 -- KEYS[3]  memory     string; the answer of this very call, new for each call
 -- ARGV[1]  token      decimal, without leading zeros
--- ARGV[2]  lifetime   milliseconds that a fence is remembered after the last token; 0 for ever
+-- ARGV[2]  lifetime   milliseconds that a fence is remembered after the last token, by the later of the two: the time that it
+--                     says, and that at which it passed; 0 for ever
 -- ARGV[3]  remember   milliseconds for which the answer is kept: longer than any copy of the call is under way
 -- ARGV[4]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
 -- ARGV[5]  command    SET, HSET, DEL or INCRBY; its arguments after the key follow
@@ -40,11 +41,13 @@ if command ~= 'SET' and command ~= 'HSET' and command ~= 'DEL' and command ~= 'I
 end
 -- The fence first: were it denied, nothing would be written.
 if lifetime > 0 then
+  -- A token that is ahead of this server's clock is remembered until it is as old as the lifetime.
+  local lead = math.max(0, math.ceil((tonumber(token) - tonumber(time)) / 1000))
   local left = redis.call('PTTL', KEYS[2])
   if left == -1 then
     redis.call('SET', KEYS[2], token)
   else
-    redis.call('SET', KEYS[2], token, 'PX', math.max(left, lifetime))
+    redis.call('SET', KEYS[2], token, 'PX', string.format('%.0f', math.max(left, lifetime + lead)))
   end
 else
   redis.call('SET', KEYS[2], token)

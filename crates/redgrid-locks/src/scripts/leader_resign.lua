@@ -15,9 +15,10 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
   return {0, 0}
 end
 -- Free already: what can not be told or tidied does not undo it.
-if redis.call('HGET', KEYS[2], 'holder') == ARGV[1] then
+if redis.pcall('HGET', KEYS[2], 'holder') == ARGV[1] then
   redis.pcall('DEL', KEYS[2])
 end
 redis.pcall(ARGV[2], ARGV[4], '0')
 local told = redis.pcall(ARGV[2], ARGV[3], '0')
-return {type(told) == 'number' and told + 1 or 1, redis.call('EXISTS', KEYS[3])}
+local waiting = redis.pcall('EXISTS', KEYS[3])
+return {type(told) == 'number' and told + 1 or 1, type(waiting) == 'number' and waiting or 0}
