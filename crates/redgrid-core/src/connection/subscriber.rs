@@ -13,12 +13,12 @@ use fred::interfaces::{EventInterface, PubsubInterface};
 use fred::prelude::Value;
 use futures_util::future::join_all;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::link::Link;
 use super::slot::slot;
-use super::{ChannelKind, Push, Reply};
+use super::{ChannelKind, Epoch, Push, Reply};
 use crate::error::ServerError;
 
 pub(super) struct Subscriber {
@@ -62,9 +62,10 @@ struct Count {
 }
 
 impl Subscriber {
-    pub(super) fn open(link: Arc<Link>) -> (Self, JoinHandle<()>) {
+    /// `commands` is the life of the connection for requests: where that one leads to another process, this one follows.
+    pub(super) fn open(link: Arc<Link>, commands: watch::Receiver<Option<Epoch>>) -> (Self, JoinHandle<()>) {
         let pushes = Arc::new(Mutex::new(mpsc::unbounded_channel().0));
-        let reading = tokio::spawn(read(Arc::clone(&link), Arc::clone(&pushes)));
+        let reading = tokio::spawn(read(Arc::clone(&link), Arc::clone(&pushes), commands));
         (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes }, reading)
     }
 
@@ -197,7 +198,11 @@ impl Subscriber {
 }
 
 /// Hands messages on, and tells a gap when the connection is lost, when it is new, and whenever some were missed.
-async fn read(link: Arc<Link>, pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>) {
+async fn read(
+    link: Arc<Link>,
+    pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
+    mut commands: watch::Receiver<Option<Epoch>>,
+) {
     let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
     let mut messages = link.fred().message_rx();
     let mut epoch = link.epoch();
@@ -231,8 +236,20 @@ async fn read(link: Arc<Link>, pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>) 
                     let _ = push(Push::Gap);
                 }
             }
+            changed = commands.changed() => {
+                if changed.is_err() { return }
+                let (asked, heard) = (commands.borrow_and_update().clone(), epoch.borrow().clone());
+                if asked.zip(heard).is_some_and(|(asked, heard)| is_elsewhere(&heard.run_id, &asked.run_id)) {
+                    link.leave("requests go to another server process");
+                }
+            }
         }
     }
+}
+
+/// Whether two connections lead to different processes, as far as that may be asked.
+fn is_elsewhere(one: &str, other: &str) -> bool {
+    !one.is_empty() && !other.is_empty() && one != other
 }
 
 fn as_text(channels: Vec<Bytes>) -> Result<Vec<String>, ServerError> {
