@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redgrid_core::Code;
 use redgrid_locks::{AcquireError, Lock, LostReason};
-use redgrid_testkit::{RedisServer, ServerBinary, wait_until};
+use redgrid_testkit::{Direction, Fault, Proxy, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client_unready, client_with, server};
 
 fn refused(error: &AcquireError) -> Option<Code> {
@@ -231,4 +231,20 @@ async fn everything_deleted_at_once_is_told_and_the_lock_can_be_had_again() {
     drop(guard);
     wait_until(SOON, async || client.in_hand().holds == 1).await;
     next.release().await.unwrap();
+}
+
+/// The connection lived on, without a name, for as long as the process.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_ends_before_it_is_connected_leaves_no_connection() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    for delay in [100, 400] {
+        proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(delay)));
+        let client = client_unready(&server.url_via(proxy.addr()), |config| config).await;
+        // The server has taken both connections, and the client knows nothing of it yet.
+        wait_until(SOON, async || server.clients().await.unwrap().len() == 2).await;
+        assert!(client.wait_ready(Duration::ZERO).await.is_err());
+        drop(client);
+        wait_until(SOON, async || server.clients().await.unwrap().is_empty()).await;
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fred::clients::Client as Fred;
 use fred::interfaces::{ClientLike, EventInterface};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -20,16 +21,21 @@ impl Link {
         let mut closing = self.closing.subscribe();
         let mut wait = Duration::from_millis(RECONNECT.0.into());
         loop {
+            let fred = self.fred.clone();
+            let mut setting_up = Box::pin(async move { fred.init().await });
             let router = tokio::select! {
-                router = self.fred.init() => router,
-                _ = closing.wait_for(|closed| *closed) => break,
+                router = &mut setting_up => router,
+                _ = closing.wait_for(|closed| *closed) => {
+                    // Dropped, it would leave fred's own task behind, and the connection that one may yet get.
+                    tokio::spawn(end_when_set_up(self.fred.clone(), setting_up));
+                    break;
+                }
             };
             match router {
                 Ok(mut router) => {
                     let ended = self.watch(&mut router, &mut closing).await;
                     if ended {
-                        let _ = tokio::time::timeout(QUIT, self.fred.quit()).await;
-                        router.abort();
+                        end(&self.fred, &router).await;
                         break;
                     }
                     router.abort();
@@ -217,6 +223,19 @@ impl Link {
 
     async fn sleep_or_close(&self, wait: Duration, closing: &mut watch::Receiver<bool>) -> bool {
         self.until_closed(tokio::time::sleep(wait), closing).await.is_none()
+    }
+}
+
+/// Ends a connection, and what drives it.
+async fn end<T>(fred: &Fred, router: &JoinHandle<T>) {
+    let _ = tokio::time::timeout(QUIT, fred.quit()).await;
+    router.abort();
+}
+
+/// Ends a connection that is just being set up, as soon as it is. That is bounded: fred gives up after `connect_timeout`.
+async fn end_when_set_up<T, E>(fred: Fred, setting_up: impl Future<Output = Result<JoinHandle<T>, E>>) {
+    if let Ok(router) = setting_up.await {
+        end(&fred, &router).await;
     }
 }
 
