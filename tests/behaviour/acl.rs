@@ -63,3 +63,16 @@ async fn the_published_line_is_enough_on_the_newest_server_too() {
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
     a_whole_life(RedisServer::builder().binary(newest).start().await.unwrap()).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_whose_password_is_empty_is_logged_in_and_one_without_any_is_refused_here() {
+    let server = server().await;
+    server.set_user("app", &["on", "nopass", "~*", "&*", "+@all"]).await.unwrap();
+    let client = client_with(&format!("redis://app:@{}", server.addr()), |config| config).await;
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+    assert!(server.clients().await.unwrap().iter().all(|client| client.user == "app"));
+    // It was logged in as `default`, who may do everything.
+    let config = redgrid_core::Config::from_url(&format!("redis://app@{}", server.addr())).unwrap();
+    let refused = redgrid_core::Client::connect(config).await.unwrap_err();
+    assert!(redgrid_tests::in_full(&refused).contains("a user logs in with a password"), "{refused}");
+}

@@ -258,7 +258,7 @@ async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published(
         assert_eq!(format!("{refusals:?}"), "array([])");
     }
     // The password of the servers is not tried.
-    let client = Client::connect(config("sentinel_username=watcher").retries(0)).await.unwrap();
+    let client = Client::connect(config("").retries(0)).await.unwrap();
     let text = in_full(&client.wait_ready(Duration::from_secs(1)).await.unwrap_err());
     assert!(text.contains("no sentinel") || text.contains("NOAUTH"), "{text}");
 }

@@ -40,6 +40,22 @@ pub(super) fn whole(draft: &Draft, origins: &Origins) -> Result<(), ConfigError>
     relations(&copy, origins)
 }
 
+/// Checks that who is named can log in; code may still have added the password until a client is built. Without one nobody logs
+/// in, and a server takes the connection for that of the user `default`.
+pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
+    let logins = [
+        ("username", draft.username.is_some() && draft.password.is_none(), "password"),
+        ("sentinel_username", draft.sentinel_username.is_some() && draft.sentinel_password.is_none(), "sentinel_password"),
+    ];
+    for (name, is_alone, missing) in logins {
+        if is_alone {
+            let rule = "a user logs in with a password, if only an empty one";
+            return Err(relation(place(name, origins), format!("no `{missing}`"), rule));
+        }
+    }
+    Ok(())
+}
+
 fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
     let mut is_set = |name: &str| match TABLE.iter().find(|setting| setting.name == name) {
         Some(setting) => match setting.form {
