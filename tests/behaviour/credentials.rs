@@ -230,15 +230,16 @@ async fn the_vault_is_asked_for_all_connections_together() {
     client.shutdown(SOON).await.unwrap();
 }
 
-/// What docs/security.md says a user at the sentinels needs.
+/// What docs/security.md and docs/acl.md say a user at the sentinels needs.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published() {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md")).unwrap();
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
+    for page in [include_str!("../../docs/security.md"), include_str!("../../docs/acl.md")] {
+        let text = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
+    }
     let rules = format!("on >of-the-sentinels resetchannels -@all {WATCHER}");
     let sentinels = RedisServer::builder().password("nobody").user("watcher", rules);
     let servers = RedisServer::builder().password("of-the-servers");
@@ -261,4 +262,26 @@ async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published(
     let client = Client::connect(config("").retries(0)).await.unwrap();
     let text = in_full(&client.wait_ready(Duration::from_secs(1)).await.unwrap_err());
     assert!(text.contains("no sentinel") || text.contains("NOAUTH"), "{text}");
+}
+
+/// Each subscription that is refused costs a connection, and was tried again at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_subscribe_at_a_sentinel_does_not_besiege_it() {
+    let rules = WATCHER.replace("+subscribe", "");
+    let sentinels = RedisServer::builder().user("watcher", format!("on >secret resetchannels -@all {rules}"));
+    let deployment = Sentinels::builder().sentinels(1).replicas(0).sentinel_options(sentinels).start().await.unwrap();
+    let login = "sentinel_username=watcher&sentinel_password=secret&retry_delay=1s";
+    let client = Client::connect(Config::from_url(&format!("{}?{login}", deployment.url())).unwrap()).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    let observer = deployment.sentinels()[0].observer().await.unwrap();
+    let received = async || -> u64 {
+        let info: String = observer.query(&["INFO", "stats"]).await.unwrap();
+        let count = info.lines().find_map(|line| line.strip_prefix("total_connections_received:")?.trim().parse().ok());
+        count.unwrap()
+    };
+    let (before, began) = (received().await, tokio::time::Instant::now());
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let (more, seconds) = (received().await - before, began.elapsed().as_secs() + 1);
+    assert!(more <= seconds + 2, "{more} connections in {seconds} s");
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
 }

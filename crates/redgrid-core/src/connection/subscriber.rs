@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::link::Link;
 use super::slot::slot;
 use super::{ChannelKind, Epoch, Push, Reply};
-use crate::error::ServerError;
+use crate::error::{Code, ServerError};
 
 pub(super) struct Subscriber {
     link: Arc<Link>,
@@ -147,7 +147,7 @@ impl Subscriber {
                 let count = plain.map(|plain| Count { plain, sharded: number("ssub=").unwrap_or_default() });
                 count.map(Some).ok_or_else(|| ServerError::unknown("CLIENT INFO was answered by something else"))
             }
-            Err(ServerError::Refused { message, .. }) if message.contains("client|info") => {
+            Err(error) if may_not_ask(&error) => {
                 match self.link.send_static("PING", Vec::new()).await? {
                     Reply::Bytes(pong) if &pong[..] == b"PONG" => Ok(None),
                     other => Err(ServerError::unknown(format!("a PING was answered by {other:?}"))),
@@ -247,6 +247,12 @@ async fn read(
     }
 }
 
+/// Whether the user may not ask by CLIENT INFO; any other refusal belongs to a SUBSCRIBE. Before 7.0 servers name the command
+/// without its subcommand.
+fn may_not_ask(error: &ServerError) -> bool {
+    matches!(error, ServerError::Refused { code: Code::NoPermission, message } if message.contains("run the 'client"))
+}
+
 /// Whether two connections lead to different processes, as far as that may be asked.
 fn is_elsewhere(one: &str, other: &str) -> bool {
     !one.is_empty() && !other.is_empty() && one != other
@@ -255,4 +261,27 @@ fn is_elsewhere(one: &str, other: &str) -> bool {
 fn as_text(channels: Vec<Bytes>) -> Result<Vec<String>, ServerError> {
     let text = channels.into_iter().map(|channel| String::from_utf8(channel.to_vec()));
     text.collect::<Result<_, _>>().map_err(|_| ServerError::not_sent("a channel name is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_ask_is_told_from_who_may_not_subscribe() {
+        for told in [
+            "NOPERM this user has no permissions to run the 'client' command or its subcommand",
+            "NOPERM this user has no permissions to run the 'client|info' command",
+            "NOPERM User app has no permissions to run the 'client|info' command",
+        ] {
+            assert!(may_not_ask(&ServerError::refused(told)), "{told}");
+        }
+        for told in [
+            "NOPERM this user has no permissions to access one of the channels used as arguments",
+            "NOPERM this user has no permissions to run the 'subscribe' command",
+            "ERR unknown command 'client'",
+        ] {
+            assert!(!may_not_ask(&ServerError::refused(told)), "{told}");
+        }
+    }
 }
