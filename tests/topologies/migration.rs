@@ -32,7 +32,8 @@ async fn a_name_is_taken_held_and_freed_on_either_side_of_a_migration() {
 
 async fn a_name_is_taken_held_and_freed_on_either_side_under_the_published_permissions() {
     let options = RedisServer::builder().user(APP, published(Topology::Cluster));
-    let cluster = Cluster::builder().primaries(3).replicas_per_primary(0).server_options(options).start().await.unwrap();
+    let cluster =
+        Cluster::builder().primaries(3).replicas_per_primary(0).server_options(options).start().await.unwrap();
     on_either_side(&cluster, by_seeds(&cluster).credentials(Some(APP), SECRET)).await;
     for node in cluster.nodes() {
         let denied = Ground::denied(&node.observer().await.unwrap()).await;
@@ -43,12 +44,14 @@ async fn a_name_is_taken_held_and_freed_on_either_side_under_the_published_permi
 /// It was sent to and fro between the two nodes until its time was over.
 async fn who_may_not_ask_at_the_target_is_told_so_at_once() {
     let options = RedisServer::builder().user("hasty", format!("on >{SECRET} ~* &* +@all -asking"));
-    let cluster = Cluster::builder().primaries(3).replicas_per_primary(0).server_options(options).start().await.unwrap();
+    let cluster =
+        Cluster::builder().primaries(3).replicas_per_primary(0).server_options(options).start().await.unwrap();
     let client = connected(by_seeds(&cluster).credentials(Some("hasty"), SECRET)).await;
     let (slot, to) = moving(&cluster, "a").await;
     cluster.begin_migration(slot, to).await.unwrap();
     let told = Lock::new(&client, "a").acquire().wait(SOON).await;
-    let is_named = |source: &ServerError| source.code() == Some(Code::NoPermission) && source.to_string().contains("asking");
+    let is_named =
+        |source: &ServerError| source.code() == Some(Code::NoPermission) && source.to_string().contains("asking");
     assert!(matches!(&told, Err(AcquireError::Refused { source, .. }) if is_named(source)), "{told:?}");
 }
 

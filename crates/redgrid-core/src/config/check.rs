@@ -45,7 +45,11 @@ pub(super) fn whole(draft: &Draft, origins: &Origins) -> Result<(), ConfigError>
 pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     let logins = [
         ("username", draft.username.is_some() && draft.password.is_none(), "password"),
-        ("sentinel_username", draft.sentinel_username.is_some() && draft.sentinel_password.is_none(), "sentinel_password"),
+        (
+            "sentinel_username",
+            draft.sentinel_username.is_some() && draft.sentinel_password.is_none(),
+            "sentinel_password",
+        ),
     ];
     for (name, is_alone, missing) in logins {
         if is_alone {

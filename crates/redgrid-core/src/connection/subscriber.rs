@@ -147,12 +147,10 @@ impl Subscriber {
                 let count = plain.map(|plain| Count { plain, sharded: number("ssub=").unwrap_or_default() });
                 count.map(Some).ok_or_else(|| ServerError::unknown("CLIENT INFO was answered by something else"))
             }
-            Err(error) if may_not_ask(&error) => {
-                match self.link.send_static("PING", Vec::new()).await? {
-                    Reply::Bytes(pong) if &pong[..] == b"PONG" => Ok(None),
-                    other => Err(ServerError::unknown(format!("a PING was answered by {other:?}"))),
-                }
-            }
+            Err(error) if may_not_ask(&error) => match self.link.send_static("PING", Vec::new()).await? {
+                Reply::Bytes(pong) if &pong[..] == b"PONG" => Ok(None),
+                other => Err(ServerError::unknown(format!("a PING was answered by {other:?}"))),
+            },
             Err(error) => Err(error),
         }
     }

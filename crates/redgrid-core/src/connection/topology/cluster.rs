@@ -16,8 +16,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::nowhere::Nowhere;
-use super::reader;
 use super::slots::{self, Range};
+use super::{gap, reader};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ReadMode, ShardedSubscriptions};
 use crate::connection::link::Part;

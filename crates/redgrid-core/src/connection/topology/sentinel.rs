@@ -105,7 +105,8 @@ impl Watch {
             }
             self.replicated.look_after_replicas();
             let known = self.replicated.primary_address().is_some();
-            let interval = if known { settings.scan_interval } else { settings.retry_delay.min(settings.scan_interval) };
+            let interval =
+                if known { settings.scan_interval } else { settings.retry_delay.min(settings.scan_interval) };
             let doubted = async {
                 self.replicated.doubts.notified().await;
                 tokio::time::sleep(gap(&settings)).await;
@@ -125,7 +126,9 @@ impl Watch {
         for (address, asked) in &mut self.sentinels {
             if asked.node.epoch().borrow().is_some() {
                 asked.lost_at = None;
-            } else if asked.lost_at.get_or_insert_with(Instant::now).elapsed() > patience && !self.seeds.contains(address) {
+            } else if asked.lost_at.get_or_insert_with(Instant::now).elapsed() > patience
+                && !self.seeds.contains(address)
+            {
                 gone.push(address.clone());
             }
         }
@@ -167,7 +170,8 @@ impl Watch {
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
             // A sentinel does not name itself: one that answers stays, at whatever address it is asked.
-            let is_gone = |(known, asked): &(&Address, &Asked)| !wanted.contains(known) && asked.node.epoch().borrow().is_none();
+            let is_gone =
+                |(known, asked): &(&Address, &Asked)| !wanted.contains(known) && asked.node.epoch().borrow().is_none();
             let gone: Vec<_> = self.sentinels.iter().filter(is_gone).map(|(gone, _)| gone.clone()).collect();
             gone.iter().for_each(|gone| {
                 self.sentinels.remove(gone);
