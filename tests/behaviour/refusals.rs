@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use redgrid_core::Config;
-use redgrid_locks::Lock;
-use redgrid_testkit::{Proxy, wait_until};
+use redgrid_core::{Client, Code, Config};
+use redgrid_locks::{AcquireError, Lock};
+use redgrid_testkit::{Cluster, Proxy, wait_until};
 use redgrid_tests::{SOON, client_with, server};
 
 /// Asks a server what it copies by now; nothing is awaited.
@@ -47,6 +47,8 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besiege
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
     demote(&server, &other).await;
     let before = proxy.counts().accepted;
+    let bounded = Lock::new(&client, "a").acquire().wait(Duration::from_millis(300)).await;
+    assert!(matches!(bounded, Err(AcquireError::Unavailable { .. })), "{bounded:?}");
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON * 2).into_future());
     let began = tokio::time::Instant::now();
     wait_until(SOON, async || began.elapsed() > Duration::from_secs(3)).await;
@@ -55,5 +57,83 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besiege
     let spent = began.elapsed().as_secs() + 1;
     assert!(accepted <= 2 * (spent / 2 + 2), "{accepted} connections in {spent} s");
     server.observer().await.unwrap().cmd(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// Somebody's endless script: nobody is answered until it is killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_runs_somebodys_endless_script_is_waited_for() {
+    let server = server().await;
+    // The same as `busy-reply-threshold`, which it is called from 7.0 on.
+    server.set_config("lua-time-limit", "50").await.unwrap();
+    let (running, killing) = (server.observer().await.unwrap(), server.observer().await.unwrap());
+    let client = client_with(&server.url(), |config| config).await;
+    let held = Lock::new(&client, "held").acquire().await.unwrap();
+    let endless = tokio::spawn(async move { running.cmd(&["EVAL", "while true do end", "0"]).await });
+    let is_busy = async || killing.cmd(&["GET", "a"]).await.is_err_and(|error| error.code() == Some("BUSY"));
+    wait_until(SOON, is_busy).await;
+    let bounded = Lock::new(&client, "a").acquire().wait(Duration::from_millis(500)).await;
+    assert!(matches!(bounded, Err(AcquireError::Unavailable { .. })), "{bounded:?}");
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    killing.cmd(&["SCRIPT", "KILL"]).await.unwrap();
+    assert!(endless.await.unwrap().is_err());
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(held.is_held());
+    held.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_can_not_save_refuses_at_once_and_grants_when_it_can_again() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config).await;
+    let saved = async || -> bool {
+        let info: String = observer.query(&["INFO", "persistence"]).await.unwrap();
+        info.contains("rdb_bgsave_in_progress:0") && info.contains("rdb_last_bgsave_status:ok")
+    };
+    server.set_config("save", "3600 1").await.unwrap();
+    // Where the file is to be there is a folder.
+    let names: Vec<String> = observer.query(&["CONFIG", "GET", "dbfilename"]).await.unwrap();
+    let file = server.folder().join(&names[1]);
+    std::fs::create_dir(&file).unwrap();
+    observer.cmd(&["BGSAVE"]).await.unwrap();
+    wait_until(SOON, async || {
+        let info: String = observer.query(&["INFO", "persistence"]).await.unwrap();
+        info.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    let refused = Lock::new(&client, "a").acquire().await;
+    let code = |source: &redgrid_core::ServerError| source.code();
+    assert!(
+        matches!(&refused, Err(AcquireError::Refused { source, .. }) if code(source) == Some(Code::MisConf)),
+        "{refused:?}"
+    );
+    assert!(!observer.exists("a").await.unwrap());
+    std::fs::remove_dir(&file).unwrap();
+    observer.cmd(&["BGSAVE"]).await.unwrap();
+    wait_until(SOON, saved).await;
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_down_is_waited_for() {
+    let cluster = Cluster::builder().primaries(3).replicas_per_primary(0).full_coverage(true).start().await.unwrap();
+    let client = Client::connect(Config::from_url(&cluster.url()).unwrap()).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+    let home = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
+    let other = cluster.nodes().iter().find(|node| node.addr() != home.addr()).unwrap();
+    other.kill().await.unwrap();
+    let observer = home.observer().await.unwrap();
+    let is_down = async || observer.cmd(&["GET", "a"]).await.is_err_and(|error| error.code() == Some("CLUSTERDOWN"));
+    wait_until(SOON, is_down).await;
+    let bounded = Lock::new(&client, "a").acquire().wait(Duration::from_millis(500)).await;
+    assert!(
+        matches!(bounded, Err(AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. })),
+        "{bounded:?}"
+    );
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON * 2).into_future());
+    other.restart_with_data().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
