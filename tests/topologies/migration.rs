@@ -56,7 +56,7 @@ async fn who_may_not_ask_at_the_target_is_told_so_at_once() {
 }
 
 async fn on_either_side(cluster: &Cluster, config: Config) {
-    let client = connected(config.watchdog_lease(Duration::from_secs(2))).await;
+    let client = connected(config.watchdog_lease(Duration::from_secs(6))).await;
     let (slot, to) = moving(cluster, "{tag}").await;
     let (present, absent) = (Lock::new(&client, "{tag}:present"), Lock::new(&client, "{tag}:absent"));
     let held = present.acquire().await.unwrap();
