@@ -108,3 +108,17 @@ async fn a_user_whose_password_is_empty_is_logged_in_and_one_without_any_is_refu
     let refused = redgrid_core::Client::connect(config).await.unwrap_err();
     assert!(redgrid_tests::in_full(&refused).contains("a user logs in with a password"), "{refused}");
 }
+
+/// They were a syntax error, or unbalanced quotes, to the server: a login goes there as a line of words.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_may_have_spaces_quotes_and_whatever_else() {
+    let server = server().await;
+    for password in ["two words", "it's", "say \"so\"", "back\\slash\\", "line\r\nPING", "\ttab", "Übermut €"] {
+        server.set_user("app", &["reset", "on", &format!(">{password}"), "~*", "&*", "+@all"]).await.unwrap();
+        let config = redgrid_core::Config::single(server.addr().to_string()).unwrap();
+        let client = redgrid_core::Client::connect(config.credentials(Some("app"), password)).await.unwrap();
+        client.wait_ready(SOON).await.unwrap_or_else(|error| panic!("{password:?}: {error:?}"));
+        let user: String = client.command("ACL").arg("WHOAMI").query().await.unwrap();
+        assert_eq!(user, "app", "{password:?}");
+    }
+}

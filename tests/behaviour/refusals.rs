@@ -94,8 +94,11 @@ async fn a_server_that_can_not_save_refuses_at_once_and_grants_when_it_can_again
     };
     server.set_config("save", "3600 1").await.unwrap();
     // Where the file is to be there is a folder.
-    let names: Vec<String> = observer.query(&["CONFIG", "GET", "dbfilename"]).await.unwrap();
-    let file = server.folder().join(&names[1]);
+    let setting = async |name: &str| -> String {
+        let pair: Vec<String> = observer.query(&["CONFIG", "GET", name]).await.unwrap();
+        pair[1].clone()
+    };
+    let file = std::path::Path::new(&setting("dir").await).join(setting("dbfilename").await);
     std::fs::create_dir(&file).unwrap();
     observer.cmd(&["BGSAVE"]).await.unwrap();
     wait_until(SOON, async || {

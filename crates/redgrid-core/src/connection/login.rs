@@ -164,7 +164,8 @@ impl CredentialProvider for Login {
         let mut state = self.state();
         match asked {
             Ok(credentials) => {
-                let shown = (credentials.username.clone(), Some(credentials.password.reveal().to_owned()));
+                let shown =
+                    (credentials.username.as_deref().map(as_word), Some(as_word(credentials.password.reveal())));
                 *state = State { shown: Some(credentials), count: state.count + 1, trouble: None };
                 Ok(shown)
             }
@@ -174,6 +175,25 @@ impl CredentialProvider for Login {
             }
         }
     }
+}
+
+/// A user's name or a password as fred has to be given it. It writes its HELLO as one line of words, which the server takes apart
+/// as a shell would: what is more than a plain word is put into quotes.
+pub(super) fn as_word(text: &str) -> String {
+    let is_plain = |c: char| !c.is_ascii_whitespace() && !c.is_ascii_control() && !matches!(c, '"' | '\'' | '\\');
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    let mut word = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => word.extend(['\\', c]),
+            c if c.is_ascii_control() => word.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => word.push(c),
+        }
+    }
+    word.push('"');
+    word
 }
 
 impl fmt::Debug for Login {
@@ -190,4 +210,23 @@ fn in_full(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_word;
+
+    #[test]
+    fn what_is_more_than_a_plain_word_is_quoted() {
+        for (text, word) in [
+            ("plain-1:/+ß", "plain-1:/+ß"),
+            ("", "\"\""),
+            ("two words", "\"two words\""),
+            ("it's", "\"it's\""),
+            ("a\"b\\c", "\"a\\\"b\\\\c\""),
+            ("line\r\n", "\"line\\x0d\\x0a\""),
+        ] {
+            assert_eq!(as_word(text), word);
+        }
+    }
 }
