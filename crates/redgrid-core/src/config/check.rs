@@ -107,9 +107,20 @@ fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
             "a socket of this machine is not encrypted",
         ));
     }
-    if draft.provider.is_some() && (draft.password.is_some() || draft.username.is_some()) {
-        let name = if draft.password.is_some() { "password" } else { "username" };
-        return Err(relation(place(name, origins), "the provider".into(), "one of them decides who logs in"));
+    let logins = [
+        (draft.provider.is_some(), [("password", draft.password.is_some()), ("username", draft.username.is_some())]),
+        (
+            draft.sentinel_provider.is_some(),
+            [
+                ("sentinel_password", draft.sentinel_password.is_some()),
+                ("sentinel_username", draft.sentinel_username.is_some()),
+            ],
+        ),
+    ];
+    for (is_asked, fixed) in logins {
+        if let Some((name, _)) = fixed.into_iter().find(|(_, is_set)| is_asked && *is_set) {
+            return Err(relation(place(name, origins), "the provider".into(), "one of them decides who logs in"));
+        }
     }
     if s.retries > 0 && s.retry_delay > s.patience() {
         let (delay, patience) = (with("retry_delay", shown(s.retry_delay)), shown(s.patience()));

@@ -21,7 +21,8 @@ pub(super) struct Logins {
     provider: Provider,
     within: Duration,
     pub(super) every: Duration,
-    last: Mutex<Option<(Instant, Credentials)>>,
+    /// An answer or a failure, and when.
+    last: Mutex<Option<(Instant, Result<Credentials, String>)>>,
     /// Held by who asks for all.
     turn: tokio::sync::Mutex<()>,
 }
@@ -49,22 +50,22 @@ impl Logins {
 
     /// What the provider says now.
     async fn now(&self) -> Result<Credentials, String> {
-        let credentials = self.ask().await?;
-        *self.last() = Some((Instant::now(), credentials.clone()));
-        Ok(credentials)
+        let said = self.ask().await;
+        *self.last() = Some((Instant::now(), said.clone()));
+        said
     }
 
-    /// What the provider has said to any connection, no older than half an interval.
+    /// What the provider has said to any connection, no older than half an interval; a failure, too, which may have taken long.
     async fn lately(&self) -> Result<Credentials, String> {
         let _turn = self.turn.lock().await;
         let recent = self.last().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
         match recent {
-            Some((_, credentials)) => Ok(credentials),
+            Some((_, said)) => said,
             None => self.now().await,
         }
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Credentials)>> {
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Result<Credentials, String>)>> {
         self.last.lock().unwrap_or_else(|p| p.into_inner())
     }
 }

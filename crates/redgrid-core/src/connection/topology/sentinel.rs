@@ -29,13 +29,16 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// sentinel is asked at intervals.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// After how many looks without any answer a warning is logged, once until one answers: 5.
+const MOST_SILENT: u32 = 5;
+
 /// Where sentinels tell of a new primary.
 const SWITCHED: &str = "+switch-master";
 
 /// Begins to ask the sentinels.
 pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
     let replicated = Replicated::new(DeploymentKind::Sentinel, nodes.clone(), "no sentinel has answered yet");
-    let asking = Nodes { entry: nodes.entry.at_sentinels(sentinel), ..nodes };
+    let asking = Nodes { entry: nodes.entry.at_sentinels(sentinel, &nodes.settings), ..nodes };
     let mut watch = Watch {
         replicated: Arc::clone(&replicated),
         name: sentinel.master_name.clone(),
@@ -44,6 +47,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>,
         sentinels: HashMap::new(),
         switched: Arc::default(),
         latest: 0,
+        silent: 0,
     };
     for address in &sentinel.sentinels {
         watch.ask(address)?;
@@ -63,6 +67,8 @@ struct Watch {
     switched: Arc<Notify>,
     /// The election that is followed.
     latest: u64,
+    /// How many looks in a row have had no answer.
+    silent: u32,
 }
 
 /// A sentinel that is asked.
@@ -146,10 +152,19 @@ impl Watch {
         let latest = answers.iter().filter_map(|(node, told)| Some((*node, told.as_ref().ok()?)));
         let Some((by, told)) = latest.max_by_key(|(_, told)| told.epoch) else {
             let why = answers.iter().find_map(|(_, told)| told.as_ref().err()).map(ToString::to_string);
-            let why = why.unwrap_or_else(|| "none is set".into());
-            self.replicated.unknown_because(format!("no sentinel tells who `{name}` is: {why}"));
+            let why = format!("no sentinel tells who `{name}` is: {}", why.unwrap_or_else(|| "none is set".into()));
+            self.silent = self.silent.saturating_add(1);
+            if self.silent == MOST_SILENT {
+                tracing::warn!(why, "the sentinels have been silent for some time; a failover would not be noticed");
+            }
+            self.replicated.unknown_because(why);
             return Ok(());
         };
+        if self.silent >= MOST_SILENT {
+            tracing::info!("a sentinel has answered again");
+        }
+        self.silent = 0;
+        self.replicated.told();
         let said = answers.iter().filter(|(_, told)| told.is_ok()).count();
         let by = Arc::clone(by);
         let all = self.sentinels.len();
