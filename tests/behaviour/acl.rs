@@ -1,5 +1,6 @@
 //! The published least-privilege line is enough.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redgrid_locks::Lock;
@@ -11,6 +12,37 @@ fn published() -> Vec<String> {
     let page = include_str!("../../docs/acl.md");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
     line.split(' ').skip(3).map(|rule| rule.replace("SECRET", "secret")).collect()
+}
+
+/// All lines of the page, in their order, as commands.
+fn lines() -> impl Iterator<Item = Vec<String>> {
+    let page = include_str!("../../docs/acl.md").lines().filter(|line| line.starts_with("ACL SETUSER app "));
+    page.map(|line| line.replace("SECRET", "secret").split(' ').map(str::to_owned).collect())
+}
+
+/// Patterns of keys that the page names besides `~*`, each once.
+fn narrow() -> BTreeSet<&'static str> {
+    let quoted = include_str!("../../docs/acl.md").split('`').skip(1).step_by(2);
+    quoted.flat_map(|text| text.split(' ')).filter(|rule| rule.starts_with('~') && *rule != "~*").collect()
+}
+
+/// One of them had a pattern of keys behind `~*`, which is an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_published_line_is_taken_by_the_server_also_with_narrower_keys() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    // Before 7.0 a server knows no sharded channels.
+    let is_old = server.binary().version().major < 7;
+    let known = |rule: &String| !is_old || !["+ssubscribe", "+sunsubscribe", "+spublish"].contains(&rule.as_str());
+    for line in lines() {
+        let line: Vec<_> = line.into_iter().filter(known).collect();
+        observer.cmd(&line).await.unwrap_or_else(|error| panic!("{}: {error}", line.join(" ")));
+    }
+    assert!(narrow().contains("~redgrid_commit:*") && narrow().contains("~redgrid_birth"), "{:?}", narrow());
+    observer.cmd(&["ACL", "SETUSER", "app", "resetkeys"]).await.unwrap();
+    for pattern in narrow() {
+        observer.cmd(&["ACL", "SETUSER", "app", pattern]).await.unwrap_or_else(|error| panic!("{pattern}: {error}"));
+    }
 }
 
 async fn a_whole_life(server: RedisServer) {
@@ -62,4 +94,31 @@ async fn the_published_line_is_enough_on_the_newest_server_too() {
     let test = "the_published_line_is_enough_on_the_newest_server_too";
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
     a_whole_life(RedisServer::builder().binary(newest).start().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_whose_password_is_empty_is_logged_in_and_one_without_any_is_refused_here() {
+    let server = server().await;
+    server.set_user("app", &["on", "nopass", "~*", "&*", "+@all"]).await.unwrap();
+    let client = client_with(&format!("redis://app:@{}", server.addr()), |config| config).await;
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+    assert!(server.clients().await.unwrap().iter().all(|client| client.user == "app"));
+    // It was logged in as `default`, who may do everything.
+    let config = redgrid_core::Config::from_url(&format!("redis://app@{}", server.addr())).unwrap();
+    let refused = redgrid_core::Client::connect(config).await.unwrap_err();
+    assert!(redgrid_tests::in_full(&refused).contains("a user logs in with a password"), "{refused}");
+}
+
+/// They were a syntax error, or unbalanced quotes, to the server: a login goes there as a line of words.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_may_have_spaces_quotes_and_whatever_else() {
+    let server = server().await;
+    for password in ["two words", "it's", "say \"so\"", "back\\slash\\", "line\r\nPING", "\ttab", "Übermut €"] {
+        server.set_user("app", &["reset", "on", &format!(">{password}"), "~*", "&*", "+@all"]).await.unwrap();
+        let config = redgrid_core::Config::single(server.addr().to_string()).unwrap();
+        let client = redgrid_core::Client::connect(config.credentials(Some("app"), password)).await.unwrap();
+        client.wait_ready(SOON).await.unwrap_or_else(|error| panic!("{password:?}: {error:?}"));
+        let user: String = client.command("ACL").arg("WHOAMI").query().await.unwrap();
+        assert_eq!(user, "app", "{password:?}");
+    }
 }

@@ -24,6 +24,7 @@ mod multi;
 mod processes;
 mod quorum;
 mod redirections;
+mod refusals;
 mod regressions;
 mod renewals;
 mod rw_basics;

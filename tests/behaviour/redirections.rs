@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Code, Config, Reply, Request, Server, ServerError, Topology};
+use redgrid_core::{Client, Code, Config, Event, Reply, Request, Server, ServerError, Topology};
 use redgrid_locks::Lock;
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
@@ -98,4 +98,27 @@ async fn a_primary_that_hangs_is_not_waited_for_once_it_was_replaced() {
     two.changes.send_modify(|count| *count += 1);
     let guard = tokio::time::timeout(SOON, acquiring).await.unwrap().unwrap().unwrap();
     assert_eq!(guard.token().get(), 1_700_000_000_000_001);
+}
+
+/// A node that was given up and opened anew, say: what was in force at the former one was forgotten where a new watcher
+/// came first.
+#[tokio::test]
+async fn an_interruption_by_another_node_at_the_same_address_is_told() {
+    let node = || Arc::new(Made::new("same:1", |_| Ok(Reply::Nil)));
+    let two = Arc::new(Two { owner: node(), target: node(), changes: watch::Sender::new(0) });
+    let config = Config::single("same").unwrap();
+    let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
+    let first = client.watch("first".into(), "first".into());
+    wait_until(SOON, async || first.in_force()).await;
+    let mut events = client.events();
+    // The other one takes its place, and nobody has been told.
+    two.changes.send_if_modified(|count| {
+        *count += 1;
+        false
+    });
+    let second = client.watch("second".into(), "second".into());
+    let gap = async { while !matches!(events.recv().await.expect("the client lives"), Event::Gap { .. }) {} };
+    tokio::time::timeout(SOON, gap).await.expect("it is told");
+    assert!(first.in_force() && second.in_force());
+    assert_eq!(two.target.listened().len(), 3, "with the client's own");
 }

@@ -1,13 +1,13 @@
 //! Nodes that die, and those that take their place.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Config};
 use redgrid_locks::{AcquireError, Election, Fence, FenceError, Lock};
-use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, wait_until};
+use redgrid_testkit::{Cluster, Proxy, RedisServer, Replicated, Sentinels, wait_until};
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
 
@@ -21,6 +21,8 @@ scenarios![
     sentinel_a_planned_failover_is_no_error_for_anybody,
     sentinel_any_one_sentinel_is_enough,
     sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary,
+    sentinel_a_long_retry_delay_holds_up_no_failover,
+    sentinel_those_that_were_set_up_anew_are_followed,
     sentinel_calls_wait_for_the_first_sentinel_to_start,
     sentinel_what_is_around_a_lock_goes_on_at_the_new_primary,
     cluster_a_killed_primary_is_followed_and_the_others_see_no_error,
@@ -413,13 +415,70 @@ async fn master_slave_a_primary_that_copies_another_by_now_is_left() {
     guard.release().await.unwrap();
 }
 
+/// A doubt had the sentinels asked only after the pause between two tries of a call, deaf to their news meanwhile.
+async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
+    let pause = Duration::from_secs(15);
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels).retry_delay(pause)).await;
+    let (lock, stop) = (Lock::new(&client, "doubting"), Arc::new(AtomicBool::new(false)));
+    let doubting = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            while !stop.load(Ordering::Relaxed) {
+                // Whatever it comes to: it is in the way of the failover.
+                let _ = tokio::time::timeout(100 * MS, lock.try_acquire().into_future()).await;
+            }
+        }
+    });
+    sentinels.fail_over().await.unwrap();
+    let began = Instant::now();
+    let guard = Lock::new(&client, "a").acquire().wait(2 * pause).await.unwrap();
+    let took = began.elapsed();
+    assert!(took < pause / 2, "{took:?}");
+    stop.store(true, Ordering::Relaxed);
+    doubting.await.unwrap();
+    guard.release().await.unwrap();
+}
+
+/// The former ones counted as voters for ever, at addresses where nobody answers any more.
+async fn sentinel_those_that_were_set_up_anew_are_followed() {
+    let (former, next) = tokio::join!(Sentinels::start(), Sentinels::start());
+    let (former, next) = (former.unwrap(), next.unwrap());
+    let name = Proxy::to(&former.sentinels()[0]).await.unwrap();
+    let config = Config::sentinel(former.master_name(), [name.addr().to_string()]).unwrap();
+    let client = connected(config.scan_interval(100 * MS)).await;
+    // An election later than those that the new ones know of; and the others were named.
+    former.fail_over().await.unwrap();
+    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    for sentinel in &former.sentinels()[1..] {
+        let ours = async || sentinel.clients().await.unwrap().iter().any(|client| client.name == "redgrid");
+        wait_until(SOON, ours).await;
+    }
+    name.redirect(next.sentinels()[0].addr());
+    for server in former.sentinels().iter().chain(former.servers()) {
+        server.kill().await.unwrap();
+    }
+    let guard = Lock::new(&client, "a").acquire().wait(3 * SOON).await.unwrap();
+    let primary = next.current_primary().await.unwrap();
+    assert!(primary.observer().await.unwrap().exists("a").await.unwrap());
+    guard.release().await.unwrap();
+}
+
 /// Nobody of ours connects to a server that has just been started: not for longer than the waits between two attempts.
 async fn stays_alone(server: &RedisServer) {
+    let observer = server.observer().await.unwrap();
+    let mut before = HashSet::new();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(4) {
-        let ours = server.clients().await.unwrap().into_iter().filter(|client| client.name.starts_with("redgrid"));
-        let ours: Vec<_> = ours.map(|client| client.name).collect();
-        assert!(ours.is_empty(), "{ours:?}");
+        let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
+        assert!(![" name=redgrid ", " name=redgrid:"].iter().any(|ours| list.contains(ours)), "{list}");
+        // Those that were never greeted have no name. Other servers have none either, for a moment, or are told by their flags.
+        let others = [" flags=S ", " flags=M ", " user=redgrid-testkit "];
+        let is_unnamed = |line: &&str| line.contains(" name= ") && !others.iter().any(|other| line.contains(other));
+        let unnamed = list.lines().filter(is_unnamed).filter_map(|line| line.split(' ').next());
+        let unnamed: HashSet<String> = unnamed.map(str::to_owned).collect();
+        assert!(unnamed.is_disjoint(&before), "{list}");
+        before = unnamed;
         tokio::time::sleep(200 * MS).await;
     }
 }

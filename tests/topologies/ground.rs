@@ -134,11 +134,11 @@ impl Deployment {
 }
 
 /// The user of the page about permissions, and its password in tests.
-const APP: &str = "app";
-const SECRET: &str = "secret";
+pub(crate) const APP: &str = "app";
+pub(crate) const SECRET: &str = "secret";
 
 /// The rules that the page gives for a topology.
-fn published(topology: Topology) -> String {
+pub(crate) fn published(topology: Topology) -> String {
     let page = include_str!("../../docs/acl.md");
     let rules = |begins: &str| {
         let line =

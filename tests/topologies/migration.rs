@@ -2,16 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_core::Client;
-use redgrid_locks::{Lock, LockGuard, MultiLock};
+use redgrid_core::{Client, Code, Config, ServerError};
+use redgrid_locks::{AcquireError, Lock, LockGuard, MultiLock};
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
 
-use crate::ground::{by_seeds, connected, scenarios};
+use crate::ground::{APP, Ground, SECRET, Topology, by_seeds, connected, published, scenarios};
 
 scenarios![
     a_name_is_taken_held_and_freed_on_either_side_of_a_migration,
+    a_name_is_taken_held_and_freed_on_either_side_under_the_published_permissions,
+    who_may_not_ask_at_the_target_is_told_so_at_once,
     a_waiter_is_woken_whichever_side_its_name_is_on,
     slots_that_move_one_after_the_other_are_no_error_for_anybody,
     channels_of_one_slot_are_all_in_force_again_after_a_gap,
@@ -29,8 +31,37 @@ async fn moving<'a>(cluster: &'a Cluster, name: &str) -> (u16, &'a RedisServer) 
 
 async fn a_name_is_taken_held_and_freed_on_either_side_of_a_migration() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    let client = connected(by_seeds(&cluster).watchdog_lease(Duration::from_secs(2))).await;
-    let (slot, to) = moving(&cluster, "{tag}").await;
+    on_either_side(&cluster, by_seeds(&cluster)).await;
+}
+
+async fn a_name_is_taken_held_and_freed_on_either_side_under_the_published_permissions() {
+    let options = RedisServer::builder().user(APP, published(Topology::Cluster));
+    let cluster =
+        Cluster::builder().primaries(3).replicas_per_primary(0).server_options(options).start().await.unwrap();
+    on_either_side(&cluster, by_seeds(&cluster).credentials(Some(APP), SECRET)).await;
+    for node in cluster.nodes() {
+        let denied = Ground::denied(&node.observer().await.unwrap()).await;
+        assert!(denied.is_empty(), "{denied:#?}");
+    }
+}
+
+/// It was sent to and fro between the two nodes until its time was over.
+async fn who_may_not_ask_at_the_target_is_told_so_at_once() {
+    let options = RedisServer::builder().user("hasty", format!("on >{SECRET} ~* &* +@all -asking"));
+    let cluster =
+        Cluster::builder().primaries(3).replicas_per_primary(0).server_options(options).start().await.unwrap();
+    let client = connected(by_seeds(&cluster).credentials(Some("hasty"), SECRET)).await;
+    let (slot, to) = moving(&cluster, "a").await;
+    cluster.begin_migration(slot, to).await.unwrap();
+    let told = Lock::new(&client, "a").acquire().wait(SOON).await;
+    let is_named =
+        |source: &ServerError| source.code() == Some(Code::NoPermission) && source.to_string().contains("asking");
+    assert!(matches!(&told, Err(AcquireError::Refused { source, .. }) if is_named(source)), "{told:?}");
+}
+
+async fn on_either_side(cluster: &Cluster, config: Config) {
+    let client = connected(config.watchdog_lease(Duration::from_secs(6))).await;
+    let (slot, to) = moving(cluster, "{tag}").await;
     let (present, absent) = (Lock::new(&client, "{tag}:present"), Lock::new(&client, "{tag}:absent"));
     let held = present.acquire().await.unwrap();
     cluster.begin_migration(slot, to).await.unwrap();

@@ -43,7 +43,7 @@ may('spublish', 'SPUBLISH', 'redisson_lock__channel:{' .. name .. '}', 'doctor')
 return denied";
 
 /// Commands that are sent by themselves, each in a form that changes nothing.
-const COMMANDS: [(&str, &[&str]); 11] = [
+const COMMANDS: [(&str, &[&str]); 12] = [
     ("ping", &["PING"]),
     ("time", &["TIME"]),
     ("info", &["INFO", "server"]),
@@ -54,6 +54,7 @@ const COMMANDS: [(&str, &[&str]); 11] = [
     ("wait", &["WAIT", "0", "1"]),
     ("waitaof", &["WAITAOF", "0", "0", "1"]),
     ("cluster|slots", &["CLUSTER", "SLOTS"]),
+    ("asking", &["ASKING"]),
     ("pubsub|shardnumsub", &["PUBSUB", "SHARDNUMSUB", "0"]),
 ];
 
@@ -61,7 +62,7 @@ const COMMANDS: [(&str, &[&str]); 11] = [
 const NEEDED: [&str; 9] = ["time", "eval", "evalsha", "exists", "hexists", "hset", "hdel", "pexpire", "pttl"];
 
 /// With sharded channels, in a cluster.
-const IN_A_CLUSTER: [&str; 3] = ["cluster|slots", "spublish", "pubsub|shardnumsub"];
+const IN_A_CLUSTER: [&str; 4] = ["cluster|slots", "asking", "spublish", "pubsub|shardnumsub"];
 
 /// What was denied to the user on one node.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Config;
 use super::access::{CredentialProvider, Provider, Secret, Tls};
 use super::error::{ConfigError, Origin};
+use super::servers::{Sentinel, Servers};
 use super::settings::{Durability, ReadMode, ShardedSubscriptions};
 use crate::name::Namespace;
 
@@ -24,6 +25,61 @@ impl Config {
         self.access.password = None;
         self.access.provider = Some(Provider::new(provider));
         self
+    }
+
+    /// The user and password at the sentinels. Those of the servers are not tried there.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Relation`] where no sentinels are set.
+    pub fn sentinel_credentials(
+        mut self,
+        username: Option<&str>,
+        password: impl Into<String>,
+    ) -> Result<Self, ConfigError> {
+        let sentinel = self.sentinel_for("sentinel_password")?;
+        sentinel.username = username.map(str::to_owned);
+        sentinel.password = Some(Secret::new(password));
+        sentinel.provider = None;
+        Ok(self.by_code("sentinel_password").by_code("sentinel_username"))
+    }
+
+    /// Asks `provider` for user and password at the sentinels, as [`password_from`](Config::password_from) does for those at the
+    /// servers.
+    ///
+    /// ```
+    /// # use redgrid_core::config::{CredentialProvider, Credentials};
+    /// # struct Mounted(&'static str);
+    /// # #[async_trait::async_trait]
+    /// # impl CredentialProvider for Mounted {
+    /// #     async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> { Err(self.0.into()) }
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let config = redgrid_core::Config::sentinel("orders", ["10.0.0.1", "10.0.0.2"])?
+    ///     .password_from(Mounted("/run/secrets/redis"))
+    ///     .sentinel_password_from(Mounted("/run/secrets/sentinel"))?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Relation`] where no sentinels are set.
+    pub fn sentinel_password_from(mut self, provider: impl CredentialProvider) -> Result<Self, ConfigError> {
+        let sentinel = self.sentinel_for("sentinel_password")?;
+        (sentinel.username, sentinel.password) = (None, None);
+        sentinel.provider = Some(Provider::new(provider));
+        Ok(self)
+    }
+
+    fn sentinel_for(&mut self, key: &'static str) -> Result<&mut Sentinel, ConfigError> {
+        match &mut self.servers {
+            Servers::Sentinel(sentinel) => Ok(sentinel),
+            _ => Err(ConfigError::Relation {
+                left: Origin::Code { key }.to_string(),
+                right: "no `sentinels`".into(),
+                rule: "it logs in at sentinels",
+            }),
+        }
     }
 
     /// How often a provider is asked for the password of the connections that live: every 10 s unless set. Where the answer is

@@ -40,6 +40,26 @@ pub(super) fn whole(draft: &Draft, origins: &Origins) -> Result<(), ConfigError>
     relations(&copy, origins)
 }
 
+/// Checks that who is named can log in; code may still have added the password until a client is built. Without one nobody logs
+/// in, and a server takes the connection for that of the user `default`.
+pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
+    let logins = [
+        ("username", draft.username.is_some() && draft.password.is_none(), "password"),
+        (
+            "sentinel_username",
+            draft.sentinel_username.is_some() && draft.sentinel_password.is_none(),
+            "sentinel_password",
+        ),
+    ];
+    for (name, is_alone, missing) in logins {
+        if is_alone {
+            let rule = "a user logs in with a password, if only an empty one";
+            return Err(relation(place(name, origins), format!("no `{missing}`"), rule));
+        }
+    }
+    Ok(())
+}
+
 fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
     let mut is_set = |name: &str| match TABLE.iter().find(|setting| setting.name == name) {
         Some(setting) => match setting.form {
@@ -87,9 +107,20 @@ fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
             "a socket of this machine is not encrypted",
         ));
     }
-    if draft.provider.is_some() && (draft.password.is_some() || draft.username.is_some()) {
-        let name = if draft.password.is_some() { "password" } else { "username" };
-        return Err(relation(place(name, origins), "the provider".into(), "one of them decides who logs in"));
+    let logins = [
+        (draft.provider.is_some(), [("password", draft.password.is_some()), ("username", draft.username.is_some())]),
+        (
+            draft.sentinel_provider.is_some(),
+            [
+                ("sentinel_password", draft.sentinel_password.is_some()),
+                ("sentinel_username", draft.sentinel_username.is_some()),
+            ],
+        ),
+    ];
+    for (is_asked, fixed) in logins {
+        if let Some((name, _)) = fixed.into_iter().find(|(_, is_set)| is_asked && *is_set) {
+            return Err(relation(place(name, origins), "the provider".into(), "one of them decides who logs in"));
+        }
     }
     if s.retries > 0 && s.retry_delay > s.patience() {
         let (delay, patience) = (with("retry_delay", shown(s.retry_delay)), shown(s.patience()));

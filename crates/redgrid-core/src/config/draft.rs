@@ -22,6 +22,7 @@ pub(super) struct Draft {
     pub(super) master_name: Option<String>,
     pub(super) sentinel_username: Option<String>,
     pub(super) sentinel_password: Option<Secret>,
+    pub(super) sentinel_provider: Option<Provider>,
     pub(super) cluster: Vec<Address>,
     pub(super) username: Option<String>,
     pub(super) password: Option<Secret>,
@@ -80,6 +81,7 @@ impl Draft {
             master_name: None,
             sentinel_username: None,
             sentinel_password: None,
+            sentinel_provider: None,
             cluster: Vec::new(),
             username: access.username.clone(),
             password: access.password.clone(),
@@ -109,9 +111,10 @@ impl Draft {
             Some(Servers::MasterSlave(MasterSlave { primary, replicas })) => {
                 (draft.primary, draft.replicas) = (Some(primary), replicas);
             }
-            Some(Servers::Sentinel(Sentinel { sentinels, master_name, username, password })) => {
+            Some(Servers::Sentinel(Sentinel { sentinels, master_name, username, password, provider })) => {
                 (draft.sentinels, draft.master_name) = (sentinels, Some(master_name));
                 (draft.sentinel_username, draft.sentinel_password) = (username, password);
+                draft.sentinel_provider = provider;
             }
             Some(Servers::Cluster(Cluster { seeds })) => draft.cluster = seeds,
         }
@@ -157,7 +160,8 @@ impl Draft {
             Servers::MasterSlave(MasterSlave { primary, replicas: self.replicas })
         } else if let Some(master_name) = self.master_name {
             let (username, password) = (self.sentinel_username, self.sentinel_password);
-            Servers::Sentinel(Sentinel { sentinels: self.sentinels, master_name, username, password })
+            let provider = self.sentinel_provider;
+            Servers::Sentinel(Sentinel { sentinels: self.sentinels, master_name, username, password, provider })
         } else {
             Servers::Cluster(Cluster { seeds: self.cluster })
         };

@@ -225,9 +225,11 @@ impl Config {
         self.notes.codec.as_deref()
     }
 
-    /// Checks bounds and relations of all settings.
+    /// Checks bounds and relations of all settings, as a client needs them.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        check::whole(&Draft::from(self), &self.notes.origins)
+        let draft = Draft::from(self);
+        check::whole(&draft, &self.notes.origins)?;
+        check::logins(&draft, &self.notes.origins)
     }
 
     /// Where a setting's value came from.

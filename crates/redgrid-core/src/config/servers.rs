@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
-use super::access::Secret;
+use super::access::{Provider, Secret};
 
 /// Where the data lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +54,10 @@ pub struct Sentinel {
     pub master_name: String,
     /// The user at the sentinels; none for the default user.
     pub username: Option<String>,
-    /// The password at the sentinels; none where none is asked for.
+    /// The password at the sentinels; none where none is asked for, or where the provider has it.
     pub password: Option<Secret>,
+    /// Who is asked for user and password at the sentinels, instead of the two above.
+    pub provider: Option<Provider>,
 }
 
 /// A cluster.

@@ -87,7 +87,7 @@ pub(super) static TABLE: &[Setting] = &[
         "sentinel_password",
         Servers,
         Secret(|d| &mut d.sentinel_password),
-        "The password at the sentinels. That of the servers is not tried there.",
+        "The password at the sentinels. That of the servers is not tried there. One that changes comes from a provider, set in code.",
     ),
     row(
         "cluster",

@@ -48,7 +48,13 @@ impl HealthCheck {
         let nodes = asked.into_iter().map(|(server, part)| ask(server, part, self.within, clock, hub));
         let nodes = join_all(nodes).await;
         let in_hand = self.client.in_hand();
-        Health { nodes, held: in_hand.holds, waiting: in_hand.waiting, is_shut_down: self.client.table().is_closed() }
+        Health {
+            nodes,
+            trouble: core.topology.trouble(),
+            held: in_hand.holds,
+            waiting: in_hand.waiting,
+            is_shut_down: self.client.table().is_closed(),
+        }
     }
 }
 
@@ -68,6 +74,9 @@ pub struct Health {
     /// The nodes that it knows, each primary followed by its replicas. While nobody has told who they are, one entry says
     /// why.
     pub nodes: Vec<NodeHealth>,
+    /// Why a failover would not be noticed at the moment: no sentinel has answered when they were last asked. `None` where one
+    /// has, and where there are none. Requests can succeed all the same.
+    pub trouble: Option<String>,
     /// Holds that are believed.
     pub held: usize,
     /// Requests that wait in this process.

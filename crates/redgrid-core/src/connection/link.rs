@@ -19,6 +19,7 @@ use fred::prelude::{Options, Value};
 use fred::types::{ClusterHash, CustomCommand};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use self::build::build;
 pub(super) use self::frames::info_field;
@@ -117,6 +118,8 @@ pub(super) struct Link {
     doubt: Notify,
     /// It leads to the wrong process: the next look makes another connection.
     leaving: AtomicBool,
+    /// When it was last left because the server takes no writes.
+    left_at: Mutex<Option<Instant>>,
     closing: watch::Sender<bool>,
 }
 
@@ -155,6 +158,7 @@ impl Link {
             trouble: Mutex::new("not connected yet".into()),
             doubt: Notify::new(),
             leaving: AtomicBool::new(false),
+            left_at: Mutex::default(),
             closing: watch::Sender::new(false),
         });
         let task = tokio::spawn(Arc::clone(&link).keep());
@@ -225,7 +229,7 @@ impl Link {
             Ok(frame) => match into_reply(frame) {
                 Reply::Error(error) => {
                     if error.code() == Some(Code::ReadOnly) {
-                        self.doubt.notify_one();
+                        self.takes_no_writes();
                     }
                     Err(error)
                 }
@@ -260,6 +264,19 @@ impl Link {
     pub(super) fn greet_again(&self, why: &str) {
         self.fail(why);
         self.doubt.notify_one();
+    }
+
+    /// The server has said that it takes no writes. Where no topology finds out who has taken its place, its name or address may
+    /// lead to that one by now, while the former one keeps its connections.
+    fn takes_no_writes(&self) {
+        if !matches!(self.greeting, Greeting::Data { part: Part::Any, .. }) {
+            return self.doubt.notify_one();
+        }
+        let mut left_at = self.left_at.lock().unwrap_or_else(|p| p.into_inner());
+        if left_at.is_none_or(|at| at.elapsed() >= Duration::from_millis(RECONNECT.1.into())) {
+            *left_at = Some(Instant::now());
+            self.leave("the server takes no writes");
+        }
     }
 
     /// Has another connection made soon, because this one leads elsewhere.
@@ -310,8 +327,12 @@ impl Link {
                 Err(error) => Err(refusal(&error).unwrap_or_else(|| classify(&error))),
             })
             .collect();
-        if answers.iter().any(|answer| answer.as_ref().is_err_and(ServerError::is_unknown)) {
+        let any = |is: &dyn Fn(&ServerError) -> bool| answers.iter().any(|answer| answer.as_ref().is_err_and(is));
+        if any(&ServerError::is_unknown) {
             self.doubt.notify_one();
+        }
+        if any(&|error| error.code() == Some(Code::ReadOnly)) {
+            self.takes_no_writes();
         }
         answers.resize_with(count, || Err(ServerError::unknown("no answer")));
         answers

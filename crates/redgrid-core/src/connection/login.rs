@@ -21,7 +21,8 @@ pub(super) struct Logins {
     provider: Provider,
     within: Duration,
     pub(super) every: Duration,
-    last: Mutex<Option<(Instant, Credentials)>>,
+    /// An answer or a failure, and when.
+    last: Mutex<Option<(Instant, Result<Credentials, String>)>>,
     /// Held by who asks for all.
     turn: tokio::sync::Mutex<()>,
 }
@@ -49,22 +50,22 @@ impl Logins {
 
     /// What the provider says now.
     async fn now(&self) -> Result<Credentials, String> {
-        let credentials = self.ask().await?;
-        *self.last() = Some((Instant::now(), credentials.clone()));
-        Ok(credentials)
+        let said = self.ask().await;
+        *self.last() = Some((Instant::now(), said.clone()));
+        said
     }
 
-    /// What the provider has said to any connection, no older than half an interval.
+    /// What the provider has said to any connection, no older than half an interval; a failure, too, which may have taken long.
     async fn lately(&self) -> Result<Credentials, String> {
         let _turn = self.turn.lock().await;
         let recent = self.last().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
         match recent {
-            Some((_, credentials)) => Ok(credentials),
+            Some((_, said)) => said,
             None => self.now().await,
         }
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Credentials)>> {
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Result<Credentials, String>)>> {
         self.last.lock().unwrap_or_else(|p| p.into_inner())
     }
 }
@@ -164,7 +165,8 @@ impl CredentialProvider for Login {
         let mut state = self.state();
         match asked {
             Ok(credentials) => {
-                let shown = (credentials.username.clone(), Some(credentials.password.reveal().to_owned()));
+                let shown =
+                    (credentials.username.as_deref().map(as_word), Some(as_word(credentials.password.reveal())));
                 *state = State { shown: Some(credentials), count: state.count + 1, trouble: None };
                 Ok(shown)
             }
@@ -174,6 +176,25 @@ impl CredentialProvider for Login {
             }
         }
     }
+}
+
+/// A user's name or a password as fred has to be given it. It writes its HELLO as one line of words, which the server takes apart
+/// as a shell would: what is more than a plain word is put into quotes.
+pub(super) fn as_word(text: &str) -> String {
+    let is_plain = |c: char| !c.is_ascii_whitespace() && !c.is_ascii_control() && !matches!(c, '"' | '\'' | '\\');
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    let mut word = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => word.extend(['\\', c]),
+            c if c.is_ascii_control() => word.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => word.push(c),
+        }
+    }
+    word.push('"');
+    word
 }
 
 impl fmt::Debug for Login {
@@ -190,4 +211,23 @@ fn in_full(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_word;
+
+    #[test]
+    fn what_is_more_than_a_plain_word_is_quoted() {
+        for (text, word) in [
+            ("plain-1:/+ß", "plain-1:/+ß"),
+            ("", "\"\""),
+            ("two words", "\"two words\""),
+            ("it's", "\"it's\""),
+            ("a\"b\\c", "\"a\\\"b\\\\c\""),
+            ("line\r\n", "\"line\\x0d\\x0a\""),
+        ] {
+            assert_eq!(as_word(text), word);
+        }
+    }
 }

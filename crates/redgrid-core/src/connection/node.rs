@@ -82,7 +82,9 @@ impl Node {
             let data = |part| Greeting::Data { time: Arc::clone(&time), part };
             open(name.clone(), greeting.map_or(Greeting::Life, data), Some(seat))
         })?;
-        let (subscriber, reading) = Subscriber::open(open(format!("{name}:subscriber"), Greeting::Life, None)?);
+        let identity = if part == Part::Sentinel { Greeting::Life } else { Greeting::Identity };
+        let subscriber = open(format!("{name}:subscriber"), identity, None)?;
+        let (subscriber, reading) = Subscriber::open(subscriber, commands.epoch());
         let mut watchers = watchers.into_inner();
         watchers.push(reading);
         Ok(Node {

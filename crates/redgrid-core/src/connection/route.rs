@@ -81,7 +81,7 @@ pub(crate) async fn once(topology: &dyn Topology, request: &Request, limit: Inst
         let epoch = by.epoch().borrow().clone();
         let copy = request.clone().not_after(limit);
         let copies = if asking { vec![Request::command("ASKING"), copy.adjacent()] } else { vec![copy] };
-        let result = by.call(copies).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
+        let result = one_of(by.call(copies).await);
         let at_home = hops == 0 && !request.reads;
         let Err(error) = &result else { return Answer { result, by, epoch, at_home } };
         let host = by.id().host();
@@ -111,6 +111,16 @@ pub(crate) async fn once(topology: &dyn Topology, request: &Request, limit: Inst
     }
 }
 
+/// What became of a copy, which comes last. Where the ASKING before it was refused, the target took the copy for astray; what
+/// it says to that leads back to where it came from, and the cause is the other refusal.
+fn one_of(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
+    let copy = answers.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
+    match (copy, answers.pop()) {
+        (Err(ServerError::Refused { .. }), Some(Err(asking @ ServerError::Refused { .. }))) => Err(asking),
+        (copy, _) => copy,
+    }
+}
+
 /// Whether an error may come from asking the wrong node.
 fn is_doubtful(error: &ServerError) -> bool {
     match error {
@@ -125,6 +135,20 @@ fn is_doubtful(error: &ServerError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_asking_is_the_cause_of_what_the_copy_was_told() {
+        let refused = |message: &str| Err(ServerError::refused(message));
+        let denied = || refused("NOPERM this user has no permissions to run the 'asking' command");
+        assert_eq!(one_of(vec![denied(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::NoPermission));
+        // Carried out, or perhaps: that counts more.
+        assert_eq!(one_of(vec![denied(), Ok(Reply::Int(1))]).unwrap(), Reply::Int(1));
+        assert!(one_of(vec![denied(), Err(ServerError::unknown("cut"))]).unwrap_err().is_unknown());
+        let asked = || Ok(Reply::Bytes("OK".into()));
+        assert_eq!(one_of(vec![asked(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::Moved));
+        assert_eq!(one_of(vec![Ok(Reply::Int(2))]).unwrap(), Reply::Int(2));
+        assert!(one_of(Vec::new()).unwrap_err().is_unknown());
+    }
 
     #[test]
     fn a_redirection_is_read_with_or_without_a_host() {

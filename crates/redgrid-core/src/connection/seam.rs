@@ -196,6 +196,11 @@ pub trait Topology: Send + Sync + 'static {
     /// Has the topology looked at anew, in the background; many doubts at once lead to one look.
     fn doubt(&self, _doubt: Doubt) {}
 
+    /// Why nobody tells at the moment who serves what, where that is so. What is known from before goes on to be used.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// Counts the changes.
     fn changes(&self) -> watch::Receiver<u64>;
 

@@ -15,12 +15,12 @@ use fred::interfaces::{EventInterface, PubsubInterface};
 use fred::prelude::Value;
 use futures_util::future::join_all;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::link::Link;
 use super::slot::slot;
-use super::{ChannelKind, Push, Refused, Reply};
+use super::{ChannelKind, Epoch, Push, Refused, Reply};
 use crate::error::{Code, ServerError};
 
 /// How often it is tried to fall into step: each answer that is not its own is one of those before.
@@ -54,9 +54,10 @@ impl Subscribed {
 }
 
 impl Subscriber {
-    pub(super) fn open(link: Arc<Link>) -> (Self, JoinHandle<()>) {
+    /// `commands` is the life of the connection for requests: where that one leads to another process, this one follows.
+    pub(super) fn open(link: Arc<Link>, commands: watch::Receiver<Option<Epoch>>) -> (Self, JoinHandle<()>) {
         let pushes = Arc::new(Mutex::new(mpsc::unbounded_channel().0));
-        let reading = tokio::spawn(read(Arc::clone(&link), Arc::clone(&pushes)));
+        let reading = tokio::spawn(read(Arc::clone(&link), Arc::clone(&pushes), commands));
         (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes }, reading)
     }
 
@@ -138,12 +139,10 @@ impl Subscriber {
                 let count = info.split(' ').find_map(|part| part.strip_prefix("sub=")?.parse().ok());
                 count.map(Some).ok_or_else(|| ServerError::unknown("CLIENT INFO was answered by something else"))
             }
-            Err(ServerError::Refused { message, .. }) if message.contains("client|info") => {
-                match self.link.send_static("PING", Vec::new()).await? {
-                    Reply::Bytes(pong) if &pong[..] == b"PONG" => Ok(None),
-                    other => Err(ServerError::unknown(format!("a PING was answered by {other:?}"))),
-                }
-            }
+            Err(error) if may_not_ask(&error) => match self.link.send_static("PING", Vec::new()).await? {
+                Reply::Bytes(pong) if &pong[..] == b"PONG" => Ok(None),
+                other => Err(ServerError::unknown(format!("a PING was answered by {other:?}"))),
+            },
             Err(error) => Err(error),
         }
     }
@@ -206,7 +205,11 @@ impl Subscriber {
 }
 
 /// Hands messages on, and tells a gap when the connection is lost, when it is new, and whenever some were missed.
-async fn read(link: Arc<Link>, pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>) {
+async fn read(
+    link: Arc<Link>,
+    pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
+    mut commands: watch::Receiver<Option<Epoch>>,
+) {
     let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
     let mut messages = link.fred().message_rx();
     let mut epoch = link.epoch();
@@ -240,6 +243,13 @@ async fn read(link: Arc<Link>, pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>) 
                     let _ = push(Push::Gap);
                 }
             }
+            changed = commands.changed() => {
+                if changed.is_err() { return }
+                let (asked, heard) = (commands.borrow_and_update().clone(), epoch.borrow().clone());
+                if asked.zip(heard).is_some_and(|(asked, heard)| is_elsewhere(&heard.run_id, &asked.run_id)) {
+                    link.leave("requests go to another server process");
+                }
+            }
         }
     }
 }
@@ -256,7 +266,41 @@ fn confirms(reply: &Reply, channel: &str) -> bool {
     is(parts.first(), "ssubscribe") && is(parts.get(1), channel)
 }
 
+/// Whether the user may not ask by CLIENT INFO; any other refusal belongs to a SUBSCRIBE. Before 7.0 servers name the command
+/// without its subcommand.
+fn may_not_ask(error: &ServerError) -> bool {
+    matches!(error, ServerError::Refused { code: Code::NoPermission, message } if message.contains("run the 'client"))
+}
+
+/// Whether two connections lead to different processes, as far as that may be asked.
+fn is_elsewhere(one: &str, other: &str) -> bool {
+    !one.is_empty() && !other.is_empty() && one != other
+}
+
 fn as_text(channels: Vec<Bytes>) -> Result<Vec<String>, ServerError> {
     let text = channels.into_iter().map(|channel| String::from_utf8(channel.to_vec()));
     text.collect::<Result<_, _>>().map_err(|_| ServerError::not_sent("a channel name is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_ask_is_told_from_who_may_not_subscribe() {
+        for told in [
+            "NOPERM this user has no permissions to run the 'client' command or its subcommand",
+            "NOPERM this user has no permissions to run the 'client|info' command",
+            "NOPERM User app has no permissions to run the 'client|info' command",
+        ] {
+            assert!(may_not_ask(&ServerError::refused(told)), "{told}");
+        }
+        for told in [
+            "NOPERM this user has no permissions to access one of the channels used as arguments",
+            "NOPERM this user has no permissions to run the 'subscribe' command",
+            "ERR unknown command 'client'",
+        ] {
+            assert!(!may_not_ask(&ServerError::refused(told)), "{told}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::encryption::Encryption;
 use super::login::Logins;
-use crate::config::{Address, Config, ConfigError, Secret, Sentinel};
+use crate::config::{Address, Config, ConfigError, Secret, Sentinel, Settings};
 
 /// The way to one server.
 #[derive(Clone)]
@@ -70,11 +70,12 @@ impl Entry {
     }
 
     /// That of sentinels: a login of their own, the same certificates, and no databases.
-    pub(super) fn at_sentinels(&self, sentinel: &Sentinel) -> Entry {
+    pub(super) fn at_sentinels(&self, sentinel: &Sentinel, settings: &Settings) -> Entry {
+        let provider = sentinel.provider.clone();
         Entry {
             username: sentinel.username.clone(),
             password: sentinel.password.clone(),
-            logins: None,
+            logins: provider.map(|provider| Arc::new(Logins::new(provider, settings))),
             database: 0,
             encryption: self.encryption.clone(),
         }

@@ -50,8 +50,11 @@ impl State {
         let begin = || Post::begin(Arc::clone(hub), Arc::clone(home));
         let post = self.posts.entry(home.id().clone()).or_insert_with(begin);
         if !is_same(&post.lane.server, home) {
+            let interrupted = post.desired.interrupted;
             *post = begin();
+            post.desired.interrupted = interrupted;
             for (name, channel) in self.channels.iter_mut().filter(|(_, channel)| channel.home == *home.id()) {
+                post.desired.interrupted |= channel.force == Force::Confirmed;
                 channel.set(Force::Wanted);
                 post.desired.to_join.insert(name.clone());
                 post.desired.polls.extend(channel.poll.as_ref().map(|poll| (poll.due, name.clone())));

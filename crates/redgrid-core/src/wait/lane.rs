@@ -106,6 +106,11 @@ impl Post {
         ];
         Post { lane, desired: Desired::default(), tasks: tasks.map(|task| task.abort_handle()) }
     }
+
+    /// Whether it is still that of `lane`, and not of another node that has appeared at the same address.
+    fn is_of(&self, lane: &Lane) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.lane), lane)
+    }
 }
 
 impl Drop for Post {
@@ -178,7 +183,7 @@ impl Hub {
         let node = lane.server.id();
         let mut state = self.state();
         let State { channels, posts, .. } = &mut *state;
-        let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
+        let Some(Post { desired, .. }) = posts.get_mut(node).filter(|post| post.is_of(lane)) else { return };
         desired.gaps += 1;
         for (name, channel) in channels.iter_mut().filter(|(_, channel)| channel.home == *node) {
             if channel.force != Force::Confirmed {
@@ -222,7 +227,8 @@ impl Hub {
     fn differences(&self, lane: &Lane) -> Differences {
         let mut state = self.state();
         let State { channels, posts, .. } = &mut *state;
-        let Some(Post { desired, .. }) = posts.get_mut(lane.server.id()) else { return Differences::default() };
+        let post = posts.get_mut(lane.server.id()).filter(|post| post.is_of(lane));
+        let Some(Post { desired, .. }) = post else { return Differences::default() };
         let Desired { to_join, to_try, to_leave, to_end, .. } = desired;
         let mut differences = Differences::default();
         let [plain, sharded] = &mut differences.leaving;
@@ -270,7 +276,7 @@ impl Hub {
         let node = lane.server.id();
         let mut state = self.state();
         let State { channels, posts, .. } = &mut *state;
-        let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
+        let Some(Post { desired, .. }) = posts.get_mut(node).filter(|post| post.is_of(lane)) else { return };
         // More than a second's budget at once would be a storm; the poll reaches the rest.
         let mut direct = self.settings.poll_budget;
         for name in chunk {

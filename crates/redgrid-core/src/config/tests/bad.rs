@@ -93,11 +93,22 @@ fn values_that_do_not_fit_are_both_named() {
         ("redis://h?tls_ca_file=/ca", ["`tls_ca_file` in the URL", "`tls: false`"]),
         ("redis-master-slave://h,r,h:6379", ["`host` in the URL and `host` in the URL", "its own replica"]),
         ("rediss://h?tls_cert_file=/c", ["`tls_cert_file` in the URL", "no `tls_key_file`"]),
+        ("redis://hunter2@h", ["`user` in the URL", "no `password` do not fit: a user logs in with a password"]),
+        ("redis://h?username=hunter2", ["`username` in the URL", "no `password`"]),
+        ("redis-sentinel://h/m?sentinel_username=u", ["`sentinel_username` in the URL", "no `sentinel_password`"]),
         ("rediss://h?tls_key_file=/k", ["`tls_key_file` in the URL", "no `tls_cert_file`"]),
     ] {
         let text = told(url, Config::from_url(url));
         assert!(words.iter().all(|word| text.contains(word)), "{url}: {text}");
     }
+}
+
+#[test]
+fn a_user_without_a_password_is_written_so_or_gets_one_in_code() {
+    let user = |url: &str| Config::from_url(url).unwrap();
+    assert!(user("redis://app:@h").check().is_ok());
+    assert!(user("redis://app@h").credentials(Some("app"), "hunter2").check().is_ok());
+    assert!(user("redis://app@h").check().is_err());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use fred::types::config::{Config as FredConfig, CredentialProvider, ReconnectPol
 
 use super::{LONGEST_QUEUE, MESSAGES, RECONNECT};
 use crate::config::Settings;
-use crate::connection::login::Login;
+use crate::connection::login::{Login, as_word};
 use crate::connection::way::{Place, Way};
 
 pub(super) fn build(way: &Way, login: Option<Arc<Login>>, settings: &Settings) -> Result<Fred, FredError> {
@@ -27,8 +27,8 @@ pub(super) fn build(way: &Way, login: Option<Arc<Login>>, settings: &Settings) -
     let setup = if login.is_some() { settings.connect_timeout * 2 } else { settings.connect_timeout };
     let mut config = FredConfig {
         server,
-        username: entry.username.clone(),
-        password: entry.password.as_ref().map(|secret| secret.reveal().to_owned()),
+        username: entry.username.as_deref().map(as_word),
+        password: entry.password.as_ref().map(|secret| as_word(secret.reveal())),
         credential_provider: login.map(|login| login as Arc<dyn CredentialProvider>),
         database: (entry.database != 0).then_some(entry.database),
         version: RespVersion::RESP3,

@@ -9,7 +9,15 @@ use crate::error::{Code, ServerError};
 /// A server's error as a pipeline gives it: not as a frame, and not told apart from those of fred.
 pub(super) fn refusal(error: &FredError) -> Option<ServerError> {
     let refused = ServerError::refused(error.details());
-    (refused.code() != Some(Code::Other) && refused.code() != Some(Code::ClusterDown)).then_some(refused)
+    match refused.code() {
+        // fred says so to all that were in flight with the one that was told.
+        Some(Code::ClusterDown) => None,
+        // fred has no kind for these, and no words of its own that begin so.
+        Some(Code::Other) => {
+            (*error.kind() == ErrorKind::Unknown && error.details().starts_with("ERR ")).then_some(refused)
+        }
+        _ => Some(refused),
+    }
 }
 
 pub(super) fn from_value(value: Value) -> Reply {
@@ -86,6 +94,21 @@ mod tests {
         assert_eq!(info_field(info, "master_replid"), "ab12");
         assert_eq!(info_field(info, "role"), "master");
         assert_eq!(info_field(info, "run_id"), "");
+    }
+
+    #[test]
+    fn what_a_server_refused_in_a_pipeline_is_refused_and_not_unknown() {
+        let refused = |kind, details: &'static str| refusal(&FredError::new(kind, details)).and_then(|it| it.code());
+        let arity = "ERR wrong number of arguments for 'set' command";
+        assert_eq!(refused(ErrorKind::Unknown, arity), Some(Code::Other));
+        assert_eq!(refused(ErrorKind::Unknown, "OOM command not allowed"), Some(Code::OutOfMemory));
+        for (kind, details) in [
+            (ErrorKind::Unknown, "Too many failed write attempts."),
+            (ErrorKind::Cluster, "CLUSTERDOWN The cluster is down"),
+            (ErrorKind::IO, "ERR closed"),
+        ] {
+            assert_eq!(refused(kind, details), None, "{details}");
+        }
     }
 
     #[test]

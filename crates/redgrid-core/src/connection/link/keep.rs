@@ -1,14 +1,15 @@
 //! The life of a connection: set up, greeted, watched, probed when in doubt, set up again.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fred::clients::Client as Fred;
 use fred::interfaces::{ClientLike, EventInterface};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use super::frames::info_field;
 use super::{Greeting, Link, OTHER_PART, Part, QUIT, RECONNECT};
@@ -20,16 +21,25 @@ impl Link {
         let mut closing = self.closing.subscribe();
         let mut wait = Duration::from_millis(RECONNECT.0.into());
         loop {
+            let fred = self.fred.clone();
+            let mut setting_up = Box::pin(async move { fred.init().await });
             let router = tokio::select! {
-                router = self.fred.init() => router,
-                _ = closing.wait_for(|closed| *closed) => break,
+                router = &mut setting_up => router,
+                _ = closing.wait_for(|closed| *closed) => {
+                    // Dropped, it would leave fred's own task behind, and the connection that one may yet get.
+                    tokio::spawn(end_when_set_up(self.fred.clone(), setting_up));
+                    break;
+                }
             };
             match router {
                 Ok(mut router) => {
-                    let ended = self.watch(&mut router, &mut closing).await;
+                    // Beside each other, so that a provider that takes its time keeps nothing else waiting.
+                    let ended = tokio::select! {
+                        ended = self.watch(&mut router, &mut closing) => ended,
+                        never = self.keep_logged_in() => match never {},
+                    };
                     if ended {
-                        let _ = tokio::time::timeout(QUIT, self.fred.quit()).await;
-                        router.abort();
+                        end(&self.fred, &router).await;
                         break;
                     }
                     router.abort();
@@ -50,8 +60,6 @@ impl Link {
     /// Follows the life of fred's router task; true when we are to close, false when the router has ended.
     async fn watch<T>(&self, router: &mut JoinHandle<T>, closing: &mut watch::Receiver<bool>) -> bool {
         let mut wait = Duration::from_millis(RECONNECT.0.into());
-        let ask_every = self.login.as_ref().map(|login| login.every());
-        let mut ask_at = ask_every.map(|every| Instant::now() + every);
         loop {
             // Subscribed once the connection is there and before the handshake: what happens after it is seen, and the
             // news of this very connection is not taken for that of another.
@@ -90,7 +98,7 @@ impl Link {
                 }
             }
             loop {
-                let is_time_to_ask = tokio::select! {
+                tokio::select! {
                     _ = closing.wait_for(|closed| *closed) => return true,
                     _ = &mut *router => { self.fail("the connection task ended"); return false }
                     error = errors.recv() => {
@@ -98,16 +106,8 @@ impl Link {
                         break;
                     }
                     _ = fresh.recv() => { self.fail("the connection was replaced"); break }
-                    () = self.doubt.notified() => false,
-                    () = tokio::time::sleep(self.ping_interval) => false,
-                    () = sleep_until(ask_at) => true,
-                };
-                if is_time_to_ask {
-                    if self.until_closed(self.follow_login(), closing).await.is_none() {
-                        return true;
-                    }
-                    ask_at = ask_every.map(|every| Instant::now() + every);
-                    continue;
+                    () = self.doubt.notified() => {}
+                    () = tokio::time::sleep(self.ping_interval) => {}
                 }
                 if self.leaving.swap(false, Ordering::AcqRel) {
                     if self.until_closed(self.renew(), closing).await.is_none() {
@@ -136,13 +136,17 @@ impl Link {
         }
     }
 
-    /// Logs in anew where the password has changed. Where that does not work the connection stays as it is, and the next
+    /// Logs in anew wherever the password has changed. Where that does not work the connection stays as it is, and the next
     /// look tries again.
-    async fn follow_login(&self) {
-        if let Some(login) = &self.login
-            && let Err(error) = login.follow(|credentials| self.authenticate(credentials)).await
-        {
-            tracing::warn!(client = %self.client_name, %error, "could not log in anew; the connection stays");
+    async fn keep_logged_in(&self) -> Infallible {
+        let Some(login) = &self.login else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(login.every()).await;
+            if self.is_up()
+                && let Err(error) = login.follow(|credentials| self.authenticate(credentials)).await
+            {
+                tracing::warn!(client = %self.client_name, %error, "could not log in anew; the connection stays");
+            }
         }
     }
 
@@ -220,11 +224,16 @@ impl Link {
     }
 }
 
-/// Completes then; never without a time.
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
+/// Ends a connection, and what drives it.
+async fn end<T>(fred: &Fred, router: &JoinHandle<T>) {
+    let _ = tokio::time::timeout(QUIT, fred.quit()).await;
+    router.abort();
+}
+
+/// Ends a connection that is just being set up, as soon as it is. That is bounded: fred gives up after `connect_timeout`.
+async fn end_when_set_up<T, E>(fred: Fred, setting_up: impl Future<Output = Result<JoinHandle<T>, E>>) {
+    if let Ok(router) = setting_up.await {
+        end(&fred, &router).await;
     }
 }
 

@@ -16,8 +16,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::nowhere::Nowhere;
-use super::reader;
 use super::slots::{self, Range};
+use super::{gap, reader};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ReadMode, ShardedSubscriptions};
 use crate::connection::link::Part;
@@ -35,9 +35,6 @@ const SLOW: Duration = Duration::from_millis(100);
 
 /// How long a MOVED counts although a map says otherwise: news takes that long to every node.
 const MOVED_FOR: Duration = Duration::from_secs(1);
-
-/// The shortest time between two looks.
-const SHORTEST_GAP: Duration = Duration::from_millis(50);
 
 /// Begins to ask the seeds.
 pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerError> {
@@ -187,11 +184,11 @@ impl Cluster {
                 Ok(()) => settings.scan_interval,
                 Err(error) => {
                     self.nowhere.because(format!("no node of the cluster tells who serves what: {error}"));
-                    settings.retry_delay
+                    settings.retry_delay.min(settings.scan_interval)
                 }
             };
             tokio::select! {
-                () = self.doubts.notified() => tokio::time::sleep(settings.retry_delay.min(SHORTEST_GAP)).await,
+                () = self.doubts.notified() => tokio::time::sleep(gap(&settings)).await,
                 () = tokio::time::sleep(interval) => {}
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::gap;
 use super::replicated::{Replicated, Role, role};
 use crate::config::{Address, MasterSlave};
 use crate::connection::link::Part;
@@ -56,6 +57,6 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
             node.close().await;
         }
         // Many doubts at once lead to one look.
-        tokio::time::sleep(nodes.settings.retry_delay).await;
+        tokio::time::sleep(gap(&nodes.settings)).await;
     }
 }

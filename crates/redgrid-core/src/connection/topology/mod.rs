@@ -12,6 +12,7 @@ pub(super) use single::Single;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::link::Part;
 use super::node::{Node, Nodes};
@@ -19,8 +20,17 @@ use super::node::{Node, Nodes};
 use super::way::Place;
 use super::{ConnectError, Server, Topology};
 use crate::clock::Clock;
-use crate::config::{Config, ReadMode, Servers};
+use crate::config::{Config, ReadMode, Servers, Settings};
 use crate::error::ServerError;
+
+/// The longest pause between a doubt and the look it leads to: 50 ms. Many doubts at once lead to one look; a longer one would
+/// hold up calls that a new primary would answer, whatever pause they make themselves.
+const LONGEST_GAP: Duration = Duration::from_millis(50);
+
+/// The pause between a doubt and the look it leads to.
+fn gap(settings: &Settings) -> Duration {
+    settings.retry_delay.min(LONGEST_GAP)
+}
 
 /// Who reads are asked of: the primary and those replicas that are fit, in turn, as far as the mode says; the primary where
 /// nobody else is fit.

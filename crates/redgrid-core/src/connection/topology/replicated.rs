@@ -22,6 +22,8 @@ pub(super) struct Replicated {
     kind: DeploymentKind,
     nodes: Nodes,
     nowhere: Arc<Nowhere>,
+    /// Why nobody tells at the moment who the primary is.
+    trouble: Mutex<Option<String>>,
     members: RwLock<Members>,
     /// Something told that the primary may have been replaced.
     pub(super) doubts: Notify,
@@ -49,6 +51,7 @@ impl Replicated {
             kind,
             nodes,
             nowhere: Arc::new(Nowhere::new(why)),
+            trouble: Mutex::default(),
             members: RwLock::default(),
             doubts: Notify::new(),
             changes: watch::Sender::new(0),
@@ -63,9 +66,15 @@ impl Replicated {
         self.watching.lock().unwrap_or_else(|p| p.into_inner()).push(task);
     }
 
-    /// Why no primary is known.
+    /// Why nobody tells who the primary is; the one that is known is kept.
     pub(super) fn unknown_because(&self, why: String) {
+        *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = Some(why.clone());
         self.nowhere.because(why);
+    }
+
+    /// Somebody has told who the primary is.
+    pub(super) fn told(&self) {
+        *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = None;
     }
 
     pub(super) fn primary_address(&self) -> Option<Address> {
@@ -160,6 +169,10 @@ impl Topology for Replicated {
 
     fn doubt(&self, _doubt: Doubt) {
         self.doubts.notify_one();
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone()
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

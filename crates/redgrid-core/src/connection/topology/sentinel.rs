@@ -5,13 +5,16 @@
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use super::gap;
 use super::replicated::Replicated;
 use crate::config::{Address, ReadMode, Sentinel};
 use crate::connection::link::Part;
@@ -19,13 +22,23 @@ use crate::connection::node::{Node, Nodes};
 use crate::connection::{ChannelKind, DeploymentKind, Push, Reply, Request, Server};
 use crate::error::ServerError;
 
+/// How long sentinels that have not answered are waited for when most have: 100 ms, one that lives answers much sooner.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// The pause after a subscription at a sentinel that failed, each of which costs a connection: 2 s at the most. Until then the
+/// sentinel is asked at intervals.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// After how many looks without any answer a warning is logged, once until one answers: 5.
+const MOST_SILENT: u32 = 5;
+
 /// Where sentinels tell of a new primary.
 const SWITCHED: &str = "+switch-master";
 
 /// Begins to ask the sentinels.
 pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
     let replicated = Replicated::new(DeploymentKind::Sentinel, nodes.clone(), "no sentinel has answered yet");
-    let asking = Nodes { entry: nodes.entry.at_sentinels(sentinel), ..nodes };
+    let asking = Nodes { entry: nodes.entry.at_sentinels(sentinel, &nodes.settings), ..nodes };
     let mut watch = Watch {
         replicated: Arc::clone(&replicated),
         name: sentinel.master_name.clone(),
@@ -34,6 +47,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>,
         sentinels: HashMap::new(),
         switched: Arc::default(),
         latest: 0,
+        silent: 0,
     };
     for address in &sentinel.sentinels {
         watch.ask(address)?;
@@ -53,12 +67,16 @@ struct Watch {
     switched: Arc<Notify>,
     /// The election that is followed.
     latest: u64,
+    /// How many looks in a row have had no answer.
+    silent: u32,
 }
 
 /// A sentinel that is asked.
 struct Asked {
     node: Arc<Node>,
     listening: JoinHandle<()>,
+    /// Since when there has been no connection.
+    lost_at: Option<Instant>,
 }
 
 impl Drop for Asked {
@@ -78,8 +96,9 @@ impl Watch {
     fn ask(&mut self, address: &Address) -> Result<(), ServerError> {
         if !self.sentinels.contains_key(address) {
             let node = self.nodes.open(address, Part::Sentinel)?;
-            let listening = tokio::spawn(listen(Arc::clone(&node), Arc::clone(&self.switched)));
-            self.sentinels.insert(address.clone(), Asked { node, listening });
+            let pause = self.nodes.settings.retry_delay.min(LONGEST_PAUSE);
+            let listening = tokio::spawn(listen(Arc::clone(&node), Arc::clone(&self.switched), pause));
+            self.sentinels.insert(address.clone(), Asked { node, listening, lost_at: Some(Instant::now()) });
         }
         Ok(())
     }
@@ -92,16 +111,38 @@ impl Watch {
             }
             self.replicated.look_after_replicas();
             let known = self.replicated.primary_address().is_some();
-            let interval = if known { settings.scan_interval } else { settings.retry_delay };
+            let interval =
+                if known { settings.scan_interval } else { settings.retry_delay.min(settings.scan_interval) };
+            let doubted = async {
+                self.replicated.doubts.notified().await;
+                tokio::time::sleep(gap(&settings)).await;
+            };
             tokio::select! {
                 () = self.switched.notified() => {}
-                () = self.replicated.doubts.notified() => tokio::time::sleep(settings.retry_delay).await,
+                () = doubted => {}
                 () = tokio::time::sleep(interval) => {}
             }
         }
     }
 
+    /// The sentinels that another one has named, and that have had no connection for long.
+    fn long_gone(&mut self) -> Vec<Address> {
+        let patience = self.nodes.settings.scan_interval * FORGOTTEN_AFTER;
+        let mut gone = Vec::new();
+        for (address, asked) in &mut self.sentinels {
+            if asked.node.epoch().borrow().is_some() {
+                asked.lost_at = None;
+            } else if asked.lost_at.get_or_insert_with(Instant::now).elapsed() > patience
+                && !self.seeds.contains(address)
+            {
+                gone.push(address.clone());
+            }
+        }
+        gone
+    }
+
     async fn look(&mut self) -> Result<(), ServerError> {
+        let long_gone = self.long_gone();
         let (name, patience) = (&self.name, self.nodes.settings.connect_timeout);
         let asking = self.sentinels.values().map(|asked| async move {
             let told = tokio::time::timeout(patience, primary_by(&*asked.node, name)).await;
@@ -111,16 +152,28 @@ impl Watch {
         let latest = answers.iter().filter_map(|(node, told)| Some((*node, told.as_ref().ok()?)));
         let Some((by, told)) = latest.max_by_key(|(_, told)| told.epoch) else {
             let why = answers.iter().find_map(|(_, told)| told.as_ref().err()).map(ToString::to_string);
-            let why = why.unwrap_or_else(|| "none is set".into());
-            self.replicated.unknown_because(format!("no sentinel tells who `{name}` is: {why}"));
+            let why = format!("no sentinel tells who `{name}` is: {}", why.unwrap_or_else(|| "none is set".into()));
+            self.silent = self.silent.saturating_add(1);
+            if self.silent == MOST_SILENT {
+                tracing::warn!(why, "the sentinels have been silent for some time; a failover would not be noticed");
+            }
+            self.replicated.unknown_because(why);
             return Ok(());
         };
+        if self.silent >= MOST_SILENT {
+            tracing::info!("a sentinel has answered again");
+        }
+        self.silent = 0;
+        self.replicated.told();
         let said = answers.iter().filter(|(_, told)| told.is_ok()).count();
-        if !is_followed(told.epoch, self.latest, said, self.sentinels.len()) {
+        let by = Arc::clone(by);
+        let all = self.sentinels.len();
+        let is_news = is_followed(told.epoch, self.latest, said, all)
+            || is_followed(told.epoch, self.latest, said, all - long_gone.len()) && is_among_most(&*by, name).await;
+        if !is_news {
             tracing::debug!(by = %by.id(), "it knows of an older election only");
             return Ok(());
         }
-        let by = Arc::clone(by);
         self.replicated.set_primary(told.primary.clone())?;
         self.latest = told.epoch;
         if self.nodes.settings.read_mode != ReadMode::Primary
@@ -131,7 +184,10 @@ impl Watch {
         // Those that were set stay, whatever the others know: the last one that is left may be among them.
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
-            let gone: Vec<_> = self.sentinels.keys().filter(|known| !wanted.contains(known)).cloned().collect();
+            // A sentinel does not name itself: one that answers stays, at whatever address it is asked.
+            let is_gone =
+                |(known, asked): &(&Address, &Asked)| !wanted.contains(known) && asked.node.epoch().borrow().is_none();
+            let gone: Vec<_> = self.sentinels.iter().filter(is_gone).map(|(gone, _)| gone.clone()).collect();
             gone.iter().for_each(|gone| {
                 self.sentinels.remove(gone);
             });
@@ -166,7 +222,7 @@ impl Watch {
             }
             // Those that are behind do not make up a majority before all were asked.
             if said.count() * 2 > all && newest >= self.latest {
-                enough.set(tokio::time::sleep(self.nodes.settings.retry_delay).right_future());
+                enough.set(tokio::time::sleep(LONGEST_WAIT.min(self.nodes.settings.retry_delay)).right_future());
             }
         }
     }
@@ -179,18 +235,37 @@ impl Watch {
 
 /// Whether the election `told`, the latest that `said` of `all` sentinels know of, is followed after `latest`. An older one is
 /// what a sentinel says that is cut off, perhaps together with the former primary. Only where most of them say so have they
-/// been set up anew.
+/// been set up anew; those that were replaced by others, elsewhere, do not count for ever.
 fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
     told >= latest || said * 2 > all
 }
 
-/// Listens for news of a new primary for as long as it is not aborted.
-async fn listen(node: Arc<Node>, switched: Arc<Notify>) {
+/// How many scan intervals a sentinel that was named by others has no connection before it may be forgotten: 10. One that is
+/// restarted is back before.
+const FORGOTTEN_AFTER: u32 = 10;
+
+/// Whether a sentinel is in touch with most of those that it knows of, itself included: one that is cut off is not.
+async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
+    let others = call(sentinel, about("SENTINELS", name)).await.and_then(|others| others.into_typed::<Vec<Facts>>());
+    others.is_ok_and(|others| {
+        let up = others.iter().filter(|facts| is_up(facts)).count();
+        (up + 1) * 2 > others.len() + 1
+    })
+}
+
+/// Whether a server is not known to be down.
+fn is_up(facts: &Facts) -> bool {
+    facts.get("flags").is_none_or(|flags| !flags.contains("down"))
+}
+
+/// Listens for news of a new primary for as long as it is not aborted. After a failure it waits a little: each costs a connection.
+async fn listen(node: Arc<Node>, switched: Arc<Notify>, pause: Duration) {
     let mut pushes: mpsc::UnboundedReceiver<Push> = node.pushes();
     loop {
         let subscribed = node.subscribe(ChannelKind::Plain, vec![Bytes::from_static(SWITCHED.as_bytes())]).await;
-        if subscribed.is_ok_and(|refused| refused.is_empty()) {
-            switched.notify_one();
+        match subscribed {
+            Ok(refused) if refused.is_empty() => switched.notify_one(),
+            _ => tokio::time::sleep(pause).await,
         }
         loop {
             match pushes.recv().await {
@@ -248,8 +323,7 @@ fn address_in(facts: &Facts) -> Option<Address> {
 /// Replicas that are not known to be down.
 async fn replicas_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, ServerError> {
     let all: Vec<Facts> = call(sentinel, about("REPLICAS", name)).await?.into_typed()?;
-    let is_up = |facts: &&Facts| facts.get("flags").is_none_or(|flags| !flags.contains("down"));
-    Ok(all.iter().filter(is_up).filter_map(address_in).collect())
+    Ok(all.iter().filter(|facts| is_up(facts)).filter_map(address_in).collect())
 }
 
 async fn others_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, ServerError> {

@@ -1,0 +1,142 @@
+//! What a real server refuses for a while, or to everybody: what the caller is told, and that it goes on by itself.
+
+use std::time::Duration;
+
+use redgrid_core::{Client, Code, Config};
+use redgrid_locks::{AcquireError, Lock};
+use redgrid_testkit::{Cluster, Proxy, wait_until};
+use redgrid_tests::{SOON, client_with, server};
+
+/// Asks a server what it copies by now; nothing is awaited.
+async fn demote(server: &redgrid_testkit::RedisServer, below: &redgrid_testkit::RedisServer) {
+    let (host, port) = (below.addr().ip().to_string(), below.addr().port().to_string());
+    server.observer().await.unwrap().cmd(&["REPLICAOF", &host, &port]).await.unwrap();
+}
+
+/// A name or an address that an operator gives to another server, while the former one keeps its clients: nobody closes
+/// their connections, and every lock was refused for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_was_given_to_another_server_is_followed_when_the_former_takes_no_writes() {
+    let (former, next) = (server().await, server().await);
+    let address = Proxy::to(&former).await.unwrap();
+    let settings = |config: Config| config.poll_interval(Duration::from_secs(15)).connections_per_node(2);
+    let client = client_with(&former.url_via(address.addr()), settings).await;
+    let other = client_with(&next.url(), settings).await;
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+    demote(&former, &next).await;
+    address.redirect(next.addr());
+
+    let guard = Lock::new(&client, "a").acquire().wait(SOON).await.unwrap();
+    assert!(next.observer().await.unwrap().exists("a").await.unwrap());
+    guard.release().await.unwrap();
+    // Messages come from there, too.
+    let observer = next.observer().await.unwrap();
+    let held = Lock::new(&other, "b").acquire().await.unwrap();
+    let waiting = tokio::spawn(Lock::new(&client, "b").acquire().wait(SOON).into_future());
+    wait_until(SOON, async || !observer.pubsub_channels("redisson_lock__channel:{b}").await.unwrap().is_empty()).await;
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    wait_until(SOON, async || former.clients().await.unwrap().iter().all(|client| client.name.is_empty())).await;
+}
+
+/// One that takes no writes and stays is asked again and again, and left no more often than every other second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besieged() {
+    let (server, other) = (server().await, server().await);
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    demote(&server, &other).await;
+    let before = proxy.counts().accepted;
+    let bounded = Lock::new(&client, "a").acquire().wait(Duration::from_millis(300)).await;
+    assert!(matches!(bounded, Err(AcquireError::Unavailable { .. })), "{bounded:?}");
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON * 2).into_future());
+    let began = tokio::time::Instant::now();
+    wait_until(SOON, async || began.elapsed() > Duration::from_secs(3)).await;
+    // One every two seconds; a subscriber that the change has cost its connection is as often new.
+    let accepted = proxy.counts().accepted - before;
+    let spent = began.elapsed().as_secs() + 1;
+    assert!(accepted <= 2 * (spent / 2 + 2), "{accepted} connections in {spent} s");
+    server.observer().await.unwrap().cmd(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// Somebody's endless script: nobody is answered until it is killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_runs_somebodys_endless_script_is_waited_for() {
+    let server = server().await;
+    // The same as `busy-reply-threshold`, which it is called from 7.0 on.
+    server.set_config("lua-time-limit", "50").await.unwrap();
+    let (running, killing) = (server.observer().await.unwrap(), server.observer().await.unwrap());
+    let client = client_with(&server.url(), |config| config).await;
+    let held = Lock::new(&client, "held").acquire().await.unwrap();
+    let endless = tokio::spawn(async move { running.cmd(&["EVAL", "while true do end", "0"]).await });
+    let is_busy = async || killing.cmd(&["GET", "a"]).await.is_err_and(|error| error.code() == Some("BUSY"));
+    wait_until(SOON, is_busy).await;
+    let bounded = Lock::new(&client, "a").acquire().wait(Duration::from_millis(500)).await;
+    assert!(matches!(bounded, Err(AcquireError::Unavailable { .. })), "{bounded:?}");
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    killing.cmd(&["SCRIPT", "KILL"]).await.unwrap();
+    assert!(endless.await.unwrap().is_err());
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(held.is_held());
+    held.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_can_not_save_refuses_at_once_and_grants_when_it_can_again() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config).await;
+    let saved = async || -> bool {
+        let info: String = observer.query(&["INFO", "persistence"]).await.unwrap();
+        info.contains("rdb_bgsave_in_progress:0") && info.contains("rdb_last_bgsave_status:ok")
+    };
+    server.set_config("save", "3600 1").await.unwrap();
+    // Where the file is to be there is a folder.
+    let setting = async |name: &str| -> String {
+        let pair: Vec<String> = observer.query(&["CONFIG", "GET", name]).await.unwrap();
+        pair[1].clone()
+    };
+    let file = std::path::Path::new(&setting("dir").await).join(setting("dbfilename").await);
+    std::fs::create_dir(&file).unwrap();
+    observer.cmd(&["BGSAVE"]).await.unwrap();
+    wait_until(SOON, async || {
+        let info: String = observer.query(&["INFO", "persistence"]).await.unwrap();
+        info.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    let refused = Lock::new(&client, "a").acquire().await;
+    let code = |source: &redgrid_core::ServerError| source.code();
+    assert!(
+        matches!(&refused, Err(AcquireError::Refused { source, .. }) if code(source) == Some(Code::MisConf)),
+        "{refused:?}"
+    );
+    assert!(!observer.exists("a").await.unwrap());
+    std::fs::remove_dir(&file).unwrap();
+    observer.cmd(&["BGSAVE"]).await.unwrap();
+    wait_until(SOON, saved).await;
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_down_is_waited_for() {
+    let cluster = Cluster::builder().primaries(3).replicas_per_primary(0).full_coverage(true).start().await.unwrap();
+    let client = Client::connect(Config::from_url(&cluster.url()).unwrap()).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+    let home = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
+    let other = cluster.nodes().iter().find(|node| node.addr() != home.addr()).unwrap();
+    other.kill().await.unwrap();
+    let observer = home.observer().await.unwrap();
+    let is_down = async || observer.cmd(&["GET", "a"]).await.is_err_and(|error| error.code() == Some("CLUSTERDOWN"));
+    wait_until(SOON, is_down).await;
+    let bounded = Lock::new(&client, "a").acquire().wait(Duration::from_millis(500)).await;
+    assert!(
+        matches!(bounded, Err(AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. })),
+        "{bounded:?}"
+    );
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON * 2).into_future());
+    other.restart_with_data().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
