@@ -42,7 +42,7 @@ struct Visit {
 
 impl Cycle for Visit {
     async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
-        let (writes, asked) = (self.times % WRITES_EVERY == 0, Instant::now());
+        let (writes, asked) = (self.times.is_multiple_of(WRITES_EVERY), Instant::now());
         self.times += 1;
         if writes {
             let guard = self.lock.write().await?;
