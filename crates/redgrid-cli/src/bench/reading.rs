@@ -92,11 +92,13 @@ mod tests {
     #[test]
     fn a_reader_beside_a_writer_is_a_violation_whoever_came_first() {
         let inside = Inside::default();
-        (inside.read(), inside.write());
+        inside.read();
+        inside.write();
         assert_eq!(inside.violations.load(SeqCst), 0);
         inside.readers.store(1, SeqCst);
         inside.write();
-        (inside.readers.store(0, SeqCst), inside.writers.store(1, SeqCst));
+        inside.readers.store(0, SeqCst);
+        inside.writers.store(1, SeqCst);
         inside.read();
         inside.write();
         assert_eq!(inside.violations.load(SeqCst), 3);
