@@ -226,7 +226,9 @@ fn trials() -> usize {
 async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
     const AT_A_TIME: usize = 250;
     let server = server().await;
-    let (next, observer) = (client(&server).await, server.observer().await.unwrap());
+    // So many at a time may wait for a slow machine.
+    let next = client_with(&server.url(), |config| config.timeout(SOON)).await;
+    let observer = server.observer().await.unwrap();
     let mut writer = Command::new(env!("CARGO_BIN_EXE_writer"))
         .args([server.url().as_str(), "3000"])
         .stdin(Stdio::piped())
@@ -246,7 +248,7 @@ async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
         }
         assert!(round < 10 + 3 * trials() / AT_A_TIME, "{paused} trials only in {round} rounds");
         input.write_all(format!("{round} {AT_A_TIME}\n").as_bytes()).await.unwrap();
-        let mut line = async || tokio::time::timeout(SOON, output.next_line()).await.unwrap().unwrap().unwrap();
+        let mut line = async || tokio::time::timeout(3 * SOON, output.next_line()).await.unwrap().unwrap().unwrap();
         assert_eq!(line().await, "writing");
         signal("-STOP");
         let took: Vec<_> = (0..AT_A_TIME).map(|n| tokio::spawn(take(next.clone(), format!("{round}:{n}")))).collect();
