@@ -160,7 +160,12 @@ async fn an_upgrade_is_told_when_the_last_reader_beside_it_leaves_its_own_proces
     let lock = RwLock::new(&client, "a");
     let (upgradable, beside) = (lock.upgradable_read().await.unwrap(), lock.read().await.unwrap());
     let upgrade = tokio::spawn(upgradable.upgrade());
-    wait_until(SOON, async || observer.exists("redgrid_rw_wait:{a}").await.unwrap()).await;
+    // Its sixth word: by then it has looked, is subscribed, waits, and nothing else is due for it.
+    wait_until(SOON, async || {
+        let words: Vec<String> = observer.query(&["HVALS", "redgrid_rw_wait:{a}"]).await.unwrap();
+        words.iter().any(|word| word.rsplit(' ').next().is_some_and(|number| number.parse::<u64>().unwrap() >= 6))
+    })
+    .await;
     assert!(!upgrade.is_finished());
     beside.release().await.unwrap();
     let write = tokio::time::timeout(AT_ONCE, upgrade).await.expect("told").unwrap().unwrap();

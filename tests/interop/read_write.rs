@@ -204,7 +204,8 @@ async fn we_upgrade_only_when_javas_reader_has_left(on: Ground) {
 
 async fn who_may_upgrade_waits_for_javas_reader(on: Ground) {
     let mut java = on.java();
-    let lock = RwLock::new(&on.client().await, &on.name);
+    let client = on.client_with(|config| config.poll_interval(Duration::from_secs(1))).await;
+    let lock = RwLock::new(&client, &on.name);
     java.lock(&read(&on)).await;
     let upgrade = tokio::spawn(lock.upgradable_read().await.unwrap().upgrade());
     until_listening(&on, 1).await;

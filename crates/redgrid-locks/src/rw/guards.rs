@@ -1,5 +1,6 @@
 //! The proofs of a read and of a write, and how one becomes the other.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -371,6 +372,7 @@ impl Word {
     async fn until_worth_a_look(&mut self, watch: &mut Watch, read: &ReadGuard, shared: bool) {
         let clock = self.client.clock().clone();
         let look = clock.now() + self.client.poll_interval() / LOOKS;
+        let mut alone = pin!(read.0.grant().alone());
         loop {
             let say = self.said.map_or(Instant::PAST, |said| said + SAYS);
             tokio::select! {
@@ -378,7 +380,7 @@ impl Word {
                 biased;
                 () = clock.sleep_until(say) => self.say().await,
                 _ = watch.wake() => return,
-                () = read.0.grant().alone(), if shared => return,
+                () = &mut alone, if shared => return,
                 () = clock.sleep_until(look) => return self.bury().await,
             }
         }
