@@ -309,6 +309,24 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
     both.acquire().wait(SOON).await.unwrap().release().await.unwrap();
 }
 
+/// The caller leaves in time; the request goes on, and what it gets goes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_is_over_in_time_although_no_answer_comes() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(3 * SOON)).await;
+    let both = MultiLock::new(&client, ["name:1", "name:2"]);
+    both.acquire().await.unwrap().release().await.unwrap();
+    proxy.next(1, script!("acquire_many"), Action::Hold);
+    let waiting = both.acquire().wait(1000 * MS).into_future();
+    let ended = tokio::time::timeout(SOON, waiting).await.expect("it ends");
+    assert!(matches!(ended, Err(AcquireError::OutcomeUnknown { .. })), "{ended:?}");
+    assert_eq!(proxy.release_held().await, 1);
+    let gone = async || client.in_hand().names == 0 && held(&observer).await.is_empty();
+    wait_until(SOON, gone).await;
+    both.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_of_different_kinds_and_servers_are_one() {
     let (one, two) = (server().await, server().await);
