@@ -122,7 +122,8 @@ impl Options {
         }
     }
 
-    async fn ask(mut self, once: bool) -> Result<Option<Grant>, AcquireError> {
+    // By reference, as what is asked for is large, and each of these futures would have a copy of it.
+    async fn ask(&mut self, once: bool) -> Result<Option<Grant>, AcquireError> {
         match self.line.take() {
             None => self.ask_now(once).await,
             // Boxed: few line up, and the future of every acquire would have room for it.
@@ -131,7 +132,7 @@ impl Options {
     }
 
     /// Asks at the front of a line.
-    async fn ask_behind(mut self, line: Arc<Target>, once: bool) -> Result<Option<Grant>, AcquireError> {
+    async fn ask_behind(&mut self, line: Arc<Target>, once: bool) -> Result<Option<Grant>, AcquireError> {
         let wish = self.wish(once)?;
         if self.client.is_in(self.kind, self.target.as_ref().map_err(Clone::clone)?, wish.holder) {
             // Those in the line wait for this one.
@@ -148,7 +149,7 @@ impl Options {
         asked
     }
 
-    async fn ask_now(self, once: bool) -> Result<Option<Grant>, AcquireError> {
+    async fn ask_now(&self, once: bool) -> Result<Option<Grant>, AcquireError> {
         let ticket = self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.wish(once)?)?;
         if let Some(place) = &self.place {
             place.taken(ticket.place());
