@@ -107,12 +107,13 @@ async fn a_renewal_never_shortens_and_a_fixed_lease_is_not_renewed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_hold_ends_renewal() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(600))).await;
-    let began = std::time::Instant::now();
-    let guard = Lock::new(&client, "a").acquire().max_hold(Duration::from_millis(1500)).await.unwrap();
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(2))).await;
+    let (began, longest) = (std::time::Instant::now(), Duration::from_secs(3));
+    let guard = Lock::new(&client, "a").acquire().max_hold(longest).await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Expired);
     let held = began.elapsed();
-    assert!(held > Duration::from_millis(1500) && held < Duration::from_millis(2600), "{held:?}");
+    // One lease more at the most, and what a busy machine takes to tell.
+    assert!(held > longest && held < longest + Duration::from_secs(4), "{held:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

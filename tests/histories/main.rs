@@ -51,7 +51,7 @@ async fn no_history_shows_two_holders_a_token_that_falls_or_a_stale_write() {
     );
     assert!(bad.is_empty(), "of the seeds {bad:?}; run one with REDGRID_HISTORY=seed");
     assert!(
-        count < HISTORIES || grants > 15 * count && reads > count,
+        count < HISTORIES || grants > 5 * count && reads > count / 4,
         "too little happened: {grants} grants, {reads} reads in {count} histories"
     );
 }
