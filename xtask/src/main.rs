@@ -75,7 +75,7 @@ enum Task {
         /// Only servers whose names contain this, for example `valkey` or `6.2`
         #[arg(long, value_name = "TEXT")]
         server: Option<String>,
-        /// Only suites whose names contain this: `contract` or `behaviour`
+        /// Only suites whose names contain this: `topologies` or `behaviour`
         #[arg(long, value_name = "TEXT")]
         suite: Option<String>,
         /// Only tests whose names contain this, instead of those of the suite
