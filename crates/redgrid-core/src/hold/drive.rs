@@ -219,8 +219,8 @@ impl Table {
                         silence = silence.min(anew);
                     }
                 }
-                () = self.core.clock.sleep_until(until) => return,
-                () = self.core.clock.sleep_until(silence) => {
+                () = self.core.clock.wait_until(until) => return,
+                () = self.core.clock.wait_until(silence) => {
                     if found_free {
                         course.silent = course.silent.wrapping_add(1);
                         return;
@@ -234,7 +234,7 @@ impl Table {
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
                     }
                 }
-                () = self.core.clock.sleep_until(say) => {
+                () = self.core.clock.wait_until(say) => {
                     said = Some(self.now());
                     if let Some(every) = course.announces {
                         self.announce(&course.key, every).await;

@@ -124,7 +124,7 @@ impl Ticket {
                     self.done = true;
                     return self.answered(answer).await;
                 }
-                () = clock.sleep_until(wake) => {
+                () = clock.wait_until(wake) => {
                     if let Ok(answer) = self.receiver.try_recv() {
                         self.done = true;
                         return self.answered(answer).await;

@@ -133,7 +133,8 @@ impl Task {
             },
             Guard::Write(write) => match write.downgrade().await {
                 Ok(read) => Ok(Guard::Read(read)),
-                Err(DowngradeError::Held { guard, .. }) => Ok(Guard::Write(*guard)),
+                // It writes as before, and is no new write: given back, as was said.
+                Err(DowngradeError::Held { .. }) => Err("it still writes".to_owned()),
                 Err(error) => Err(error.to_string()),
             },
         };
