@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_locks::{AcquireError, Client, InvalidQuorum, Quorum, QuorumGuard, QuorumLock};
+use redgrid_locks::{AcquireError, Client, ExtendError, InvalidQuorum, Quorum, QuorumGuard, QuorumLock};
 use redgrid_testkit::{Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with};
 
@@ -63,6 +63,42 @@ async fn what_can_not_decide_together_is_refused() {
     let quorum = quorum(&servers().await).await.longest_lease(Duration::from_secs(5));
     let too_long = quorum.lock("a").acquire().lease(Duration::from_secs(6)).await;
     assert!(matches!(too_long, Err(AcquireError::InvalidArgument { option: "lease", .. })), "{too_long:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_given_a_longer_lease_than_a_server_abstains_for() {
+    let servers = servers().await;
+    let longest = Duration::from_secs(20);
+    let quorum = quorum(&servers).await.longest_lease(longest);
+    quorum.bootstrap().await.unwrap();
+    let guard = quorum.lock("a").acquire().lease(longest).wait(SOON).await.unwrap();
+    let refused = guard.extend(longest + MS).await;
+    assert!(matches!(refused, Err(ExtendError::InvalidArgument { .. })), "{refused:?}");
+    assert!(guard.remaining() <= longest);
+    guard.extend(longest).await.unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gets_too_few_votes_is_not_woken_by_giving_them_back() {
+    let servers = servers().await;
+    let quorum = quorum(&servers).await;
+    quorum.bootstrap().await.unwrap();
+    for server in &servers[1..] {
+        server.observer().await.unwrap().cmd(&["HSET", "a", "somebody:1", "1"]).await.unwrap();
+    }
+    let observer = servers[0].observer().await.unwrap();
+    let scripts = async || {
+        let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+        let calls = stats.lines().filter(|line| line.starts_with("cmdstat_eval"));
+        calls.filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    let before = scripts().await;
+    let waited = quorum.lock("a").acquire().wait(Duration::from_secs(3)).await;
+    assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
+    // A vote and its end in each round, and a pause of 64 ms and more between most of them.
+    let asked = scripts().await - before;
+    assert!(asked < 200, "{asked} scripts in three seconds");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,6 +34,9 @@ const REMINDED_NANOS: u64 = 100_000_000;
 /// The longest pause between two rounds: 128 ms. A release is told by a message meanwhile.
 const LONGEST_PAUSE: Duration = Duration::from_millis(128);
 
+/// How often a token is written back before it is given up: three times. Each finds a higher one only where somebody was in meanwhile.
+const WRITES: usize = 3;
+
 /// How long a majority may be out of reach before a call that waits without a bound gives up: 15 s.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -262,23 +265,42 @@ impl QuorumLock {
         each(asking)
     }
 
-    /// The rest of the servers must not give a lower token to whoever is next.
-    async fn write_back(&self, token: Token) -> bool {
+    /// A token that a majority knows of, so that nobody gets a lower one next: this one, or a higher one, where servers whose votes
+    /// are older have given some since.
+    async fn written_back(&self, mut token: Token) -> Option<Token> {
+        for _ in 0..WRITES {
+            let highest = self.write_back(token).await?;
+            if highest <= token.get() {
+                return Some(token);
+            }
+            token = Token::new(highest + 1);
+        }
+        None
+    }
+
+    /// The highest that a majority has behind it.
+    async fn write_back(&self, token: Token) -> Option<u64> {
         let key = |lock: &Lock| Some(lock.sure_target().ok()?.more.get(1)?.clone());
-        let asking = self.locks.iter().filter_map(|lock| Some((lock.client().clone(), key(lock)?))).map(
-            |(client, key)| async move {
-                client.run::<i64>(RAISE.with([key]).arg(token.to_string()).idempotent()).await.is_ok()
-            },
-        );
-        let (mut answers, mut written) = (each(asking), 0);
+        let asking =
+            self.locks.iter().filter_map(|lock| Some((lock.client().clone(), key(lock)?))).map(
+                |(client, key)| async move {
+                    client.run::<u64>(RAISE.with([key]).arg(token.to_string()).idempotent()).await
+                },
+            );
+        let (mut answers, mut written, mut highest) = (each(asking), 0, 0);
         let until = self.clock_now() + self.quorum.share;
         while written < self.majority() {
-            match within(self.locks[0].client(), until, answers.recv()).await.flatten() {
-                Some(done) => written += usize::from(done),
-                None => return false,
+            let answer = within(self.locks[0].client(), until, answers.recv()).await.flatten()?;
+            if let Ok(is) = answer {
+                written += 1;
+                highest = highest.max(is);
             }
         }
-        true
+        Some(highest)
+    }
+
+    pub(crate) fn longest(&self) -> Duration {
+        self.quorum.longest
     }
 
     fn clock_now(&self) -> Instant {
@@ -346,10 +368,10 @@ impl Acquirable for QuorumLock {
         let (mut contact, mut tries) = (began, 0_u32);
         let mut watches: Vec<Watch> = Vec::new();
         loop {
-            let failed = match round(lock, &wish).await {
+            let (failed, voted) = match round(lock, &wish).await {
                 Round::Held(guard) => return Ok(Some(*guard)),
-                Round::Busy => None,
-                Round::Failed(error) => Some(error),
+                Round::Busy { voted } => (None, voted),
+                Round::Failed(error) => (Some(error), false),
             };
             let now = lock.clock_now();
             match failed {
@@ -370,6 +392,15 @@ impl Acquirable for QuorumLock {
             let pause = LONGEST_PAUSE.min(Duration::from_millis(1 << tries.min(7)));
             tries = tries.saturating_add(1);
             let ends = (now + pause.mul_f64(0.5 + fastrand::f64() / 2.0)).min(until);
+            if voted {
+                // What goes back now is told here, too, and to others who had some: who were woken by that would ask for ever,
+                // and get in each other's way.
+                client.clock().sleep_until(ends).await;
+                for watch in &mut watches {
+                    watch.take();
+                }
+                continue;
+            }
             within(client, ends, any_wakes(&mut watches)).await;
             // Those who were told together do not all ask together.
             let apart = Duration::from_micros(fastrand::u64(0..2_000));
@@ -390,7 +421,10 @@ async fn any_wakes(watches: &mut [Watch]) {
 /// What asking all of them once came to.
 enum Round {
     Held(Box<QuorumGuard>),
-    Busy,
+    Busy {
+        /// Some servers granted it, and got it back.
+        voted: bool,
+    },
     /// So many could not be asked that the rest is no majority.
     Failed(AcquireError),
 }
@@ -404,23 +438,24 @@ async fn round(lock: &QuorumLock, wish: &Wish) -> Round {
             Some((at, Ok(Some(grant)))) => grants.push((at, grant)),
             Some((_, Ok(None))) => busy += 1,
             Some((_, Err(error))) => failures.push(error),
-            None => return Round::Busy,
+            None => return Round::Busy { voted: !grants.is_empty() },
         }
         if busy + failures.len() > servers - majority {
             // What has been granted goes back as it is dropped here, what still comes as nobody receives it.
             return match failures.pop() {
                 Some(error) if failures.len() + 1 > servers - majority => Round::Failed(error),
-                _ => Round::Busy,
+                _ => Round::Busy { voted: !grants.is_empty() },
             };
         }
     }
-    let token = lock.counts.then(|| grants.iter().map(|(_, grant)| grant.token()).max()).flatten();
-    if let Some(token) = token
-        && !lock.write_back(token).await
-    {
-        return Round::Busy;
+    let mut token = lock.counts.then(|| grants.iter().map(|(_, grant)| grant.token()).max()).flatten();
+    if let Some(given) = token {
+        token = lock.written_back(given).await;
+        if token.is_none() {
+            return Round::Busy { voted: true };
+        }
     }
     let guard = QuorumGuard::new(lock.clone(), wish.clone(), grants, votes, token);
     // A majority whose answers took too long holds nothing.
-    if guard.is_held() { Round::Held(Box::new(guard)) } else { Round::Busy }
+    if guard.is_held() { Round::Held(Box::new(guard)) } else { Round::Busy { voted: true } }
 }

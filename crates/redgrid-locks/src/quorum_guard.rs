@@ -28,6 +28,22 @@ struct Held {
     grants: Vec<(usize, Grant)>,
     /// Those that answered after the majority did.
     late: Answers<Vote>,
+    /// Fewer than a majority could be believed, once: somebody else may have been in.
+    over: bool,
+}
+
+impl Held {
+    fn votes(&self) -> usize {
+        self.grants.iter().filter(|(_, grant)| grant.is_held()).count()
+    }
+
+    /// One more, which counts only while there is a majority without it.
+    fn add(&mut self, majority: usize, at: usize, grant: Grant) {
+        self.over |= self.votes() < majority;
+        if !self.over {
+            self.grants.push((at, grant));
+        }
+    }
 }
 
 impl QuorumGuard {
@@ -39,14 +55,17 @@ impl QuorumGuard {
         token: Option<Token>,
     ) -> Self {
         let name = grants[0].1.name().clone();
-        QuorumGuard { lock, name, wish, token, held: Mutex::new(Held { grants, late }) }
+        QuorumGuard { lock, name, wish, token, held: Mutex::new(Held { grants, late, over: false }) }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
         let mut held = self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         while let Ok((at, vote)) = held.late.try_recv() {
-            held.grants.extend(vote.ok().flatten().map(|grant| (at, grant)));
+            if let Ok(Some(grant)) = vote {
+                held.add(self.lock.majority(), at, grant);
+            }
         }
+        held.over |= held.votes() < self.lock.majority();
         held
     }
 
@@ -62,17 +81,22 @@ impl QuorumGuard {
 
     /// How many servers' grants may be believed at this instant.
     pub fn votes(&self) -> usize {
-        self.held().grants.iter().filter(|(_, grant)| grant.is_held()).count()
+        self.held().votes()
     }
 
     /// Whether a majority of the grants may be believed at this instant, by our own clock and with a margin. Asks nobody.
     pub fn is_held(&self) -> bool {
-        self.votes() >= self.lock.majority()
+        !self.held().over
     }
 
     /// How long a majority may be believed without a further renewal; zero when it is lost.
     pub fn remaining(&self) -> Duration {
-        let mut remaining: Vec<_> = self.held().grants.iter().map(|(_, grant)| grant.remaining()).collect();
+        let held = self.held();
+        if held.over {
+            return Duration::ZERO;
+        }
+        let mut remaining: Vec<_> = held.grants.iter().map(|(_, grant)| grant.remaining()).collect();
+        drop(held);
         remaining.sort_unstable_by(|one, other| other.cmp(one));
         remaining.get(self.lock.majority() - 1).copied().unwrap_or_default()
     }
@@ -86,7 +110,7 @@ impl QuorumGuard {
         loop {
             let watches: Vec<HoldWatch> =
                 self.held().grants.iter().map(|(_, grant)| grant.watch()).filter(HoldWatch::is_held).collect();
-            if watches.len() < self.lock.majority() {
+            if watches.len() < self.lock.majority() || !self.is_held() {
                 return self.reason();
             }
             let mut ends: Vec<_> = watches.iter().map(|watch| Box::pin(watch.ended())).collect();
@@ -130,14 +154,18 @@ impl QuorumGuard {
     ///
     /// Dropped early, some servers have the new lease.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        let majority = self.lock.majority();
+        let (majority, longest) = (self.lock.majority(), self.lock.longest());
+        if lease > longest {
+            let expected = "at most the longest lease of the quorum";
+            return Err(ExtendError::InvalidArgument { name: self.name.clone(), expected, got: lease });
+        }
         let mine: Vec<(usize, Grant)> = {
             let mut held = self.held();
             held.grants.retain(|(_, grant)| grant.is_held());
             held.grants.iter().filter_map(|(at, grant)| Some((*at, grant.again()?))).collect()
         };
         let have: Vec<usize> = mine.iter().map(|(at, _)| *at).collect();
-        if have.len() < majority {
+        if have.len() < majority || !self.is_held() {
             return Err(ExtendError::Lost { name: self.name.clone(), reason: LostReason::Expired });
         }
         let wish = match self.wish.lease {
@@ -156,7 +184,12 @@ impl QuorumGuard {
         while let Some((at, vote)) = again.recv().await {
             let grant = vote.ok().flatten();
             confirmed += usize::from(grant.is_some());
-            self.held().grants.extend(grant.map(|grant| (at, grant)));
+            if let Some(grant) = grant {
+                self.held().add(majority, at, grant);
+            }
+        }
+        if !self.is_held() {
+            return Err(ExtendError::Lost { name: self.name.clone(), reason: self.reason() });
         }
         if confirmed >= majority {
             return Ok(());

@@ -37,7 +37,9 @@ pub(crate) static FENCED: OneHolder = OneHolder { name: "fenced", counts_tokens:
 pub(crate) static SPIN: OneHolder = OneHolder { name: "spin", counts_tokens: false, tells: false, votes: false };
 /// At one server of a quorum; with tokens, their counter is the second of the further keys.
 pub(crate) static VOTE: OneHolder = OneHolder { name: "quorum", counts_tokens: false, tells: true, votes: true };
-pub(crate) static VOTE_COUNTED: OneHolder = OneHolder { name: "quorum", counts_tokens: true, tells: true, votes: true };
+/// A name of its own, so that a request for a token is never answered by a vote without one.
+pub(crate) static VOTE_COUNTED: OneHolder =
+    OneHolder { name: "quorum-fenced", counts_tokens: true, tells: true, votes: true };
 
 impl OneHolder {
     /// Adds where a release is told, if it is.

@@ -2,10 +2,10 @@
 --
 -- KEYS[1]  token  string; the last token that was given; never with a lifetime
 -- ARGV[1]  least
--- Returns  1  it is that, or higher
+-- Returns  what it is now: that, or higher where a higher one was given meanwhile
 --
 -- Work: O(1), writes one key at most. Sent twice, it raises once.
 if tonumber(redis.call('GET', KEYS[1]) or '0') < tonumber(ARGV[1]) then
   redis.call('SET', KEYS[1], ARGV[1])
 end
-return 1
+return tonumber(redis.call('GET', KEYS[1]))
