@@ -54,8 +54,7 @@ async fn crowd(client: &Client, tasks: usize, rounds: usize, lease: Option<Durat
     for done in futures_util::future::join_all(working).await {
         done.unwrap();
     }
-    let order = std::mem::take(&mut *order.lock().unwrap());
-    order
+    std::mem::take(&mut *order.lock().unwrap())
 }
 
 /// How often each was in since all of them were there: on a busy machine the first have been in many times by then.
