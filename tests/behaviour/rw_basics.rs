@@ -323,15 +323,26 @@ async fn a_read_that_is_forgotten_ends_with_its_lease_also_when_shared() {
     let lock = RwLock::new(&client, "a");
     let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     one.forget();
-    let began = std::time::Instant::now();
-    wait_until(SOON, async || {
-        assert!(two.is_held(), "renewed for who has not forgotten");
-        began.elapsed() > 3000 * MS
-    })
-    .await;
     two.release().await.unwrap();
     assert!(lock.try_write().await.unwrap().is_none(), "what was forgotten is left to its lease");
     lock.write().wait(SOON).await.unwrap().release().await.unwrap();
+
+    let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    let forgotten = one.watch();
+    one.forget();
+    wait_until(SOON, async || {
+        assert!(two.is_held(), "renewed for who has not forgotten");
+        !forgotten.is_held()
+    })
+    .await;
+    let began = std::time::Instant::now();
+    wait_until(SOON, async || {
+        assert!(two.is_held(), "renewed for who has not forgotten");
+        began.elapsed() > 2000 * MS
+    })
+    .await;
+    two.release().await.unwrap();
+    lock.try_write().await.unwrap().expect("the forgotten one's lease is over").release().await.unwrap();
     nothing_is_left(&server.observer().await.unwrap(), &[&client]).await;
 }
 

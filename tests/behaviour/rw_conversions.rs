@@ -225,6 +225,25 @@ async fn the_right_to_upgrade_lasts_as_long_as_its_guard_and_without_it_nobody_u
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_waits_for_a_read_that_was_forgotten_beside_it_until_its_lease_is_over() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    // They share one grant of the server, which the other of them keeps renewing.
+    let client = client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).stretch(500 * MS)).await;
+    let lock = RwLock::new(&client, "a");
+    let upgradable = lock.upgradable_read().await.unwrap();
+    let shared = lock.read().await.unwrap();
+    assert_eq!(observer.query::<u64>(&["HLEN", "a"]).await.unwrap(), 2, "its mode, and one reader");
+    let over = Instant::now() + shared.remaining();
+    shared.forget();
+    let write = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("it ends").unwrap();
+    // But for what passed between the look at it and its being forgotten.
+    assert!(Instant::now() + 100 * MS >= over, "what was forgotten is left to its lease");
+    write.release().await.unwrap();
+    wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);

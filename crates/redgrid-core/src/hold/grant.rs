@@ -14,7 +14,7 @@ use super::lease::Set;
 use super::release::LetGo;
 use super::slot::Slot;
 use super::state::Hold;
-use super::table::Table;
+use super::table::{State, Table};
 use super::terms::{self, Lease, Wish};
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
@@ -217,7 +217,7 @@ impl Grant {
         let set = if shorter {
             if fixed {
                 hold.set_end(now, lease);
-                table.owner_moved(hold);
+                table.owner_moved(&mut table.state(), hold);
             }
             if table.is_shared(hold) {
                 // The server keeps it for the others; ours ends here.
@@ -231,7 +231,7 @@ impl Grant {
             Set::Done { sent } => {
                 if fixed && !shorter {
                     hold.set_end(sent, lease);
-                    table.owner_moved(hold);
+                    table.owner_moved(&mut table.state(), hold);
                 }
                 match hold.lost() {
                     Some(reason) => Err(ExtendError::Lost { name: name(), reason }),
@@ -322,23 +322,27 @@ impl Drop for Grant {
 
 impl Table {
     /// The owner's own lease ends at another time now.
-    fn owner_moved(&self, hold: &Arc<Hold>) {
-        let mut state = self.state();
+    fn owner_moved(&self, state: &mut State, hold: &Arc<Hold>) {
         let slot = state.slots.get(&hold.tenure.slot_key());
         if let Some(slot) = slot.filter(|slot| slot.position(hold).is_some()) {
             let first = slot.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
             hold.tenure.set_owner_due(first.unwrap_or(Instant::NEVER));
             state.schedule.moved(hold.tenure.id);
-            self.wake_engine(&state);
+            self.wake_engine(state);
         }
     }
 
-    fn stop_renewing(&self, hold: &Hold) {
+    fn stop_renewing(&self, hold: &Arc<Hold>) {
         let mut state = self.state();
         if hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
             let slot = state.slots.get(&hold.tenure.slot_key()).filter(|slot| slot.has(&hold.tenure));
             if slot.is_none_or(Slot::is_forgotten) {
                 hold.tenure.stop_renewing();
+            } else if matches!(hold.wish.lease, Lease::Renewed(_)) {
+                // Others share it and have it renewed: this one has what was confirmed until now.
+                let now = self.now();
+                hold.set_end(now, terms::with_margin(hold.tenure.deadline().since(now)));
+                self.owner_moved(&mut state, hold);
             }
             // It may have been lost before: then its name is remembered for this guard alone.
             Self::sweep(&mut state, &hold.tenure.slot_key());
