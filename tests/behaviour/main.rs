@@ -21,6 +21,7 @@ mod handover;
 mod lock_basics;
 mod lost_replies;
 mod multi;
+mod once;
 mod processes;
 mod quorum;
 mod redirections;

@@ -22,6 +22,7 @@ mod error;
 pub mod hold;
 pub mod name;
 pub mod observe;
+mod once;
 mod script;
 mod token;
 mod wait;
@@ -37,6 +38,7 @@ pub use connection::{
 pub use error::{Code, ServerError};
 pub use hold::Holder;
 pub use name::{InvalidName, Name};
+pub use once::{OnceRequest, OnceScript};
 pub use script::{BulkScript, Script};
 pub use token::Token;
 pub use wait::{Wake, Watch};

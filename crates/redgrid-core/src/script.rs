@@ -12,13 +12,21 @@ use crate::connection::Request;
 /// The text of a script and its hash.
 pub struct Body {
     name: &'static str,
+    /// What several scripts have in common, and its own part, of which the whole is made when it is first needed.
+    prelude: &'static str,
     text: &'static str,
+    whole: OnceLock<String>,
     sha: OnceLock<Bytes>,
 }
 
 impl Body {
     const fn new(name: &'static str, text: &'static str) -> Self {
-        Body { name, text, sha: OnceLock::new() }
+        Body::behind("", name, text)
+    }
+
+    /// A script that begins with `prelude`.
+    pub(crate) const fn behind(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
+        Body { name, prelude, text, whole: OnceLock::new(), sha: OnceLock::new() }
     }
 
     /// What it is called in errors and traces, as `lock/acquire`.
@@ -27,13 +35,16 @@ impl Body {
     }
 
     /// Its Lua source.
-    pub fn text(&self) -> &'static str {
-        self.text
+    pub fn text(&self) -> &str {
+        match self.prelude {
+            "" => self.text,
+            prelude => self.whole.get_or_init(|| format!("{prelude}{}", self.text)),
+        }
     }
 
     /// The SHA-1 of the text in lower-case hex, by which servers know it.
     pub fn sha(&self) -> &Bytes {
-        self.sha.get_or_init(|| sha1_smol::Sha1::from(self.text).digest().to_string().into())
+        self.sha.get_or_init(|| sha1_smol::Sha1::from(self.text()).digest().to_string().into())
     }
 }
 

@@ -19,6 +19,7 @@ use crate::error::ServerError;
 use crate::hold::{AcquireError, AttachError, DetachedHold, HoldKind, HolderId, Table, Target, Ticket, Wish};
 use crate::name::Name;
 use crate::observe::{About, Done, Observed, count};
+use crate::once::Lanes;
 use crate::wait::Hub;
 
 /// A connection to Redis or Valkey, and all that is held and awaited through it. Cheap to clone; clones are the same
@@ -29,6 +30,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     core: Arc<Core>,
     table: Arc<Table>,
+    lanes: Lanes,
     closing: watch::Sender<Closing>,
     closed: watch::Receiver<bool>,
 }
@@ -84,7 +86,7 @@ impl Client {
         let (closing, watched) = watch::channel(Closing::No);
         let (done, closed) = watch::channel(false);
         tokio::spawn(run(Arc::clone(&core), Arc::clone(&table), work, watched, done));
-        Client(Arc::new(Inner { core, table, closing, closed }))
+        Client(Arc::new(Inner { core, table, lanes: Lanes::default(), closing, closed }))
     }
 
     /// The id of this client, in front of the number in its holder fields.
@@ -343,8 +345,13 @@ impl Client {
         Deployment::of(&*self.0.core.topology)
     }
 
-    pub(super) fn core(&self) -> &Core {
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0.core
+    }
+
+    /// Whose turn it is to ask about a name what acts once.
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.0.lanes
     }
 
     pub(crate) fn table(&self) -> &Arc<Table> {

@@ -92,7 +92,7 @@ impl Table {
     }
 
     /// Has `work` driven by a task. After the client has gone there is nobody, and leases end what is left.
-    pub(super) fn hand_over(&self, work: Work) {
+    pub(crate) fn hand_over(&self, work: Work) {
         let _ = self.work.send(work);
     }
 

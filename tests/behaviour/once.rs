@@ -1,0 +1,120 @@
+//! What acts exactly once, however often it is sent.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redgrid_core::{Client, Name, OnceRequest, OnceScript, ServerError};
+use redgrid_testkit::{Action, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+static ADD: OnceScript<1> = OnceScript::new("add", "return answer({redis.call('INCRBY', KEYS[2], ARGV[4])})");
+
+fn add(client: &Client, n: i64) -> OnceRequest {
+    ADD.with([client.key(&Name::new("n").unwrap())]).int(n)
+}
+
+async fn added(client: &Client, n: i64) -> Result<i64, ServerError> {
+    client.run_once::<Vec<i64>>(add(client, n)).await.map(|sum| sum[0])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_added_under_a_lost_answer_is_added_once() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(300))).await;
+    assert_eq!(added(&client, 1).await.unwrap(), 1);
+    proxy.next(2, ADD.body().sha(), Action::SwallowReply);
+    assert_eq!(added(&client, 5).await.unwrap(), 6, "the answer of the copy that was carried out");
+    assert_eq!(proxy.counts().swallowed, 2);
+    assert_eq!(added(&client, 0).await.unwrap(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_that_come_late_add_nothing() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(300))).await;
+    assert_eq!(added(&client, 1).await.unwrap(), 1);
+    // The first copy stays on the way; a second one is carried out, and then a request behind it.
+    proxy.next(1, ADD.body().sha(), Action::Hold);
+    assert_eq!((added(&client, 5).await.unwrap(), added(&client, 7).await.unwrap()), (6, 13));
+    assert_eq!(proxy.release_held().await, 1);
+    let observer = server.observer().await.unwrap();
+    // Carried out before this, on whatever connection: it came before it.
+    for _ in 0..50 {
+        assert_eq!(added(&client, 0).await.unwrap(), 13);
+    }
+    assert_eq!(observer.query::<i64>(&["GET", "n"]).await.unwrap(), 13);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_at_once_with_answers_lost_at_random_each_is_added_once() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(100))).await;
+    let elsewhere = redgrid_tests::client(&server).await;
+    added(&client, 0).await.unwrap();
+    let (seen, sha) = (AtomicU64::new(0), ADD.body().sha().clone());
+    proxy.on_request(move |request| {
+        let ours = request.contains(&sha);
+        match ours && seen.fetch_add(1, Ordering::Relaxed) % 5 == 2 {
+            true => Action::SwallowReply,
+            false => Action::Forward,
+        }
+    });
+    let ours = async {
+        for _ in 0..5 {
+            let sums = join_all((0..4).map(|_| added(&client, 1))).await;
+            sums.into_iter().for_each(|sum| assert!(sum.is_ok(), "{sum:?}"));
+        }
+    };
+    let theirs = async {
+        for _ in 0..20 {
+            added(&elsewhere, 100).await.unwrap();
+        }
+    };
+    tokio::join!(ours, theirs);
+    assert!(proxy.counts().swallowed >= 4);
+    assert_eq!(added(&elsewhere, 0).await.unwrap(), 2020);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_before_his_turn_adds_nothing_and_who_leaves_after_adds_once() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(300))).await;
+    added(&client, 0).await.unwrap();
+    proxy.next(1, ADD.body().sha(), Action::Hold);
+    let first = tokio::spawn({
+        let client = client.clone();
+        async move { added(&client, 1).await }
+    });
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    {
+        let behind = added(&client, 10);
+        tokio::pin!(behind);
+        assert!(futures_util::poll!(&mut behind).is_pending());
+    }
+    first.abort();
+    // The next waits for the first, although nobody else does.
+    assert_eq!(added(&client, 100).await.unwrap(), 101);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memories_end_and_refusals_are_told() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let one = client(&server).await;
+    added(&one, 1).await.unwrap();
+    let memory = format!("redgrid_once:{{n}}:{}", one.id());
+    let left: i64 = observer.query(&["PTTL", &memory]).await.unwrap();
+    assert!((1..=40_000).contains(&left), "{left}");
+    observer.query::<()>(&["DEL", "n"]).await.unwrap();
+    observer.query::<i64>(&["RPUSH", "n", "x"]).await.unwrap();
+    let refused = added(&one, 1).await;
+    assert!(matches!(refused, Err(ServerError::Refused { .. })), "{refused:?}");
+    one.shutdown(SOON).await.unwrap();
+    let refused = added(&one, 1).await;
+    assert!(matches!(refused, Err(ServerError::NotSent { .. })), "{refused:?}");
+}
