@@ -33,6 +33,7 @@ mod rw_conversions;
 mod rw_crowds;
 mod rw_losses;
 mod segmented;
+mod semaphores;
 mod sockets;
 mod spin;
 mod suspicions;

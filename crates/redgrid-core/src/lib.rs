@@ -23,6 +23,7 @@ pub mod hold;
 pub mod name;
 pub mod observe;
 mod once;
+pub mod permits;
 mod script;
 mod token;
 mod wait;

@@ -96,6 +96,24 @@ impl Grid {
         redgrid_locks::Fence::new(&self.client, name)
     }
 
+    /// A semaphore: so many permits for all processes. See [`Semaphore`](redgrid_semaphore::Semaphore).
+    #[cfg(feature = "semaphore")]
+    #[doc(alias = "getSemaphore")]
+    pub fn semaphore(&self, name: impl AsRef<str>) -> redgrid_semaphore::Semaphore {
+        redgrid_semaphore::Semaphore::new(&self.client, name)
+    }
+
+    /// A semaphore whose permits have ids and leases. See
+    /// [`PermitExpirableSemaphore`](redgrid_permit_expirable_semaphore::PermitExpirableSemaphore).
+    #[cfg(feature = "permit-expirable-semaphore")]
+    #[doc(alias = "getPermitExpirableSemaphore")]
+    pub fn permit_expirable_semaphore(
+        &self,
+        name: impl AsRef<str>,
+    ) -> redgrid_permit_expirable_semaphore::PermitExpirableSemaphore {
+        redgrid_permit_expirable_semaphore::PermitExpirableSemaphore::new(&self.client, name)
+    }
+
     /// A command of any kind. See [`Client::command`].
     pub fn command(&self, name: &'static str) -> Command {
         self.client.command(name)

@@ -39,3 +39,7 @@ pub use redgrid_locks::{
 };
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};
+#[cfg(feature = "permit-expirable-semaphore")]
+pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
+#[cfg(feature = "semaphore")]
+pub use redgrid_semaphore::{self as semaphore, Semaphore};

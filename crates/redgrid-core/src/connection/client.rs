@@ -20,6 +20,7 @@ use crate::hold::{AcquireError, AttachError, DetachedHold, HoldKind, HolderId, T
 use crate::name::Name;
 use crate::observe::{About, Done, Observed, count};
 use crate::once::Lanes;
+use crate::permits::Pools;
 use crate::wait::Hub;
 
 /// A connection to Redis or Valkey, and all that is held and awaited through it. Cheap to clone; clones are the same
@@ -31,6 +32,7 @@ struct Inner {
     core: Arc<Core>,
     table: Arc<Table>,
     lanes: Lanes,
+    pools: Arc<Pools>,
     closing: watch::Sender<Closing>,
     closed: watch::Receiver<bool>,
 }
@@ -83,10 +85,11 @@ impl Client {
         core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
         core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table))));
         core.tasks().push(tokio::spawn(Arc::clone(&table).run_engine()));
+        let pools = Pools::new(&core, table.work());
         let (closing, watched) = watch::channel(Closing::No);
         let (done, closed) = watch::channel(false);
-        tokio::spawn(run(Arc::clone(&core), Arc::clone(&table), work, watched, done));
-        Client(Arc::new(Inner { core, table, lanes: Lanes::default(), closing, closed }))
+        tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&pools)), work, watched, done));
+        Client(Arc::new(Inner { core, table, lanes: Lanes::default(), pools, closing, closed }))
     }
 
     /// The id of this client, in front of the number in its holder fields.
@@ -349,6 +352,10 @@ impl Client {
         &self.0.core
     }
 
+    pub(crate) fn pools(&self) -> &Arc<Pools> {
+        &self.0.pools
+    }
+
     /// Whose turn it is to ask about a name what acts once.
     pub(crate) fn lanes(&self) -> &Lanes {
         &self.0.lanes
@@ -363,7 +370,13 @@ impl Client {
         // One channel is the client's own, for notices.
         let channels = self.0.core.hub.channels().saturating_sub(1);
         let table = &self.0.table;
-        InHand { names: table.names(), holds: table.holds(), waiting: table.waiting(), channels }
+        let (names, permits, waiting) = self.0.pools.in_hand();
+        InHand {
+            names: table.names() + names,
+            holds: table.holds() + permits,
+            waiting: table.waiting() + waiting,
+            channels,
+        }
     }
 
     /// Refuses new requests, wakes those who wait, gives back all holds in bulk, and closes the connections.
@@ -417,7 +430,7 @@ impl fmt::Debug for Client {
 pub struct InHand {
     /// Names that are held, awaited or being given back.
     pub names: usize,
-    /// Holds that are believed.
+    /// Holds that are believed, and permits.
     pub holds: usize,
     /// Requests that wait in this process.
     pub waiting: usize,

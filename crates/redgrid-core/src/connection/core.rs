@@ -14,6 +14,7 @@ use super::{CommitError, Deployment, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
 use crate::hold::{Table, Work};
+use crate::permits::Pools;
 use crate::wait::{Hub, Listener};
 
 /// How long the last handle's background work may take when it was not shut down: 5 s.
@@ -81,7 +82,7 @@ pub(super) enum Closing {
 /// Drives the work that has no caller (any more), and ends everything when told.
 pub(super) async fn run(
     core: Arc<Core>,
-    table: Arc<Table>,
+    (table, pools): (Arc<Table>, Arc<Pools>),
     mut work: mpsc::UnboundedReceiver<Work>,
     mut closing: watch::Receiver<Closing>,
     done: watch::Sender<bool>,
@@ -102,6 +103,7 @@ pub(super) async fn run(
     for left in table.close() {
         tasks.spawn(left);
     }
+    pools.close();
     let drained = async {
         loop {
             tokio::select! {

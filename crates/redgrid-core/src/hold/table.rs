@@ -96,6 +96,11 @@ impl Table {
         let _ = self.work.send(work);
     }
 
+    /// Where work for tasks goes.
+    pub(crate) fn work(&self) -> mpsc::UnboundedSender<Work> {
+        self.work.clone()
+    }
+
     /// Whether the client is being shut down.
     pub(crate) fn is_closed(&self) -> bool {
         self.state().closed

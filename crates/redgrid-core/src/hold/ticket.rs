@@ -24,7 +24,7 @@ use crate::name::Name;
 use crate::observe::{About, Observed};
 
 /// How much later than an attempt its caller gives up: 20 ms.
-pub(super) const GRACE: Duration = Duration::from_millis(20);
+pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 /// What is true when the time is over and no answer came.
 pub(super) fn unanswered(progress: &Progress) -> Failure {

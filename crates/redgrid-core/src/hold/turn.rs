@@ -19,25 +19,25 @@ const STRETCHES: u32 = 2;
 
 /// What a release said about those who wait elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Audience {
+pub(crate) struct Audience {
     /// Subscribers that its message reached.
-    pub(super) listeners: u64,
+    pub(crate) listeners: u64,
     /// Somebody waits who can not be told.
-    pub(super) unseen: bool,
+    pub(crate) unseen: bool,
     /// How many messages had been heard here before the release left, where the subscription was in force.
-    pub(super) heard: Option<u64>,
+    pub(crate) heard: Option<u64>,
 }
 
 impl Audience {
     /// Subscribers other than this process.
-    pub(super) fn others(self) -> u64 {
+    pub(crate) fn others(self) -> u64 {
         self.listeners.saturating_sub(u64::from(self.heard.is_some()))
     }
 }
 
 /// What is waited for before the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     /// Messages to let pass.
     passes: u64,
     /// Somebody waits who can not be told.
@@ -49,7 +49,7 @@ pub(super) struct Turn {
 
 impl Turn {
     /// What is to be waited for after a release at the end of a stretch; nothing, when nobody else waits.
-    pub(super) fn after(audience: Audience, round_trip: Duration) -> Option<Turn> {
+    pub(crate) fn after(audience: Audience, round_trip: Duration) -> Option<Turn> {
         if audience.others() == 0 && !audience.unseen {
             return None;
         }
@@ -59,26 +59,26 @@ impl Turn {
     }
 
     /// Whether it is known that somebody waits: a listener may listen for another reason, who left a mark does not.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.unseen
     }
 
     /// How long silence must last until one probe is due: up to twice as long for who has more messages to let
     /// pass, so that the one whose turn is next also probes first. Never as long as a stretch: a probe at its end would steal
     /// the turn of whoever waits for its message.
-    pub(super) fn silence(&self, heard: Option<u64>) -> Duration {
+    pub(crate) fn silence(&self, heard: Option<u64>) -> Duration {
         let passed = heard.zip(self.from).map_or(0, |(heard, from)| heard.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
         self.silence.mul_f64(1.0 + left)
     }
 
     /// The same for who begins to listen anew: the count begins with that.
-    pub(super) fn elsewhere(self) -> Turn {
+    pub(crate) fn elsewhere(self) -> Turn {
         Turn { from: None, ..self }
     }
 
     /// Whether everybody had a turn, now that `heard` messages were heard (`None` without a subscription).
-    pub(super) fn is_over(&mut self, heard: Option<u64>) -> bool {
+    pub(crate) fn is_over(&mut self, heard: Option<u64>) -> bool {
         let Some(heard) = heard else { return false };
         let from = *self.from.get_or_insert(heard);
         // A count that begins anew belongs to a new subscription: count from its beginning.

@@ -3,6 +3,7 @@
 use crate::clock::{Clock, Instant};
 use crate::hold::{AcquireError, ExtendError, Grant, ReleaseError};
 use crate::name::Name;
+use crate::permits::{self, Permit};
 
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
 pub(crate) use absent::Observed;
@@ -62,6 +63,25 @@ impl Done for AcquireError {
             AcquireError::WouldDeadlock { .. } => "would_deadlock",
             AcquireError::ShuttingDown { .. } => "shutting_down",
             AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. } => "invalid",
+        }
+    }
+}
+
+impl Done for Result<Option<Permit>, permits::AcquireError> {
+    fn outcome(&self) -> &'static str {
+        use permits::AcquireError;
+        match self {
+            Ok(Some(_)) => ACQUIRED,
+            Ok(None) => "busy",
+            Err(AcquireError::TimedOut { .. }) => TIMED_OUT,
+            Err(AcquireError::NotInitialised { .. }) => "not_initialised",
+            Err(AcquireError::Closed { .. }) => "closed",
+            Err(AcquireError::Unavailable { .. }) => "unavailable",
+            Err(AcquireError::Refused { .. }) => "refused",
+            Err(AcquireError::OutcomeUnknown { .. }) => "unknown",
+            Err(AcquireError::NotDurable { .. }) => "not_durable",
+            Err(AcquireError::ShuttingDown { .. }) => "shutting_down",
+            Err(AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. }) => "invalid",
         }
     }
 }

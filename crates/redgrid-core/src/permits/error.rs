@@ -1,0 +1,124 @@
+//! What asking for permits and giving them back can end in.
+
+use std::time::Duration;
+
+use crate::connection::CommitError;
+use crate::error::ServerError;
+use crate::hold::LostReason;
+use crate::name::{InvalidName, Name};
+
+/// Why permits were not acquired.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The wait ran out while there were too few. Nothing is held.
+    #[error("`{name}` had too few permits for {waited:?}")]
+    TimedOut {
+        /// The semaphore.
+        name: Name,
+        /// How long.
+        waited: Duration,
+    },
+    /// The semaphore was never given permits, or was deleted, and this handle has no capacity to begin with. Nothing is held.
+    #[error("`{name}` has not been given any permits yet")]
+    NotInitialised {
+        /// The semaphore.
+        name: Name,
+    },
+    /// The handle was closed. Nothing is held.
+    #[error("`{name}` is closed")]
+    Closed {
+        /// The semaphore.
+        name: Name,
+    },
+    /// No server could be asked in time. Nothing is held.
+    #[error("could not ask for permits of `{name}`")]
+    Unavailable {
+        /// The semaphore.
+        name: Name,
+        /// What stood in the way last.
+        #[source]
+        source: ServerError,
+    },
+    /// The server refused the request: wrong type under the name, no permission, no memory. Nothing is held.
+    #[error("the server refused permits of `{name}`")]
+    Refused {
+        /// The semaphore.
+        name: Name,
+        /// The server's words and their class.
+        #[source]
+        source: ServerError,
+    },
+    /// Asked, and no answer came. The request is sent until it is answered, for 30 s; permits that it took go back then. If
+    /// it is never answered, permits with a lease come back when that ends, and others may be lost.
+    #[error("asked for permits of `{name}` and got no answer; the outcome is unknown")]
+    OutcomeUnknown {
+        /// The semaphore.
+        name: Name,
+        /// What happened to the answer.
+        #[source]
+        source: ServerError,
+    },
+    /// Granted, and not proven to be as durable as asked in time. They were given back; nothing is held.
+    #[error("permits of `{name}` were granted and not made as durable as asked; they were given back")]
+    NotDurable {
+        /// The semaphore.
+        name: Name,
+        /// What is missing.
+        #[source]
+        source: CommitError,
+    },
+    /// The client is shutting down. Nothing is held.
+    #[error("the client is shutting down; no permits of `{name}` were acquired")]
+    ShuttingDown {
+        /// The semaphore.
+        name: Name,
+    },
+    /// The name can not be used. Nothing was asked.
+    #[error(transparent)]
+    InvalidName(#[from] InvalidName),
+    /// An option has a value that can not be. Nothing was asked.
+    #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
+    InvalidArgument {
+        /// The semaphore.
+        name: Name,
+        /// The option.
+        option: &'static str,
+        /// What is allowed.
+        expected: &'static str,
+        /// What was given.
+        got: String,
+    },
+}
+
+/// Why giving permits back did not end what was held until then.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// Some of them had ended without us: others may have had them.
+    #[error("a permit of `{name}` had been lost before it was released: {reason}")]
+    Lost {
+        /// The semaphore.
+        name: Name,
+        /// How it ended.
+        reason: LostReason,
+    },
+    /// The server did not confirm. It is asked again for 30 s; permits with a lease come back when that ends, at the latest.
+    #[error("released permits of `{name}` and got no answer")]
+    OutcomeUnknown {
+        /// The semaphore.
+        name: Name,
+        /// What happened to the answer.
+        #[source]
+        source: ServerError,
+    },
+    /// The server refused. Permits with a lease come back when that ends; others are lost.
+    #[error("the server refused to take permits of `{name}` back")]
+    Refused {
+        /// The semaphore.
+        name: Name,
+        /// The server's words and their class.
+        #[source]
+        source: ServerError,
+    },
+}

@@ -1,0 +1,351 @@
+//! A request for permits under way, as its caller sees it, and the guard of those that were granted.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::counter;
+use super::error::{AcquireError, ReleaseError};
+use super::exchange::Source;
+use super::pool::{Answer, Ask, Failure, Pool, Seen};
+use super::stock::{PermitId, Stock};
+use crate::clock::Instant;
+use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
+use crate::connection::Client;
+use crate::error::ServerError;
+use crate::hold::{ExtendError, Flight, GRACE, LostReason, deadline, with_margin};
+use crate::name::Name;
+use crate::observe::{About, Observed};
+
+/// A request under way. Dropping it leaves the queue; what was granted meanwhile is given back.
+pub struct Ticket {
+    client: Client,
+    pool: Arc<Pool>,
+    ask: Ask,
+    id: u64,
+    entered: Instant,
+    until: Instant,
+    seen: Arc<Seen>,
+    receiver: oneshot::Receiver<Answer>,
+    flight: Option<Flight>,
+    done: bool,
+}
+
+impl Client {
+    /// Asks for permits: the way of every semaphore.
+    pub fn permits(&self, source: &Arc<Source>, ask: Ask) -> Ticket {
+        let entered = self.clock().now();
+        let until = ask.wait.map_or(Instant::NEVER, |wait| entered + wait);
+        let seen = Arc::default();
+        let (pool, receiver, id, flight) = self.pools().enter(self, source, ask.clone(), until, &seen);
+        Ticket { client: self.clone(), pool, ask, id, entered, until, seen, receiver, flight, done: false }
+    }
+}
+
+impl Ticket {
+    /// Waits for the outcome: the permits, or `None` where the request was for one look and there were too few.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it gives up the place in the queue; what the server had granted goes back in the background.
+    pub fn outcome(self) -> impl Future<Output = Result<Option<Permit>, AcquireError>> + Send + use<> {
+        let source = Arc::clone(&self.pool.source);
+        let about = About { kind: source.kind(), name: &source.name };
+        let observed = Observed::acquire(about, self.client.clock(), self.entered);
+        observed.around(self.come())
+    }
+
+    async fn come(mut self) -> Result<Option<Permit>, AcquireError> {
+        let patience = match self.ask.wait {
+            // Who set a bound waits up to it, without contact too.
+            Some(_) => Duration::MAX,
+            None => self.client.patience() + self.ask.durability.timeout() + GRACE,
+        };
+        let mut contact = self.entered;
+        loop {
+            let wake = self.until.min(contact + patience);
+            let clock = self.client.clock().clone();
+            tokio::select! {
+                biased;
+                answer = poll_fn(|cx| self.poll_answer(cx)) => {
+                    self.done = true;
+                    return self.answered(answer);
+                }
+                () = clock.wait_until(wake) => {
+                    if let Ok(answer) = self.receiver.try_recv() {
+                        self.done = true;
+                        return self.answered(Some(answer));
+                    }
+                    let now = clock.now();
+                    contact = contact.max(self.pool.state().contact);
+                    if now >= self.until || now >= contact + patience {
+                        return Err(self.out_of_time(now));
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+        if let Some(flight) = &self.flight
+            && flight.poll(cx)
+        {
+            // Not registered with the receiver: an answer from its own exchange would wake the task that just polls it.
+            return match self.receiver.try_recv() {
+                Ok(answer) => Poll::Ready(Some(answer)),
+                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
+                Err(oneshot::error::TryRecvError::Closed) => Poll::Ready(None),
+            };
+        }
+        Pin::new(&mut self.receiver).poll(cx).map(Result::ok)
+    }
+
+    fn answered(&self, answer: Option<Answer>) -> Result<Option<Permit>, AcquireError> {
+        let name = || self.pool.source.name.clone();
+        let now = self.client.clock().now();
+        match answer {
+            Some(Ok(granted)) => Ok(granted),
+            // Taken out of the queue when its time was over.
+            None if now >= self.until => Err(self.out_of_time(now)),
+            None | Some(Err(Failure::ShuttingDown)) => Err(AcquireError::ShuttingDown { name: name() }),
+            Some(Err(Failure::NotInitialised)) => Err(AcquireError::NotInitialised { name: name() }),
+            Some(Err(Failure::Unknown(source))) => Err(AcquireError::OutcomeUnknown { name: name(), source }),
+            Some(Err(Failure::Refused(source))) => Err(AcquireError::Refused { name: name(), source }),
+            Some(Err(Failure::NotDurable(source))) => Err(AcquireError::NotDurable { name: name(), source }),
+        }
+    }
+
+    fn out_of_time(&self, now: Instant) -> AcquireError {
+        let name = self.pool.source.name.clone();
+        if self.seen.is_sent() {
+            let source = ServerError::unknown("the time ran out before an answer came");
+            AcquireError::OutcomeUnknown { name, source }
+        } else if now >= self.until && self.pool.state().contact > self.entered {
+            AcquireError::TimedOut { name, waited: now.since(self.entered) }
+        } else {
+            AcquireError::Unavailable { name, source: ServerError::not_sent("there was no contact in time") }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.done {
+            self.pool.leave(self.id);
+        }
+        if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {
+            self.pool.pools.hand_over(work);
+        }
+    }
+}
+
+/// Permits that are held: one or many. Dropping it gives them back in the background.
+///
+/// Permits with a lease are renewed while this lives, unless a fixed lease was asked for; [`Permit::lost`] tells the moment
+/// one of them is no longer certain. Those without a lease are held until they are given back: a process that dies keeps
+/// them for ever.
+#[must_use = "dropping the permit gives it back"]
+pub struct Permit {
+    client: Client,
+    pool: Arc<Pool>,
+    stock: Stock,
+}
+
+impl Permit {
+    /// Counted by the caller.
+    pub(super) fn new(client: Client, pool: Arc<Pool>, stock: Stock) -> Self {
+        Permit { client, pool, stock }
+    }
+
+    /// What it had, left to whoever calls this.
+    pub(super) fn disarm(mut self) -> Stock {
+        std::mem::take(&mut self.stock)
+    }
+
+    /// The semaphore.
+    pub fn name(&self) -> &Name {
+        &self.pool.source.name
+    }
+
+    /// How many permits it holds.
+    pub fn num_permits(&self) -> u64 {
+        self.stock.n
+    }
+
+    /// The ids of its permits, where they have leases.
+    pub fn ids(&self) -> impl Iterator<Item = PermitId> + '_ {
+        self.stock.leased.iter().map(|leased| leased.id)
+    }
+
+    /// Whether all of them may be believed at this instant, by our own clock. Always, where they have no lease.
+    pub fn is_held(&self) -> bool {
+        self.stock.lost().is_none()
+    }
+
+    /// How the first of them ended without us, if one did.
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        self.stock.lost()
+    }
+
+    /// How long they may be believed without a further confirmation; `None` where they have no lease.
+    pub fn remaining(&self) -> Option<Duration> {
+        if self.stock.leased.is_empty() {
+            return None;
+        }
+        let left = self.stock.deadline().since(self.client.clock().now());
+        Some(if self.is_held() { left } else { Duration::ZERO })
+    }
+
+    /// Completes when one of them is no longer certain. Never, where they have no lease.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn lost(&self) -> LostReason {
+        loop {
+            let mut told = pin!(self.pool.lost.notified());
+            told.as_mut().enable();
+            if let Some(reason) = self.stock.lost() {
+                return reason;
+            }
+            tokio::select! {
+                () = told => {}
+                () = self.client.clock().sleep_until(self.stock.deadline()) => {}
+            }
+        }
+    }
+
+    /// Gives them back and waits for that. The release goes on if this is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`ReleaseError::Lost`] when one of them had ended before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the release goes on in the background.
+    pub async fn release(mut self) -> Result<(), ReleaseError> {
+        let (pool, stock) = (Arc::clone(&self.pool), std::mem::take(&mut self.stock));
+        let (audience, mut told) = oneshot::channel();
+        let flight = pool.give_back(stock, Some(audience)).by_caller(&pool.pools);
+        let landing = Landing(flight, &pool);
+        let outcome = poll_fn(|cx| match &landing.0 {
+            Some(flight) if flight.poll(cx) => match told.try_recv() {
+                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
+                told => Poll::Ready(told.ok()),
+            },
+            _ => Pin::new(&mut told).poll(cx).map(Result::ok),
+        });
+        outcome.await.unwrap_or_else(|| {
+            let source = ServerError::not_sent("the client is shut down");
+            Err(ReleaseError::OutcomeUnknown { name: pool.source.name.clone(), source })
+        })
+    }
+
+    /// Sets the leases to `lease` from now on: 100 ms to 30 days. Shorter ones than are renewed change nothing: what is
+    /// renewed is not shortened, it is released.
+    ///
+    /// # Errors
+    ///
+    /// [`ExtendError`] says what may be believed then; permits without a lease have none to extend.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the new lease may or may not be in force; the earlier end of the two is believed.
+    pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
+        let name = || self.name().clone();
+        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
+            return Err(ExtendError::InvalidArgument { name: name(), expected: "100 ms to 30 days", got: lease });
+        }
+        if self.stock.leased.is_empty() {
+            let source = ServerError::not_sent("these permits have no lease");
+            return Err(ExtendError::NotExtended { name: name(), source });
+        }
+        if let Some(reason) = self.stock.lost() {
+            return Err(ExtendError::Lost { name: name(), reason });
+        }
+        let sent = self.client.clock().now();
+        let renewed = self.stock.leased.iter().all(|leased| leased.is_renewed());
+        if renewed && deadline(sent, lease) < self.stock.deadline() {
+            return Ok(());
+        }
+        let on_server = if renewed { lease } else { with_margin(lease) };
+        let ends = deadline(sent, on_server);
+        self.stock.leased.iter().for_each(|leased| leased.shorten(ends));
+        let ids: Vec<_> = self.ids().collect();
+        match counter::extend(&self.client, &self.pool.source, &ids, on_server).await {
+            Ok(kept) => {
+                for (leased, kept) in self.stock.leased.iter().zip(kept) {
+                    if kept { leased.confirmed(ends) } else { leased.end(LostReason::Gone) }
+                }
+                self.pool.ends_moved();
+                self.stock.lost().map_or(Ok(()), |reason| Err(ExtendError::Lost { name: name(), reason }))
+            }
+            Err(source @ (ServerError::Unknown { .. } | ServerError::Decode { .. })) => {
+                Err(ExtendError::OutcomeUnknown { name: name(), source })
+            }
+            Err(source) => Err(ExtendError::NotExtended { name: name(), source }),
+        }
+    }
+
+    /// Takes `permits` of them out, into a guard of their own; `None` where it has fewer. With all of them this one is left
+    /// with none.
+    pub fn split(&mut self, permits: u64) -> Option<Permit> {
+        let some = (permits <= self.stock.n).then(|| self.stock.split(permits))?;
+        Some(Permit::new(self.client.clone(), Arc::clone(&self.pool), some))
+    }
+
+    /// Takes those of `other` in.
+    ///
+    /// # Errors
+    ///
+    /// `other` itself, where it is of another semaphore, or client.
+    pub fn merge(&mut self, mut other: Permit) -> Result<(), Permit> {
+        if !Arc::ptr_eq(&self.pool, &other.pool) {
+            return Err(other);
+        }
+        self.stock.merge(std::mem::take(&mut other.stock));
+        Ok(())
+    }
+
+    /// Leaves them as they are: those with a lease come back when it ends, others never.
+    pub fn forget(mut self) {
+        self.pool.forget(&std::mem::take(&mut self.stock));
+    }
+}
+
+/// A release that its caller polls; dropped early, a task goes on with it.
+struct Landing<'a>(Option<Flight>, &'a Pool);
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        if let Some(work) = self.0.take().and_then(|flight| flight.take()) {
+            self.1.pools.hand_over(work);
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let stock = std::mem::take(&mut self.stock);
+        if !stock.is_empty() {
+            self.pool.give_back(stock, None).by_task(&self.pool.pools);
+        }
+    }
+}
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Permit");
+        shown.field("name", self.name()).field("permits", &self.stock.n).field("held", &self.is_held());
+        shown.finish_non_exhaustive()
+    }
+}

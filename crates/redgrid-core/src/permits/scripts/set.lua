@@ -1,0 +1,29 @@
+-- set.lua: say how many permits a semaphore has. Behind once.lua.
+--
+-- KEYS[2]  left      string; how many permits are left
+-- KEYS[3]  leases    sorted set; each leased permit by the millisecond of its end
+-- ARGV[4]  publish, [5] channel   how those who wait are told
+-- ARGV[6]  permits   how many there are
+-- ARGV[7]  anew      `1`: also where some were set before; those that are taken stay taken, so fewer than none may be left
+-- ARGV[8]  lifetime  of the semaphore, in milliseconds; empty for none
+-- Returns  {1}  set
+--          {0}  it is as it was: there were some
+--
+-- Work: O(leases that ended), at most 1,000.
+local said = redis.call('GET', KEYS[2])
+if said and ARGV[7] ~= '1' then
+  return answer({0})
+end
+local now = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
+local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 1000)
+if #ended > 0 then
+  redis.call('ZREM', KEYS[3], unpack(ended))
+end
+local left = ARGV[6] - redis.call('ZCARD', KEYS[3])
+local same = said and tonumber(said) + #ended == left
+redis.call('SET', KEYS[2], string.format('%.0f', left))
+if ARGV[8] ~= '' then
+  redis.call('PEXPIRE', KEYS[2], ARGV[8])
+end
+redis.pcall(ARGV[4], ARGV[5], ARGV[6])
+return answer({same and 0 or 1})

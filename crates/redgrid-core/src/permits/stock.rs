@@ -1,0 +1,166 @@
+//! Permits that this process has on the server: so many, and, where they have leases, which.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::clock::{Clock, Instant};
+use crate::hold::{Lease, LostReason};
+
+/// The id of one leased permit: 16 random bytes, shown as Redisson shows them, in hex.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PermitId([u8; 16]);
+
+impl PermitId {
+    pub(super) fn new() -> Self {
+        PermitId(uuid::Uuid::new_v4().into_bytes())
+    }
+
+    /// The id as it is on the server.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Not the id of a permit: 32 hex digits are.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the id of a permit: expected 32 hex digits")]
+pub struct InvalidPermitId(String);
+
+impl std::str::FromStr for PermitId {
+    type Err = InvalidPermitId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPermitId> {
+        let refuse = || InvalidPermitId(text.chars().take(64).collect());
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(refuse());
+        }
+        u128::from_str_radix(text, 16).map(|id| PermitId(id.to_be_bytes())).map_err(|_| refuse())
+    }
+}
+
+const HELD: u8 = 0;
+const EXPIRED: u8 = 1;
+const GONE: u8 = 2;
+const SHUT_DOWN: u8 = 3;
+
+/// One permit with a lease.
+pub(super) struct Leased {
+    pub(super) id: PermitId,
+    /// What it was granted with, and what renewals write.
+    pub(super) lease: Lease,
+    clock: Clock,
+    /// Until when it is believed, in nanoseconds.
+    deadline: AtomicU64,
+    ended: AtomicU8,
+}
+
+impl Leased {
+    pub(super) fn new(id: PermitId, lease: Lease, deadline: Instant, clock: Clock) -> Arc<Self> {
+        let deadline = AtomicU64::new(deadline.as_nanos());
+        Arc::new(Leased { id, lease, clock, deadline, ended: AtomicU8::new(HELD) })
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// How it ended without us, if it did; a passed deadline counts although nobody has marked it yet.
+    pub(super) fn lost(&self) -> Option<LostReason> {
+        match self.ended.load(Ordering::Acquire) {
+            HELD => (self.clock.now() >= self.deadline()).then_some(LostReason::Expired),
+            EXPIRED => Some(LostReason::Expired),
+            GONE => Some(LostReason::Gone),
+            _ => Some(LostReason::ShutDown),
+        }
+    }
+
+    pub(super) fn end(&self, reason: LostReason) {
+        let ended = match reason {
+            LostReason::Expired => EXPIRED,
+            LostReason::ShutDown => SHUT_DOWN,
+            _ => GONE,
+        };
+        let _ = self.ended.compare_exchange(HELD, ended, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Its lease was confirmed until `deadline`. Once it is over it stays over: somebody may have been told.
+    pub(super) fn confirmed(&self, deadline: Instant) {
+        if self.lost().is_none() {
+            self.deadline.fetch_max(deadline.as_nanos(), Ordering::AcqRel);
+        }
+    }
+
+    /// Its lease is to end earlier.
+    pub(super) fn shorten(&self, deadline: Instant) {
+        self.deadline.fetch_min(deadline.as_nanos(), Ordering::AcqRel);
+    }
+
+    pub(super) fn is_renewed(&self) -> bool {
+        matches!(self.lease, Lease::Renewed(_))
+    }
+}
+
+/// So many permits. Where they have leases, each is named.
+#[derive(Default)]
+pub(super) struct Stock {
+    pub(super) n: u64,
+    pub(super) leased: Vec<Arc<Leased>>,
+}
+
+impl Stock {
+    /// Takes `n` of them out, which there are.
+    pub(super) fn split(&mut self, n: u64) -> Stock {
+        self.n -= n;
+        let keep = usize::try_from(self.n).unwrap_or(usize::MAX).min(self.leased.len());
+        Stock { n, leased: self.leased.split_off(keep) }
+    }
+
+    pub(super) fn merge(&mut self, mut other: Stock) {
+        self.n += other.n;
+        self.leased.append(&mut other.leased);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// Until when all of them are believed.
+    pub(super) fn deadline(&self) -> Instant {
+        self.leased.iter().map(|leased| leased.deadline()).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// How the first of them that was lost ended.
+    pub(super) fn lost(&self) -> Option<LostReason> {
+        self.leased.iter().find_map(|leased| leased.lost())
+    }
+
+    /// Whether they serve who asks for `lease`, as they are: with a fixed one, a new grant begins anew.
+    pub(super) fn serves(&self, lease: Option<Lease>, now: Instant) -> bool {
+        let Some(lease) = lease else { return self.leased.is_empty() };
+        let serves = |leased: &Arc<Leased>| {
+            let enough =
+                leased.is_renewed() && leased.lost().is_none() && now + lease.duration() / 2 <= leased.deadline();
+            leased.lease == lease && enough
+        };
+        self.leased.iter().all(serves)
+    }
+}
+
+/// How long a lease is on the server, in whole milliseconds.
+pub(super) fn millis(lease: Duration) -> i64 {
+    i64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}

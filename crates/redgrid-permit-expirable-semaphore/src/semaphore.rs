@@ -1,0 +1,220 @@
+//! The semaphore as a value: cheap to clone, holding nothing until permits are acquired.
+
+use std::time::Duration;
+
+use redgrid_core::permits::{Acquire, Counter, PermitId, Returned, TryAcquire};
+use redgrid_core::{Client, ServerError};
+use tokio::sync::watch;
+
+/// A semaphore over all processes that reach the same server, whose permits have ids and leases. Redisson's
+/// `RPermitExpirableSemaphore` on the wire.
+///
+/// Cheap to clone; clones are the same semaphore. Making one asks nobody: an invalid name is told by the first call.
+///
+/// Leases are renewed while guards live, unless [`Acquire::lease`] says how long a permit is held (Redisson renews none).
+#[doc(alias = "RPermitExpirableSemaphore")]
+#[doc(alias = "RedissonPermitExpirableSemaphore")]
+#[derive(Clone)]
+pub struct PermitExpirableSemaphore {
+    counter: Counter,
+    never: watch::Receiver<bool>,
+}
+
+impl PermitExpirableSemaphore {
+    /// The semaphore with this name.
+    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
+        // Who sends is gone: it is never closed.
+        PermitExpirableSemaphore { counter: Counter::new(client, name, true), never: watch::channel(false).1 }
+    }
+
+    /// The same semaphore, where those who wait are served in the order of asking over all processes that say so: a large
+    /// request is not starved by small ones elsewhere. Each permit that passes on then costs a request.
+    #[must_use]
+    pub fn fair(mut self) -> Self {
+        self.counter = self.counter.fair();
+        self
+    }
+
+    /// Acquires one permit, waiting for it as long as it takes or as [`Acquire::wait`] says.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`](crate::AcquireError) says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in the queue. What the server had granted goes back in the background.
+    pub fn acquire(&self) -> Acquire {
+        self.acquire_many(1)
+    }
+
+    /// Acquires `permits` at once, 1 to 1,000: all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`PermitExpirableSemaphore::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`PermitExpirableSemaphore::acquire`].
+    pub fn acquire_many(&self, permits: u64) -> Acquire {
+        Acquire::new(&self.counter, permits, None, self.never.clone())
+    }
+
+    /// Acquires one permit if there is one: `None` when there is none, or others of this process wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`PermitExpirableSemaphore::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`PermitExpirableSemaphore::acquire`].
+    pub fn try_acquire(&self) -> TryAcquire {
+        self.try_acquire_many(1)
+    }
+
+    /// The same for `permits` at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`PermitExpirableSemaphore::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`PermitExpirableSemaphore::acquire`].
+    pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
+        TryAcquire::new(&self.counter, permits, None, self.never.clone())
+    }
+
+    /// Gives a permit back by its id, whoever has it. Its guard, where there is one, learns of it when it is renewed.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been done.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn try_release(&self, id: PermitId) -> Result<Returned, ServerError> {
+        self.counter.give_back(id).await
+    }
+
+    /// Sets the lease of a permit from now on, whoever has it; `false` where it is not known, or its lease is over.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been done.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "updateLeaseTime")]
+    pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool, ServerError> {
+        Ok(self.counter.extend(&[id], lease).await?.contains(&true))
+    }
+
+    /// Sets how many permits there are, where none were set yet; tells whether that was so.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been done.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "trySetPermits")]
+    pub async fn try_set_permits(&self, permits: u64) -> Result<bool, ServerError> {
+        self.counter.set(permits, false, None).await
+    }
+
+    /// Sets how many permits there are; those that are held stay held. With fewer than them, none are left until enough have
+    /// come back.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been done.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn set_permits(&self, permits: u64) -> Result<(), ServerError> {
+        self.counter.set(permits, true, None).await.map(drop)
+    }
+
+    /// Adds permits for everybody, or takes some away where negative. Its lifetime stays.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been done.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn add_permits(&self, permits: i64) -> Result<(), ServerError> {
+        self.counter.add(permits, false).await.map(drop)
+    }
+
+    /// How many permits are left at this instant. Writes nothing: leases that ended count as left.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn available_permits(&self) -> Result<u64, ServerError> {
+        let left = self.counter.count().await?.available.unwrap_or(0);
+        Ok(u64::try_from(left).unwrap_or(0))
+    }
+
+    /// How many permits are held at this instant.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn acquired_permits(&self) -> Result<u64, ServerError> {
+        Ok(self.counter.count().await?.leased)
+    }
+
+    /// How many permits there are: those that are left and those that are held.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "getPermits")]
+    pub async fn permits(&self) -> Result<u64, ServerError> {
+        let counts = self.counter.count().await?;
+        let all = counts.available.unwrap_or(0).saturating_add_unsigned(counts.leased);
+        Ok(u64::try_from(all).unwrap_or(0))
+    }
+
+    /// Deletes the semaphore, whoever holds permits of it; tells whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been done.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn delete(&self) -> Result<bool, ServerError> {
+        self.counter.delete().await
+    }
+}
+
+impl std::fmt::Debug for PermitExpirableSemaphore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.counter.source.as_ref().map(|source| &source.name);
+        f.debug_struct("PermitExpirableSemaphore").field("name", &name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,398 @@
+//! Semaphores: so many permits, for all processes.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore};
+use redgrid_testkit::{Observer, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+const MS: Duration = Duration::from_millis(1);
+const NAME: &str = "mail";
+const LEASES: &str = "{mail}:timeout";
+
+async fn left(observer: &Observer) -> i64 {
+    observer.query(&["GET", NAME]).await.unwrap()
+}
+
+async fn leased(observer: &Observer) -> u64 {
+    observer.query(&["ZCARD", LEASES]).await.unwrap()
+}
+
+/// All permits are there, none is leased, and the client has nothing in hand.
+async fn all_are_back(observer: &Observer, capacity: i64, clients: &[&redgrid_locks::Client]) {
+    wait_until(SOON, async || left(observer).await == capacity && leased(observer).await == 0).await;
+    for client in clients {
+        wait_until(SOON, async || {
+            let hand = client.in_hand();
+            (hand.names, hand.holds, hand.waiting, hand.channels) == (0, 0, 0, 0)
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_are_taken_and_given_back() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    for leases in [true, false] {
+        let mut mail = Semaphore::new(&client, NAME).capacity(3);
+        if !leases {
+            mail = mail.without_leases();
+        }
+        let one = mail.acquire().await.unwrap();
+        let two = mail.acquire_many(2).await.unwrap();
+        assert_eq!((left(&observer).await, leased(&observer).await), (0, if leases { 3 } else { 0 }));
+        assert_eq!((one.num_permits(), two.num_permits(), two.ids().count()), (1, 2, if leases { 2 } else { 0 }));
+        assert!(mail.try_acquire().await.unwrap().is_none());
+        assert_eq!(mail.available_permits().await.unwrap(), 0);
+        one.release().await.unwrap();
+        assert_eq!(mail.available_permits().await.unwrap(), 1);
+        assert!(mail.try_acquire_many(2).await.unwrap().is_none());
+        let again = mail.try_acquire().await.unwrap().unwrap();
+        drop((again, two));
+        all_are_back(&observer, 3, &[&client]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_never_set_says_so_or_waits_until_it_is() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    let mail = Semaphore::new(&client, NAME);
+    for refused in [mail.acquire().await.err(), mail.try_acquire().await.err()] {
+        assert!(matches!(refused, Some(AcquireError::NotInitialised { .. })), "{refused:?}");
+    }
+    let waiter = tokio::spawn(mail.acquire().wait_for_init().wait(SOON).into_future());
+    wait_until(SOON, async || client.in_hand().channels == 1).await;
+    assert!(mail.try_set_permits(1).await.unwrap());
+    assert!(!mail.try_set_permits(5).await.unwrap());
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    all_are_back(&observer, 1, &[&client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_enters_when_another_process_gives_back() {
+    let server = server().await;
+    let (observer, one, two) = (server.observer().await.unwrap(), client(&server).await, client(&server).await);
+    let (mine, theirs) = (Semaphore::new(&one, NAME).capacity(2), Semaphore::new(&two, NAME).capacity(2));
+    let both = mine.acquire_many(2).await.unwrap();
+    let waiters = (0..2).map(|_| tokio::spawn(theirs.acquire().wait(SOON).into_future()));
+    let waiters: Vec<_> = waiters.collect();
+    wait_until(SOON, async || two.in_hand().waiting == 2 && two.in_hand().channels == 1).await;
+    both.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    }
+    all_are_back(&observer, 2, &[&one, &two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_ends_a_wait_and_a_look_does_not_wait() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    let mail = Semaphore::new(&client, NAME).capacity(1);
+    let held = mail.acquire().await.unwrap();
+    let refused = mail.acquire().wait(100 * MS).await.err();
+    assert!(matches!(refused, Some(AcquireError::TimedOut { waited, .. }) if waited >= 100 * MS), "{refused:?}");
+    let refused = mail.acquire().wait(Duration::ZERO).await.err();
+    assert!(matches!(refused, Some(AcquireError::TimedOut { .. })), "{refused:?}");
+    assert!(mail.try_acquire().wait(50 * MS).await.unwrap().is_none());
+    held.release().await.unwrap();
+    all_are_back(&observer, 1, &[&client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_tasks_of_many_processes_never_have_more_than_there_are() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    for leases in [true, false] {
+        let (inside, most, rounds) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)), 30);
+        let mut clients = Vec::new();
+        let mut tasks = Vec::new();
+        for _ in 0..3 {
+            let client = client(&server).await;
+            for task in 0..8_u64 {
+                let mut mail = Semaphore::new(&client, NAME).capacity(5);
+                if !leases {
+                    mail = mail.without_leases();
+                }
+                let (inside, most) = (Arc::clone(&inside), Arc::clone(&most));
+                tasks.push(tokio::spawn(async move {
+                    for round in 0..rounds {
+                        let n = 1 + (task + round) % 3;
+                        let permit = mail.acquire_many(n).wait(SOON).await.unwrap();
+                        let now = inside.fetch_add(n as i64, Ordering::SeqCst) + n as i64;
+                        most.fetch_max(now, Ordering::SeqCst);
+                        tokio::task::yield_now().await;
+                        inside.fetch_sub(n as i64, Ordering::SeqCst);
+                        permit.release().await.unwrap();
+                    }
+                }));
+            }
+            clients.push(client);
+        }
+        for done in join_all(tasks).await {
+            done.unwrap();
+        }
+        assert!((1..=5).contains(&most.load(Ordering::SeqCst)), "{most:?}");
+        all_are_back(&observer, 5, &clients.iter().collect::<Vec<_>>()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_request_is_not_starved_by_small_ones() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    let mail = Semaphore::new(&client, NAME).capacity(4);
+    let held = mail.acquire().await.unwrap();
+    let large = tokio::spawn(mail.acquire_many(4).wait(SOON).into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    let small = tokio::spawn(mail.acquire().wait(SOON).into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 2).await;
+    assert!(mail.try_acquire().await.unwrap().is_none(), "others go first");
+    held.release().await.unwrap();
+    let large = large.await.unwrap().unwrap();
+    assert!(!small.is_finished());
+    large.release().await.unwrap();
+    small.await.unwrap().unwrap().release().await.unwrap();
+    all_are_back(&observer, 4, &[&client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_the_front_of_the_queue_lets_those_behind_it_in() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    for fair in [false, true] {
+        let mut mail = Semaphore::new(&client, NAME).capacity(4);
+        if fair {
+            mail = mail.fair();
+        }
+        let held = mail.acquire().await.unwrap();
+        let large = tokio::spawn(mail.acquire_many(4).into_future());
+        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        let small = tokio::spawn(mail.acquire().wait(SOON).into_future());
+        wait_until(SOON, async || client.in_hand().waiting == 2).await;
+        large.abort();
+        small.await.unwrap().unwrap().release().await.unwrap();
+        held.release().await.unwrap();
+        all_are_back(&observer, 4, &[&client]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_are_renewed_while_their_guard_lives_and_come_back_when_it_is_forgotten() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.watchdog_lease(900 * MS)).await;
+    let elsewhere = redgrid_tests::client(&server).await;
+    let mail = Semaphore::new(&client, NAME).capacity(2);
+    let (kept, forgotten) = (mail.acquire().await.unwrap(), mail.acquire().await.unwrap());
+    let theirs = Semaphore::new(&elsewhere, NAME).capacity(2);
+    let waiter = tokio::spawn(theirs.acquire().wait(SOON).into_future());
+    wait_until(SOON, async || elsewhere.in_hand().channels == 1).await;
+    forgotten.forget();
+    let theirs = waiter.await.unwrap().unwrap();
+    let began = std::time::Instant::now();
+    wait_until(SOON, async || {
+        assert!(kept.is_held());
+        began.elapsed() > 2000 * MS
+    })
+    .await;
+    kept.release().await.unwrap();
+    theirs.release().await.unwrap();
+    all_are_back(&observer, 2, &[&client, &elsewhere]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_permit_is_told() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.watchdog_lease(600 * MS)).await;
+    let mail = Semaphore::new(&client, NAME).capacity(2);
+    let fixed = mail.acquire().lease(200 * MS).await.unwrap();
+    assert_eq!(tokio::time::timeout(SOON, fixed.lost()).await.unwrap(), LostReason::Expired);
+    assert!(!fixed.is_held());
+    let released = fixed.release().await;
+    assert!(matches!(released, Err(ReleaseError::Lost { reason: LostReason::Expired, .. })), "{released:?}");
+    let renewed = mail.acquire().await.unwrap();
+    observer.query::<i64>(&["DEL", LEASES]).await.unwrap();
+    assert_eq!(tokio::time::timeout(SOON, renewed.lost()).await.unwrap(), LostReason::Gone);
+    drop(renewed);
+    wait_until(SOON, async || client.in_hand().names == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_handle_wakes_those_who_wait_and_a_shutdown_gives_all_back() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    for leases in [true, false] {
+        let mut mail = Semaphore::new(&client, NAME).capacity(1);
+        if !leases {
+            mail = mail.without_leases();
+        }
+        let held = mail.acquire().await.unwrap();
+        let waiter = tokio::spawn(mail.acquire().into_future());
+        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        mail.close();
+        let told = waiter.await.unwrap().err();
+        assert!(matches!(told, Some(AcquireError::Closed { .. })), "{told:?}");
+        assert!(mail.is_closed() && matches!(mail.acquire().await.err(), Some(AcquireError::Closed { .. })));
+        held.release().await.unwrap();
+        all_are_back(&observer, 1, &[&client]).await;
+
+        let other = redgrid_tests::client(&server).await;
+        let mut mail = Semaphore::new(&other, NAME).capacity(1);
+        if !leases {
+            mail = mail.without_leases();
+        }
+        let held = mail.acquire().await.unwrap();
+        let waiter = tokio::spawn(mail.acquire().into_future());
+        wait_until(SOON, async || other.in_hand().waiting == 1).await;
+        other.shutdown(SOON).await.unwrap();
+        let told = waiter.await.unwrap().err();
+        assert!(matches!(told, Some(AcquireError::ShuttingDown { .. })), "{told:?}");
+        assert_eq!((left(&observer).await, leased(&observer).await, held.is_held()), (1, 0, !leases));
+        drop(held);
+        assert_eq!(left(&observer).await, 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_are_split_and_merged() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    for leases in [true, false] {
+        let mut mail = Semaphore::new(&client, NAME).capacity(5);
+        if !leases {
+            mail = mail.without_leases();
+        }
+        let mut five = mail.acquire_many(5).await.unwrap();
+        assert!(five.split(6).is_none());
+        let two = five.split(2).unwrap();
+        assert_eq!((five.num_permits(), two.num_permits()), (3, 2));
+        two.release().await.unwrap();
+        assert_eq!(left(&observer).await, 2);
+        let one = mail.acquire().await.unwrap();
+        five.merge(one).unwrap();
+        let other = Semaphore::new(&client, "other").capacity(1).acquire().await.unwrap();
+        assert!(five.merge(other).is_err());
+        assert_eq!(five.num_permits(), 4);
+        five.release().await.unwrap();
+        all_are_back(&observer, 5, &[&client]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_are_set_changed_and_drained() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    let mail = Semaphore::new(&client, NAME);
+    assert!(!mail.release_if_exists(1).await.unwrap());
+    assert!(mail.try_set_permits(5).expires_in(SOON).await.unwrap());
+    assert_eq!(mail.add_permits(-2).await.unwrap(), 3);
+    assert!(observer.query::<i64>(&["PTTL", NAME]).await.unwrap() > 0, "its lifetime stays");
+    assert_eq!(mail.drain().await.unwrap(), 3);
+    assert_eq!((mail.drain().await.unwrap(), mail.available_permits().await.unwrap()), (0, 0));
+    mail.release(2).await.unwrap();
+    assert!(mail.release_if_exists(1).await.unwrap());
+    assert_eq!(mail.available_permits().await.unwrap(), 3);
+    let leased = mail.clone().capacity(3);
+    let held = leased.acquire_many(2).await.unwrap();
+    assert!(leased.set_permits(1).await.unwrap());
+    assert_eq!((left(&observer).await, leased.available_permits().await.unwrap()), (-1, 0));
+    assert!(!leased.set_permits(1).await.unwrap(), "as it is");
+    held.release().await.unwrap();
+    assert_eq!(left(&observer).await, 1);
+    assert!(leased.delete().await.unwrap() && !leased.delete().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_input_is_told_by_its_name() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    let mail = Semaphore::new(&client, NAME).capacity(3);
+    let plain = mail.clone().without_leases();
+    let refusals = [
+        (mail.acquire_many(0).await.err(), "permits"),
+        (mail.acquire_many(4).await.err(), "permits"),
+        (plain.acquire_many(u64::MAX).await.err(), "permits"),
+        (mail.clone().capacity(0).acquire().await.err(), "capacity"),
+        (mail.clone().capacity(5000).acquire_many(1001).await.err(), "permits"),
+        (mail.acquire().lease(99 * MS).await.err(), "lease"),
+        (mail.acquire().watchdog(MS).await.err(), "watchdog"),
+        (plain.acquire().lease(SOON).await.err(), "lease"),
+    ];
+    for (refused, option) in refusals {
+        let told = matches!(&refused, Some(AcquireError::InvalidArgument { option: of, .. }) if *of == option);
+        assert!(told, "{option}: {refused:?}");
+    }
+    let refused = Semaphore::new(&client, "a{b").acquire().await.err();
+    assert!(matches!(refused, Some(AcquireError::InvalidName(_))), "{refused:?}");
+    assert!(Semaphore::new(&client, "").available_permits().await.is_err());
+    for content in [&["LPUSH", NAME, "x"][..], &["SET", NAME, "many"]] {
+        observer.query::<String>(content).await.unwrap();
+        let refused = mail.acquire().await.err();
+        assert!(matches!(refused, Some(AcquireError::Refused { .. })), "{refused:?}");
+        observer.query::<i64>(&["DEL", NAME]).await.unwrap();
+    }
+    wait_until(SOON, async || client.in_hand().names == 0).await;
+}
+
+/// How many requests the server answers for `work`.
+async fn asked(observer: &Observer, work: impl Future<Output = ()>) -> u64 {
+    let calls = async || {
+        let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+        let of = |line: &str| line.split("calls=").nth(1)?.split(',').next()?.parse::<u64>().ok();
+        let scripts =
+            info.lines().filter(|line| line.starts_with("cmdstat_evalsha:") || line.starts_with("cmdstat_eval:"));
+        scripts.filter_map(of).sum::<u64>()
+    };
+    let before = calls().await;
+    work.await;
+    calls().await - before
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_one_process_pass_permits_on() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    for leases in [true, false] {
+        let mut mail = Semaphore::new(&client, NAME).capacity(8);
+        if !leases {
+            mail = mail.without_leases();
+        }
+        let pairs = Arc::new(AtomicU64::new(0));
+        let calls = asked(&observer, async {
+            let tasks = (0..32).map(|_| {
+                let (mail, pairs) = (mail.clone(), Arc::clone(&pairs));
+                tokio::spawn(async move {
+                    for _ in 0..100 {
+                        let permit = mail.acquire().await.unwrap();
+                        tokio::task::yield_now().await;
+                        permit.release().await.unwrap();
+                        pairs.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            });
+            join_all(tasks).await;
+        })
+        .await;
+        let pairs = pairs.load(Ordering::Relaxed);
+        assert_eq!(pairs, 3200);
+        assert!(calls * 2 <= pairs, "{calls} calls for {pairs} pairs");
+        println!("{calls} calls for {pairs} pairs");
+        all_are_back(&observer, 8, &[&client]).await;
+    }
+}
+
+fn _is_send(server: &RedisServer) -> impl Send + '_ {
+    async move {
+        let client = client(server).await;
+        let permit = Semaphore::new(&client, NAME).acquire().await.unwrap();
+        permit.lost().await;
+    }
+}
