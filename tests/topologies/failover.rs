@@ -31,6 +31,8 @@ scenarios![
     sentinel_the_whole_family_goes_on_at_the_new_primary,
     cluster_the_whole_family_goes_on_at_the_new_primary,
     cluster_a_killed_primary_is_followed_and_the_others_see_no_error,
+    cluster_a_call_that_waits_finds_the_promoted_one_without_a_scan,
+    cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan,
     cluster_a_planned_failover_is_no_error_for_anybody,
     cluster_a_waiter_is_woken_by_a_release_on_the_new_primary,
     cluster_one_seed_that_lives_is_enough,
@@ -41,6 +43,9 @@ scenarios![
 
 /// A lease that outlives a failover.
 const LEASE: Duration = Duration::from_secs(10);
+
+/// No test runs so long.
+const NEVER: Duration = Duration::from_secs(3600);
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -440,6 +445,25 @@ async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_error() {
     assert!(its.iter().all(|failure| matches!(failure, AcquireError::OutcomeUnknown { .. })), "{its:?}");
     assert!(held.is_held());
     held.release().await.unwrap();
+}
+
+async fn cluster_a_call_that_waits_finds_the_promoted_one_without_a_scan() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let client = connected(by_seeds(&cluster).scan_interval(NEVER)).await;
+    let lock = Lock::new(&client, "fresh");
+    cluster.primary_of(cluster.slot_of("fresh").await.unwrap()).await.unwrap().kill().await.unwrap();
+    // It doubts once, long before anybody is promoted, and then waits.
+    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+}
+
+async fn cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    // Nothing is given up: neither the call, nor the connection.
+    let config = by_seeds(&cluster).scan_interval(NEVER).timeout(4 * SOON).connect_timeout(4 * SOON);
+    let client = connected(config.watchdog_lease(16 * SOON)).await;
+    let lock = Lock::new(&client, "fresh");
+    cluster.primary_of(cluster.slot_of("fresh").await.unwrap()).await.unwrap().pause().await.unwrap();
+    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
 }
 
 async fn cluster_a_planned_failover_is_no_error_for_anybody() {
