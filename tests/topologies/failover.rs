@@ -10,7 +10,7 @@ use redgrid_locks::{
     AcquireError, Election, FairLock, Fence, FenceError, FencedLock, Lock, LockGuard, MultiGuard, MultiLock, ReadGuard,
     RwLock,
 };
-use redgrid_testkit::{Cluster, Observer, Proxy, RedisServer, Replicated, Sentinels, wait_until};
+use redgrid_testkit::{Cluster, Observer, Proxy, RedisServer, Replicated, Sentinels, ServerBinary, wait_until};
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
 
@@ -21,6 +21,7 @@ scenarios![
     sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_wakes,
     sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon,
     sentinel_nobody_is_led_back_by_the_one_that_leads_an_election,
+    sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it,
     sentinel_a_planned_failover_is_no_error_for_anybody,
     sentinel_any_one_sentinel_is_enough,
     sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary,
@@ -31,6 +32,8 @@ scenarios![
     sentinel_the_whole_family_goes_on_at_the_new_primary,
     cluster_the_whole_family_goes_on_at_the_new_primary,
     cluster_a_killed_primary_is_followed_and_the_others_see_no_error,
+    cluster_a_call_that_waits_finds_the_promoted_one_without_a_scan,
+    cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan,
     cluster_a_planned_failover_is_no_error_for_anybody,
     cluster_a_waiter_is_woken_by_a_release_on_the_new_primary,
     cluster_one_seed_that_lives_is_enough,
@@ -41,6 +44,9 @@ scenarios![
 
 /// A lease that outlives a failover.
 const LEASE: Duration = Duration::from_secs(10);
+
+/// No test runs so long.
+const NEVER: Duration = Duration::from_secs(3600);
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -200,13 +206,38 @@ async fn sentinel_nobody_is_led_back_by_the_one_that_leads_an_election() {
             told.push((facts["config-epoch"].clone(), facts["port"].clone()));
         }
         assert!(primary() != led_by_former, "{told:?}");
-        if told.windows(2).all(|two| two[0] == two[1]) {
+        // Before the election is counted they all tell the former one; the client has gone to the one they have chosen.
+        if told.windows(2).all(|two| two[0] == two[1]) && told[0].1 != former.addr().port().to_string() {
             break;
         }
         seen += told.windows(2).filter(|two| two[0].0 == two[1].0 && two[0].1 != two[1].1).count();
         Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
     }
     assert!(seen > 0, "no sentinel told another primary than the others for the same election");
+}
+
+async fn sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it() {
+    if ServerBinary::find().is_ok_and(|found| found.version().major < 7) {
+        return; // A sentinel's periods can not be set there.
+    }
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels)).await;
+    let former = sentinels.current_primary().await.unwrap();
+    // From here on no sentinel learns how its replicas are. It chooses one by what it knows, which may be five such periods old,
+    // has it promoted, and does not see that it was.
+    for sentinel in sentinels.sentinels() {
+        sentinel.observer().await.unwrap().cmd(&["SENTINEL", "DEBUG", "ping-period", "20000"]).await.unwrap();
+    }
+    for replica in sentinels.servers().iter().filter(|server| server.addr() != former.addr()) {
+        replica.deny(&["info"]).await.unwrap();
+    }
+    former.kill().await.unwrap();
+    Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    for sentinel in sentinels.sentinels() {
+        let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.master_name()];
+        let named: (String, u16) = sentinel.observer().await.unwrap().query(&ask).await.unwrap();
+        assert_eq!(named.1, former.addr().port());
+    }
 }
 
 async fn sentinel_a_planned_failover_is_no_error_for_anybody() {
@@ -440,6 +471,25 @@ async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_error() {
     assert!(its.iter().all(|failure| matches!(failure, AcquireError::OutcomeUnknown { .. })), "{its:?}");
     assert!(held.is_held());
     held.release().await.unwrap();
+}
+
+async fn cluster_a_call_that_waits_finds_the_promoted_one_without_a_scan() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let client = connected(by_seeds(&cluster).scan_interval(NEVER)).await;
+    let lock = Lock::new(&client, "fresh");
+    cluster.primary_of(cluster.slot_of("fresh").await.unwrap()).await.unwrap().kill().await.unwrap();
+    // It doubts once, long before anybody is promoted, and then waits.
+    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+}
+
+async fn cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    // Nothing is given up: neither the call, nor the connection.
+    let config = by_seeds(&cluster).scan_interval(NEVER).timeout(4 * SOON).connect_timeout(4 * SOON);
+    let client = connected(config.watchdog_lease(16 * SOON)).await;
+    let lock = Lock::new(&client, "fresh");
+    cluster.primary_of(cluster.slot_of("fresh").await.unwrap()).await.unwrap().pause().await.unwrap();
+    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
 }
 
 async fn cluster_a_planned_failover_is_no_error_for_anybody() {

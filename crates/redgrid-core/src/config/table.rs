@@ -164,7 +164,7 @@ pub(super) static TABLE: &[Setting] = &[
         "scan_interval",
         Connections,
         Time(|d| &mut d.settings.scan_interval, ms(10), DAY),
-        "How often the topology is looked at although nothing tells of a change. It bounds how long a change that nobody told of goes unnoticed; shorter asks more.",
+        "How often the topology is looked at although nothing tells of a change. It bounds how long a change that nobody told of goes unnoticed; shorter asks more. A cluster or sentinels are asked every 100 ms while a primary does not answer, for a minute.",
     ),
     row(
         "read_mode",

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use super::route::{Answer, once};
-use super::{Epoch, Reply, Request, Server, Topology, is_same};
+use super::{Doubt, Epoch, Reply, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::error::{Code, ServerError};
@@ -128,7 +128,7 @@ pub(super) async fn exchange(
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Sends one copy, and does not believe what a primary answers that was replaced meanwhile: one that hung and goes on does not
-/// know of it yet, and what it grants is nobody's. One that still hangs is not waited for.
+/// know of it yet, and what it grants is nobody's. One that still hangs is not waited for, and whether it was replaced is asked.
 async fn unless_replaced(topology: &dyn Topology, request: &Request, limit: Instant) -> Answer {
     let (key, home) = (request.first_key(), topology.primary(request.first_key()));
     let is_replaced = || !is_same(&topology.primary(key), &home);
@@ -136,9 +136,15 @@ async fn unless_replaced(topology: &dyn Topology, request: &Request, limit: Inst
     let replaced = async {
         tokio::time::sleep(LAST_WORDS).await;
         let mut changes = topology.changes();
+        let mut doubted = false;
         while !is_replaced() {
-            if changes.changed().await.is_err() {
-                std::future::pending::<()>().await;
+            if !doubted && !home.answers() {
+                topology.doubt(Doubt::Silent(home.id().clone()));
+                doubted = true;
+            }
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
+                () = tokio::time::sleep(LAST_WORDS), if !doubted => {}
             }
         }
         tokio::time::sleep(LAST_WORDS).await;

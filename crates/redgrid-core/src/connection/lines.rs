@@ -49,6 +49,11 @@ impl Lines {
         self.together.epoch.borrow().is_some()
     }
 
+    /// Whether all are up, and the server owes no answer for long on any of them.
+    pub(super) fn answers(&self) -> bool {
+        self.is_up() && self.links.iter().all(|link| link.answers())
+    }
+
     /// The replication history of the present epoch, as its last handshake read it; see [`Link::history`].
     pub(super) fn history(&self) -> Arc<str> {
         Arc::clone(&self.together.seats().history)

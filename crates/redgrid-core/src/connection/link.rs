@@ -6,6 +6,7 @@
 mod build;
 mod frames;
 mod keep;
+mod silence;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use self::build::build;
 pub(super) use self::frames::info_field;
 use self::frames::{classify, from_value, into_reply, refusal};
+use self::silence::Silence;
 use super::lines::Seat;
 use super::login::Login;
 use super::trouble::readable;
@@ -39,6 +41,10 @@ const RECONNECT: (u32, u32) = (50, 2000);
 /// How long the end of a connection may take before it is simply dropped: 100 ms. So much later those are told who wait for an
 /// answer of a primary that hangs and was replaced, and turn to the new one.
 const QUIT: Duration = Duration::from_millis(100);
+
+/// How long a server may owe an answer and say nothing before it is doubted: 100 ms. One that lives answers within a millisecond, and
+/// a doubt is a look at the topology.
+const SILENT: Duration = Duration::from_millis(100);
 
 /// Commands that may wait inside fred: more than any burst of ours, less than all memory.
 const LONGEST_QUEUE: usize = 65_536;
@@ -116,6 +122,7 @@ pub(super) struct Link {
     /// Why there is no connection, in the server's or the system's words.
     trouble: Mutex<String>,
     doubt: Notify,
+    silence: Silence,
     /// It leads to the wrong process: the next look makes another connection.
     leaving: AtomicBool,
     /// When it was last left because the server takes no writes.
@@ -157,6 +164,7 @@ impl Link {
             connections: AtomicU64::new(0),
             trouble: Mutex::new("not connected yet".into()),
             doubt: Notify::new(),
+            silence: Silence::default(),
             leaving: AtomicBool::new(false),
             left_at: Mutex::default(),
             closing: watch::Sender::new(false),
@@ -182,6 +190,11 @@ impl Link {
 
     pub(super) fn is_up(&self) -> bool {
         self.epoch.borrow().is_some()
+    }
+
+    /// Whether it is up, and the server has not owed an answer for long.
+    pub(super) fn answers(&self) -> bool {
+        self.is_up() && self.silence.lasts(&self.clock) < SILENT
     }
 
     pub(super) fn fred(&self) -> &Fred {
@@ -225,7 +238,13 @@ impl Link {
     }
 
     async fn send_once(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
-        match self.fred.with_options(&self.options).custom_raw(name.command(), args).await {
+        let asked = self.silence.asked(self.clock.now());
+        let answer = self.fred.with_options(&self.options).custom_raw(name.command(), args).await;
+        if answer.is_ok() {
+            asked.answered(self.clock.now());
+        }
+        drop(asked);
+        match answer {
             Ok(frame) => match into_reply(frame) {
                 Reply::Error(error) => {
                     if error.code() == Some(Code::ReadOnly) {
@@ -319,7 +338,12 @@ impl Link {
             // It is only queued here, and answers so.
             let _ = pipeline.custom_raw(name.command(), args).await;
         }
+        let asked = self.silence.asked(self.clock.now());
         let answers = pipeline.try_all::<Value>().await;
+        if answers.iter().any(Result::is_ok) {
+            asked.answered(self.clock.now());
+        }
+        drop(asked);
         let mut answers: Vec<_> = answers
             .into_iter()
             .map(|answer| match answer {

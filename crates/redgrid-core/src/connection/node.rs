@@ -199,6 +199,10 @@ impl Server for Node {
         self.commands.epoch()
     }
 
+    fn answers(&self) -> bool {
+        self.commands.answers()
+    }
+
     fn trouble(&self) -> Option<String> {
         Some(self.commands.trouble())
     }

@@ -104,6 +104,11 @@ pub trait Server: Send + Sync + 'static {
     /// The present connection for requests; `None` while there is none.
     fn epoch(&self) -> watch::Receiver<Option<Epoch>>;
 
+    /// Whether there is a connection, and the node has not owed an answer for long on it.
+    fn answers(&self) -> bool {
+        self.epoch().borrow().is_some()
+    }
+
     /// Why there is no connection, or why the last one was lost, as far as it is known.
     fn trouble(&self) -> Option<String> {
         None
@@ -141,6 +146,8 @@ pub enum Doubt {
     Moved(u16, String),
     /// A node that was taken for a primary says that it is none, or does not answer.
     Node(NodeId),
+    /// It has owed an answer for some time, and may yet give it.
+    Silent(NodeId),
 }
 
 /// The servers that serve the same slots.

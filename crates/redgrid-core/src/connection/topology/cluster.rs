@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::nowhere::Nowhere;
 use super::slots::{self, Range};
-use super::{gap, reader};
+use super::{EAGER_FOR, EAGERLY, gap, reader};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ReadMode, ShardedSubscriptions};
 use crate::connection::link::Part;
@@ -54,7 +54,8 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerEr
     });
     for seed in &seeds.seeds {
         let node = cluster.nodes.open(seed, Part::Any)?;
-        cluster.map().known.insert(seed.clone(), Known { node, part: Part::Any, until: Instant::NEVER });
+        let known = Known { node, part: Part::Any, until: Instant::NEVER, missed_since: None };
+        cluster.map().known.insert(seed.clone(), known);
     }
     *cluster.watching.lock().unwrap_or_else(|p| p.into_inner()) = Some(tokio::spawn(Arc::clone(&cluster).watch()));
     Ok(cluster)
@@ -103,6 +104,14 @@ struct Known {
     part: Part,
     /// Until when it stays although no map names it.
     until: Instant,
+    /// Since when it has not answered, although it is a primary.
+    missed_since: Option<Instant>,
+}
+
+impl Known {
+    fn is_looked_for(&self, now: Instant) -> bool {
+        self.missed_since.is_some_and(|since| now < since + EAGER_FOR)
+    }
 }
 
 impl Map {
@@ -124,6 +133,17 @@ impl Map {
             }
         }
         owners
+    }
+
+    /// Whether one who takes the place of a primary is looked for eagerly.
+    fn misses_a_primary(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        for known in self.known.values_mut() {
+            let is_missed = !known.node.answers() && self.served.iter().any(|it| Arc::ptr_eq(&it.node, &known.node));
+            known.missed_since = is_missed.then(|| known.missed_since.unwrap_or(now));
+            any |= known.is_looked_for(now);
+        }
+        any
     }
 
     /// The slots of a node, in ranges.
@@ -169,7 +189,7 @@ impl Cluster {
             return Err(ServerError::not_sent("the client is shut down"));
         }
         let node = self.nodes.open(address, part)?;
-        let known = Known { node: Arc::clone(&node), part, until };
+        let known = Known { node: Arc::clone(&node), part, until, missed_since: None };
         if let Some(former) = map.known.insert(address.clone(), known) {
             close(vec![former.node]);
         }
@@ -180,13 +200,16 @@ impl Cluster {
         let settings = self.nodes.settings.clone();
         loop {
             let looked = self.look().await;
-            let interval = match looked {
+            let mut interval = match looked {
                 Ok(()) => settings.scan_interval,
                 Err(error) => {
                     self.nowhere.because(format!("no node of the cluster tells who serves what: {error}"));
                     settings.retry_delay.min(settings.scan_interval)
                 }
             };
+            if self.map().misses_a_primary(self.nodes.clock.now()) {
+                interval = interval.min(EAGERLY);
+            }
             tokio::select! {
                 () = self.doubts.notified() => tokio::time::sleep(gap(&settings)).await,
                 () = tokio::time::sleep(interval) => {}
@@ -201,7 +224,7 @@ impl Cluster {
         let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
         candidates.rotate_left(turn);
         // Those that answer at all come first.
-        candidates.sort_by_key(|node| node.epoch().borrow().is_none());
+        candidates.sort_by_key(|node| !node.answers());
         let mut trouble = ServerError::not_sent("no node is set");
         let mut waiting = candidates.into_iter();
         let mut asking = FuturesUnordered::new();
@@ -382,7 +405,7 @@ impl Topology for Cluster {
     }
 
     fn doubt(&self, doubt: Doubt) {
-        if let Doubt::Moved(slot, address) = doubt
+        if let Doubt::Moved(slot, address) = &doubt
             && let Some((host, port)) = address.rsplit_once(':')
             && let Ok(port) = port.parse()
         {
@@ -390,14 +413,21 @@ impl Topology for Cluster {
             let mut map = self.map();
             if let Some(known) = map.known.get(&Address::new(host, port)) {
                 let node = Arc::clone(&known.node);
-                let is_news = map.owner(slot).is_none_or(|owner| !Arc::ptr_eq(owner, &node));
-                if is_news || map.moved.contains_key(&slot) {
-                    map.moved.insert(slot, (node, until));
+                let is_news = map.owner(*slot).is_none_or(|owner| !Arc::ptr_eq(owner, &node));
+                if is_news || map.moved.contains_key(slot) {
+                    map.moved.insert(*slot, (node, until));
                 }
                 drop(map);
                 if is_news {
                     self.changes.send_modify(|count| *count += 1);
                 }
+            }
+        }
+        if let Doubt::Node(id) | Doubt::Silent(id) = &doubt {
+            let (map, now) = (self.map(), self.nodes.clock.now());
+            if map.known.values().any(|known| known.node.id() == id && known.is_looked_for(now)) {
+                // That is under way, and soon enough.
+                return;
             }
         }
         self.doubts.notify_one();

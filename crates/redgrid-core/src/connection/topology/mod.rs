@@ -27,6 +27,14 @@ use crate::error::ServerError;
 /// hold up calls that a new primary would answer, whatever pause they make themselves.
 const LONGEST_GAP: Duration = Duration::from_millis(50);
 
+/// How often is looked who takes the place of a primary that does not answer: every 100 ms. Calls that wait for that one do not doubt
+/// again meanwhile, and they can wait that long.
+const EAGERLY: Duration = Duration::from_millis(100);
+
+/// For how long it is looked for so often: 60 s. With the 15 or 30 s that a cluster or sentinels are given by default to miss a
+/// primary, another one has taken its place by then, or there is none.
+const EAGER_FOR: Duration = Duration::from_secs(60);
+
 /// The pause between a doubt and the look it leads to.
 fn gap(settings: &Settings) -> Duration {
     settings.retry_delay.min(LONGEST_GAP)

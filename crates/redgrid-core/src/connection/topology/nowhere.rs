@@ -55,6 +55,10 @@ impl Server for Nowhere {
         self.epoch.subscribe()
     }
 
+    fn answers(&self) -> bool {
+        false
+    }
+
     fn trouble(&self) -> Option<String> {
         Some(self.why())
     }

@@ -81,14 +81,32 @@ impl Replicated {
         self.members().primary.as_ref().map(|(address, _)| address.clone())
     }
 
+    /// A connection to a server that is a primary, or is to be one.
+    pub(super) fn open(&self, address: &Address) -> Result<Arc<Node>, ServerError> {
+        self.nodes.open(address, Part::Primary)
+    }
+
+    /// Whether the primary does not answer.
+    pub(super) fn misses_primary(&self) -> bool {
+        self.members().primary.as_ref().is_some_and(|(_, node)| !node.answers())
+    }
+
     /// From now on this is the primary. The connections to the former one are closed: nothing more is written there.
     pub(super) fn set_primary(&self, address: Address) -> Result<(), ServerError> {
+        self.set_primary_at(address, None)
+    }
+
+    /// The same of one that may have been opened before.
+    pub(super) fn set_primary_at(&self, address: Address, opened: Option<Arc<Node>>) -> Result<(), ServerError> {
         let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
         // Looked at under the lock, which `close` takes after it has set it: what is opened here is closed there.
         if members.primary.as_ref().is_some_and(|(known, _)| *known == address) || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let node = self.nodes.open(&address, Part::Primary)?;
+        let node = match opened {
+            Some(node) => node,
+            None => self.open(&address)?,
+        };
         tracing::info!(%address, "primary");
         let former = members.primary.replace((address, node));
         drop(members);
@@ -167,7 +185,11 @@ impl Topology for Replicated {
         reader(self.nodes.settings.read_mode, &self.turn, primary, replicas)
     }
 
-    fn doubt(&self, _doubt: Doubt) {
+    fn doubt(&self, doubt: Doubt) {
+        // A list names nobody who would know more of one that hangs.
+        if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, Doubt::Silent(_))) {
+            return;
+        }
         self.doubts.notify_one();
     }
 

@@ -1,6 +1,10 @@
 //! A primary that sentinels know. They are asked at every interval, at every doubt, and as soon as one of them tells of a new
 //! primary; of several answers the one of the latest election counts. What they say is believed of a server that says the
 //! same of itself.
+//!
+//! The sentinel that leads an election promotes a replica at once and names it up to a second later, when it has asked that one
+//! how it goes. We ask the replica ourselves: where the former primary is down by the word of that sentinel, and the one it has
+//! chosen says that it is a primary, that one is followed.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -14,8 +18,8 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::gap;
 use super::replicated::Replicated;
+use super::{EAGER_FOR, EAGERLY, gap};
 use crate::config::{Address, ReadMode, Sentinel};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
@@ -32,6 +36,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// After how many looks without any answer a warning is logged, once until one answers: 5.
 const MOST_SILENT: u32 = 5;
 
+/// How long the sentinel that leads an election may take to count it before one that it has chosen has to be a primary by its own word
+/// to be followed on: 10 s. It asks how that one goes every second.
+const COUNTED_WITHIN: Duration = Duration::from_secs(10);
+
 /// Where sentinels tell of a new primary.
 const SWITCHED: &str = "+switch-master";
 
@@ -47,6 +55,8 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>,
         sentinels: HashMap::new(),
         switched: Arc::default(),
         latest: 0,
+        elected: None,
+        missed_since: None,
         silent: 0,
     };
     for address in &sentinel.sentinels {
@@ -67,6 +77,10 @@ struct Watch {
     switched: Arc<Notify>,
     /// The election that is followed.
     latest: u64,
+    /// Who wins the next one, perhaps.
+    elected: Option<Elected>,
+    /// Since when the primary has not answered.
+    missed_since: Option<Instant>,
     /// How many looks in a row have had no answer.
     silent: u32,
 }
@@ -85,11 +99,30 @@ impl Drop for Asked {
     }
 }
 
+/// A replica that has been chosen to take the place of a primary that is down.
+struct Elected {
+    address: Address,
+    /// Connected as soon as it says that it is a primary.
+    node: Arc<Node>,
+    /// The last election before.
+    after: u64,
+    followed_at: Option<Instant>,
+}
+
+impl Elected {
+    fn is_primary(&self) -> bool {
+        self.node.epoch().borrow().is_some()
+    }
+}
+
 /// What one sentinel knows.
+#[derive(Clone)]
 struct Told {
     primary: Address,
     /// Counts the elections.
     epoch: u64,
+    /// Whom it has chosen in the election that it leads, and has not counted yet.
+    elected: Option<Address>,
 }
 
 impl Watch {
@@ -111,18 +144,56 @@ impl Watch {
             }
             self.replicated.look_after_replicas();
             let known = self.replicated.primary_address().is_some();
-            let interval =
-                if known { settings.scan_interval } else { settings.retry_delay.min(settings.scan_interval) };
+            let interval = match known {
+                true if self.is_primary_looked_for() => EAGERLY.min(settings.scan_interval),
+                true => settings.scan_interval,
+                false => settings.retry_delay.min(settings.scan_interval),
+            };
+            let chosen = self.elected.as_ref().filter(|elected| elected.followed_at.is_none());
+            let mut chosen = chosen.map(|elected| elected.node.epoch());
+            let promoted = async {
+                let is_up = match &mut chosen {
+                    Some(epoch) => epoch.wait_for(Option::is_some).await.is_ok(),
+                    None => false,
+                };
+                if !is_up {
+                    std::future::pending::<()>().await;
+                }
+            };
             let doubted = async {
                 self.replicated.doubts.notified().await;
                 tokio::time::sleep(gap(&settings)).await;
             };
             tokio::select! {
+                () = promoted => { self.follow_elected(); }
                 () = self.switched.notified() => {}
                 () = doubted => {}
                 () = tokio::time::sleep(interval) => {}
             }
         }
+    }
+
+    fn is_primary_looked_for(&mut self) -> bool {
+        let is_missed = self.replicated.misses_primary();
+        self.missed_since = is_missed.then(|| self.missed_since.unwrap_or_else(Instant::now));
+        self.missed_since.is_some_and(|since| since.elapsed() < EAGER_FOR)
+    }
+
+    /// Whether the one that has been chosen is followed, from when it first says that it is a primary.
+    fn follow_elected(&mut self) -> bool {
+        let Some(elected) = &mut self.elected else { return false };
+        if elected.followed_at.is_none() && elected.is_primary() {
+            let node = Arc::clone(&elected.node);
+            if self.replicated.set_primary_at(elected.address.clone(), Some(node)).is_ok() {
+                elected.followed_at = Some(Instant::now());
+            }
+        }
+        // Nobody goes back to the former one because a new connection wavers.
+        let is_followed = elected.followed_at.is_some_and(|at| at.elapsed() < COUNTED_WITHIN || elected.is_primary());
+        if elected.followed_at.is_some() && !is_followed {
+            self.elected = None;
+        }
+        is_followed
     }
 
     /// The sentinels that another one has named, and that have had no connection for long.
@@ -143,14 +214,14 @@ impl Watch {
 
     async fn look(&mut self) -> Result<(), ServerError> {
         let long_gone = self.long_gone();
-        let (name, patience) = (&self.name, self.nodes.settings.connect_timeout);
+        let (name, patience) = (&*self.name.clone(), self.nodes.settings.connect_timeout);
         let asking = self.sentinels.values().map(|asked| async move {
             let told = tokio::time::timeout(patience, primary_by(&*asked.node, name)).await;
             (&asked.node, told.unwrap_or_else(|_| Err(ServerError::unknown("a sentinel did not answer in time"))))
         });
         let answers = self.until_clear(asking.collect()).await;
         let latest = answers.iter().filter_map(|(node, told)| Some((*node, told.as_ref().ok()?)));
-        let Some((by, told)) = latest.max_by_key(|(_, told)| told.epoch) else {
+        let Some((by, told)) = latest.max_by_key(|(_, told)| (told.epoch, told.elected.is_some())) else {
             let why = answers.iter().find_map(|(_, told)| told.as_ref().err()).map(ToString::to_string);
             let why = format!("no sentinel tells who `{name}` is: {}", why.unwrap_or_else(|| "none is set".into()));
             self.silent = self.silent.saturating_add(1);
@@ -166,7 +237,7 @@ impl Watch {
         self.silent = 0;
         self.replicated.told();
         let said = answers.iter().filter(|(_, told)| told.is_ok()).count();
-        let by = Arc::clone(by);
+        let (by, told) = (Arc::clone(by), told.clone());
         let all = self.sentinels.len();
         let is_news = is_followed(told.epoch, self.latest, said, all)
             || is_followed(told.epoch, self.latest, said, all - long_gone.len()) && is_among_most(&*by, name).await;
@@ -174,8 +245,8 @@ impl Watch {
             tracing::debug!(by = %by.id(), "it knows of an older election only");
             return Ok(());
         }
-        self.replicated.set_primary(told.primary.clone())?;
         self.latest = told.epoch;
+        self.follow(told)?;
         if self.nodes.settings.read_mode != ReadMode::Primary
             && let Ok(replicas) = replicas_by(&*by, name).await
         {
@@ -196,6 +267,27 @@ impl Watch {
             }
         }
         Ok(())
+    }
+
+    /// Follows whom the sentinels name, or are about to name.
+    fn follow(&mut self, told: Told) -> Result<(), ServerError> {
+        // The election has been counted, and whoever has won it is named; or it was given up.
+        let is_over = |elected: &mut Elected| {
+            elected.after != told.epoch
+                || elected.followed_at.is_none() && told.elected.as_ref() != Some(&elected.address)
+        };
+        let before = self.elected.take_if(is_over);
+        if let Some(address) = told.elected
+            && self.elected.as_ref().is_none_or(|elected| elected.address != address)
+        {
+            let node = self.replicated.open(&address)?;
+            self.elected = Some(Elected { address, node, after: told.epoch, followed_at: None });
+        }
+        if self.follow_elected() {
+            return Ok(());
+        }
+        let opened = before.filter(|elected| elected.address == told.primary).map(|elected| elected.node);
+        self.replicated.set_primary_at(told.primary, opened)
     }
 
     /// The answers, until all are there, or one tells of a later election than the one that is followed, or most are there
@@ -298,9 +390,15 @@ async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Told, ServerErr
         };
         let (host, port): (String, String) = address.into_typed()?;
         let port = port.parse().map_err(|_| ServerError::unknown("a sentinel named no port"))?;
-        let epoch = epoch_in(before)?;
-        if epoch_in(after)? == epoch {
-            return Ok(Told { primary: Address::new(host, port), epoch });
+        let (before, after): (Facts, Facts) = (before.into_typed()?, after.into_typed()?);
+        let epoch = epoch_in(&before);
+        if epoch_in(&after) == epoch {
+            let primary = Address::new(host, port);
+            let elected = match is_replaced(&after) {
+                true => elected_by(sentinel, name).await.filter(|elected| *elected != primary),
+                false => None,
+            };
+            return Ok(Told { primary, epoch, elected });
         }
     }
     Err(ServerError::unknown("a sentinel changed its mind at every look"))
@@ -309,9 +407,24 @@ async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Told, ServerErr
 /// How often a sentinel is asked in a row that learns of another election between two questions: it happens once in one.
 const MOST_LOOKS: usize = 3;
 
-fn epoch_in(facts: Reply) -> Result<u64, ServerError> {
-    let facts: Facts = facts.into_typed()?;
-    Ok(facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default())
+fn epoch_in(facts: &Facts) -> u64 {
+    facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default()
+}
+
+/// Whether the sentinel has another server take the place of this primary, because most say that it is down. A planned failover is
+/// none of these: there the former primary goes on until the sentinels name the other one.
+fn is_replaced(primary: &Facts) -> bool {
+    has_flag(primary, "o_down") && has_flag(primary, "failover_in_progress")
+}
+
+/// The replica that a sentinel has chosen, and told to be a primary.
+async fn elected_by(sentinel: &dyn Server, name: &str) -> Option<Address> {
+    let all: Vec<Facts> = call(sentinel, about("REPLICAS", name)).await.ok()?.into_typed().ok()?;
+    all.iter().find(|facts| has_flag(facts, "promoted")).and_then(address_in)
+}
+
+fn has_flag(facts: &Facts, flag: &str) -> bool {
+    facts.get("flags").is_some_and(|flags| flags.split(',').any(|word| word == flag))
 }
 
 type Facts = HashMap<String, String>;
@@ -333,7 +446,15 @@ async fn others_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, Se
 
 #[cfg(test)]
 mod tests {
-    use super::is_followed;
+    use super::{Facts, is_followed, is_replaced};
+
+    #[test]
+    fn another_takes_the_place_of_a_primary_only_where_that_one_is_down() {
+        let facts = |flags: &str| Facts::from([("flags".to_owned(), flags.to_owned())]);
+        assert!(is_replaced(&facts("s_down,o_down,master,disconnected,failover_in_progress")));
+        assert!(!is_replaced(&facts("master,failover_in_progress")));
+        assert!(!is_replaced(&facts("s_down,o_down,master,disconnected")));
+    }
 
     #[test]
     fn one_sentinel_that_is_cut_off_leads_nobody_back() {
