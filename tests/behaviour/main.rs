@@ -22,6 +22,7 @@ mod lock_basics;
 mod lost_replies;
 mod multi;
 mod once;
+mod permits;
 mod processes;
 mod quorum;
 mod redirections;

@@ -179,7 +179,7 @@ impl Semaphore {
         self.counter.drain().await
     }
 
-    /// How many permits are left at this instant; none where none were set.
+    /// How many permits are left at this instant; where none were set, as many as the capacity says, or none.
     ///
     /// # Errors
     ///
@@ -189,8 +189,9 @@ impl Semaphore {
     ///
     /// Dropping it changes nothing.
     pub async fn available_permits(&self) -> Result<u64, ServerError> {
-        let left = self.counter.count().await?.available.unwrap_or(0);
-        Ok(u64::try_from(left).unwrap_or(0))
+        let counts = self.counter.count().await?;
+        let unset = || self.capacity.unwrap_or(0).saturating_sub(counts.leased);
+        Ok(counts.available.map_or_else(unset, |left| u64::try_from(left).unwrap_or(0)))
     }
 
     /// Deletes the semaphore, whoever holds permits of it; tells whether there was one.

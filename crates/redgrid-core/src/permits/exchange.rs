@@ -59,6 +59,16 @@ impl Source {
         })
     }
 
+    /// The name of its pool's memory: pools of different kinds ask beside each other.
+    fn memory(&self) -> &'static str {
+        match (self.leased, self.fair) {
+            (true, true) => "leased-fair",
+            (true, false) => "leased",
+            (false, true) => "fair",
+            (false, false) => "plain",
+        }
+    }
+
     /// What it is called in metrics and spans.
     pub(super) fn kind(&self) -> &'static str {
         if self.leased { "leased_semaphore" } else { "semaphore" }
@@ -117,7 +127,7 @@ impl Words {
                 call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
             }
         }
-        call.numbered(once::memory(core, key, "permits"), number, core.settings.timeout)
+        call.numbered(once::memory(core, key, source.memory()), number, core.settings.timeout)
     }
 }
 

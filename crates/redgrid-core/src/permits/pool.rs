@@ -244,6 +244,9 @@ impl Pool {
             return (receiver, id, None);
         }
         let others = state.queue.iter().any(|entry| entry.is_live(now));
+        if state.turn.as_ref().is_some_and(|(_, silence)| now >= *silence) {
+            state.turn = None;
+        }
         if ask.once && (others || state.turn.is_some()) {
             // Those go first.
             let _ = answer.send(Ok(None));
@@ -310,12 +313,14 @@ impl Pool {
     }
 
     /// Leaves permits to their leases; those without one are lost to everybody.
-    pub(super) fn forget(&self, stock: &Stock) {
+    pub(super) fn forget(self: &Arc<Self>, stock: &Stock) {
         let mut state = self.state();
         state.out = state.out.saturating_sub(stock.n);
         for leased in &stock.leased {
             state.leased.remove(&leased.id);
         }
+        drop(state);
+        self.pools.sweep(self);
     }
 
     /// Whether nothing is known of it that matters.
