@@ -10,6 +10,7 @@ use redgrid_locks::{
     AcquireError, Election, FairLock, Fence, FenceError, FencedLock, Lock, LockGuard, MultiGuard, MultiLock, ReadGuard,
     RwLock,
 };
+use redgrid_semaphore::{Permit, Semaphore};
 use redgrid_testkit::{Cluster, Observer, Proxy, RedisServer, Replicated, Sentinels, ServerBinary, wait_until};
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
@@ -369,6 +370,8 @@ struct Family {
     reads: [ReadGuard; 2],
     waiting: Vec<JoinHandle<()>>,
     writer: JoinHandle<()>,
+    permit: Permit,
+    permits: JoinHandle<()>,
 }
 
 impl Family {
@@ -391,18 +394,25 @@ impl Family {
         let lock = RwLock::new(one, "{tag}:rw");
         let writer = tokio::spawn(async move { lock.write().wait(3 * SOON).await.unwrap().release().await.unwrap() });
         wait_until(SOON, async || observer.exists("redgrid_rw_wait:{tag}:rw").await.unwrap()).await;
-        Family { fair, fenced, several, reads, waiting, writer }
+        let permit = Semaphore::new(one, "{tag}:permits").capacity(3).acquire().await.unwrap();
+        let theirs = Semaphore::new(two, "{tag}:permits").capacity(3);
+        let permits = tokio::spawn(async move {
+            theirs.acquire_many(3).wait(3 * SOON).await.unwrap().release().await.unwrap();
+        });
+        wait_until(SOON, async || two.in_hand().waiting > 0 && observer.exists("{tag}:permits").await.unwrap()).await;
+        Family { fair, fenced, several, reads, waiting, writer, permit, permits }
     }
 
     /// What was held still is, nobody else got in, and everybody does in the end.
     async fn goes_on(self, clients: &[Client; 2]) {
         let [one, two] = clients;
         let held = [&self.fair, &self.fenced].iter().all(|guard| guard.is_held());
-        assert!(held && self.several.is_held() && self.reads.iter().all(ReadGuard::is_held));
+        assert!(held && self.several.is_held() && self.reads.iter().all(ReadGuard::is_held) && self.permit.is_held());
         assert!(FairLock::new(two, "{tag}:fair").try_acquire().await.unwrap().is_none());
         assert!(RwLock::new(two, "{tag}:rw").try_write().await.unwrap().is_none());
         assert!(Lock::new(one, "{tag}:2").try_acquire().await.unwrap().is_none());
-        assert!(self.waiting.iter().chain([&self.writer]).all(|waiting| !waiting.is_finished()));
+        let waiting = || self.waiting.iter().chain([&self.writer, &self.permits]);
+        assert!(waiting().all(|waiting| !waiting.is_finished()));
         let token = self.fenced.token();
         self.fair.release().await.unwrap();
         self.fenced.release().await.unwrap();
@@ -410,7 +420,8 @@ impl Family {
         for read in self.reads {
             read.release().await.unwrap();
         }
-        for waiting in self.waiting.into_iter().chain([self.writer]) {
+        self.permit.release().await.unwrap();
+        for waiting in self.waiting.into_iter().chain([self.writer, self.permits]) {
             waiting.await.unwrap();
         }
         let next = FencedLock::new(two, "{tag}:fenced").acquire().wait(SOON).await.unwrap();

@@ -9,6 +9,7 @@ mod ground;
 mod kinds;
 mod migration;
 mod read_write;
+mod semaphores;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,8 +33,14 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for topology in Topology::ALL {
         let shared = Arc::new(Shared::new(topology));
-        for scenario in
-            [contract::scenarios(), kinds::scenarios(), read_write::scenarios(), around::scenarios()].concat()
+        for scenario in [
+            contract::scenarios(),
+            kinds::scenarios(),
+            semaphores::scenarios(),
+            read_write::scenarios(),
+            around::scenarios(),
+        ]
+        .concat()
         {
             for user in [User::Anybody, User::Published] {
                 let (shared, on, run_it) = (Arc::clone(&shared), runtime.handle().clone(), scenario.run);

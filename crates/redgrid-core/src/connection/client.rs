@@ -83,9 +83,9 @@ impl Client {
         let core = Arc::new(Core { id, clock, settings, topology, hub, events, tasks: Mutex::default() });
         let (table, work) = Table::new(Arc::clone(&core));
         core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
-        core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table))));
         core.tasks().push(tokio::spawn(Arc::clone(&table).run_engine()));
         let pools = Pools::new(&core, table.work());
+        core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&pools))));
         let (closing, watched) = watch::channel(Closing::No);
         let (done, closed) = watch::channel(false);
         tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&pools)), work, watched, done));

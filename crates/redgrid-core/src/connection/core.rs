@@ -165,9 +165,9 @@ pub(super) async fn ready(topology: &dyn Topology) {
 }
 
 /// Follows the topology: what is held and awaited goes to where its names are decided by now.
-pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>) {
+pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, pools: Arc<Pools>) {
     let mut changes = core.topology.changes();
-    let mut watched: Vec<(Arc<dyn Server>, AbortOnDrop)> = Vec::new();
+    let mut watched: Vec<(Arc<dyn Server>, [AbortOnDrop; 2])> = Vec::new();
     let mut views = Views::new(core.topology.kind());
     let mut reported: Vec<Watching> = Vec::new();
     loop {
@@ -177,11 +177,13 @@ pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>) {
         for server in primaries {
             if !watched.iter().any(|(known, _)| is_same(known, &server)) {
                 let watching = tokio::spawn(Arc::clone(&table).verify_after_reconnects(Arc::clone(&server)));
-                watched.push((server, AbortOnDrop(watching)));
+                let permits = tokio::spawn(Arc::clone(&pools).verify_after_reconnects(Arc::clone(&server)));
+                watched.push((server, [watching, permits].map(AbortOnDrop)));
             }
         }
         core.hub.rehome();
         table.verify_moved();
+        pools.verify_all();
         if changes.changed().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -11,7 +11,7 @@ use super::exchange::Source;
 use super::pool::{Answer, Ask, Back, Failure, Pool, Seen};
 use super::stock::Stock;
 use crate::clock::Instant;
-use crate::connection::{Client, Core};
+use crate::connection::{Client, Core, Server};
 use crate::hold::{Flight, LostReason, Work};
 
 /// All pools of a client.
@@ -133,6 +133,32 @@ impl Pools {
             tokio::select! {
                 () = self.keeper.notified() => {}
                 () = self.core.clock.sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Looks after all leases of a node whose connection is new: the server behind it may have forgotten them.
+    pub(crate) async fn verify_after_reconnects(self: Arc<Self>, server: Arc<dyn Server>) {
+        let mut epoch = server.epoch();
+        let mut last = epoch.borrow_and_update().clone();
+        while epoch.changed().await.is_ok() {
+            let now_at = epoch.borrow_and_update().clone();
+            if now_at.is_some() && now_at != last {
+                last = now_at;
+                self.verify_all();
+            }
+        }
+    }
+
+    /// Looks after all leases: where they are may have changed.
+    pub(crate) fn verify_all(self: &Arc<Self>) {
+        let now = self.core.clock.now();
+        let pools: Vec<_> = self.state().pools.values().cloned().collect();
+        for pool in pools {
+            let mut state = pool.state();
+            if !state.leased.is_empty() {
+                state.renew_at = state.renew_at.min(now);
+                self.keep(now);
             }
         }
     }

@@ -1,0 +1,125 @@
+//! What holds for semaphores, wherever they live.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use redgrid_core::InHand;
+use redgrid_permit_expirable_semaphore::{LostReason, PermitExpirableSemaphore, Returned};
+use redgrid_semaphore::{AcquireError, Semaphore};
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
+
+use crate::ground::{Clause, Ground};
+
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+
+macro_rules! clauses {
+    ($($name:ident),* $(,)?) => {
+        pub(crate) fn scenarios() -> Vec<Clause> {
+            vec![$(Clause { name: concat!("semaphores::", stringify!($name)), run: |ground| Box::pin($name(ground)) }),*]
+        }
+    };
+}
+
+clauses![
+    tasks_of_two_processes_never_have_more_than_there_are,
+    who_waits_for_permits_is_woken_by_the_message,
+    the_line_of_a_fair_one_spans_processes,
+    permits_are_known_by_their_ids,
+    permits_that_are_dropped_or_shut_down_go_back,
+];
+
+async fn tasks_of_two_processes_never_have_more_than_there_are(on: Ground) {
+    let clients = [on.client().await, on.client().await];
+    for leases in [true, false] {
+        let inside = Arc::new(AtomicI64::new(0));
+        let tasks: Vec<_> = (0..12)
+            .map(|task| {
+                let (mut semaphore, inside) =
+                    (Semaphore::new(&clients[task % 2], &on.name).capacity(3), inside.clone());
+                if !leases {
+                    semaphore = semaphore.without_leases();
+                }
+                tokio::spawn(async move {
+                    for round in 0..10 {
+                        let permits = 1 + (task + round) as i64 % 2;
+                        let permit = semaphore.acquire_many(permits as u64).wait(SOON).await.unwrap();
+                        let now = inside.fetch_add(permits, Ordering::SeqCst) + permits;
+                        assert!(now <= 3, "{now}");
+                        tokio::task::yield_now().await;
+                        inside.fetch_sub(permits, Ordering::SeqCst);
+                        permit.release().await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(Semaphore::new(&clients[0], &on.name).available_permits().await.unwrap(), 3);
+    }
+    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+}
+
+async fn who_waits_for_permits_is_woken_by_the_message(on: Ground) {
+    let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
+    let held = Semaphore::new(&one, &on.name).capacity(2).acquire_many(2).await.unwrap();
+    let waiter = Semaphore::new(&two, &on.name).capacity(2).acquire_many(2).wait(SOON / 2);
+    let waiter = tokio::spawn(waiter.into_future());
+    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn the_line_of_a_fair_one_spans_processes(on: Ground) {
+    let clients = [on.client().await, on.client().await];
+    let semaphores = clients.each_ref().map(|client| Semaphore::new(client, &on.name).capacity(2).fair());
+    let held = semaphores[0].acquire().await.unwrap();
+    let large = tokio::spawn(semaphores[1].acquire_many(2).wait(SOON).into_future());
+    // Once it stands in the line, nobody goes past it.
+    wait_until(SOON, async || match semaphores[0].try_acquire().await.unwrap() {
+        Some(permit) => {
+            permit.release().await.unwrap();
+            false
+        }
+        None => true,
+    })
+    .await;
+    held.release().await.unwrap();
+    large.await.unwrap().unwrap().release().await.unwrap();
+    semaphores[0].acquire_many(2).wait(SOON).await.unwrap().release().await.unwrap();
+}
+
+async fn permits_are_known_by_their_ids(on: Ground) {
+    let (one, two) = (on.client_with(|config| config.watchdog_lease(SOON / 20)).await, on.client().await);
+    let (mine, theirs) = (PermitExpirableSemaphore::new(&one, &on.name), PermitExpirableSemaphore::new(&two, &on.name));
+    assert!(matches!(mine.acquire().await, Err(AcquireError::NotInitialised { .. })));
+    assert!(mine.try_set_permits(2).await.unwrap());
+    let permit = mine.acquire_many(2).await.unwrap();
+    let ids: Vec<_> = permit.ids().collect();
+    assert!(theirs.update_lease(ids[0], SOON).await.unwrap());
+    assert_eq!(theirs.try_release(ids[0]).await.unwrap(), Returned::Released);
+    assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.unwrap(), LostReason::Gone);
+    assert_eq!((theirs.available_permits().await.unwrap(), theirs.acquired_permits().await.unwrap()), (1, 1));
+    drop(permit);
+    wait_until(SOON, async || theirs.available_permits().await.unwrap() == 2).await;
+}
+
+async fn permits_that_are_dropped_or_shut_down_go_back(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let theirs = Semaphore::new(&two, &on.name);
+    for leases in [true, false] {
+        let mut mine = Semaphore::new(&one, &on.name).capacity(3);
+        if !leases {
+            mine = mine.without_leases();
+        }
+        drop((mine.acquire().await.unwrap(), mine.acquire().await.unwrap()));
+        wait_until(SOON, async || theirs.available_permits().await.unwrap() == 3).await;
+    }
+    let _held = (
+        Semaphore::new(&one, &on.name).capacity(3).acquire().await.unwrap(),
+        Semaphore::new(&one, &on.name).acquire().await.unwrap(),
+    );
+    one.shutdown(SOON).await.unwrap();
+    assert_eq!(theirs.available_permits().await.unwrap(), 3);
+}
