@@ -7,6 +7,8 @@ mod events;
 mod failover;
 mod ground;
 mod kinds;
+mod latch;
+mod latch_failover;
 mod migration;
 mod read_write;
 
@@ -32,8 +34,14 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for topology in Topology::ALL {
         let shared = Arc::new(Shared::new(topology));
-        for scenario in
-            [contract::scenarios(), kinds::scenarios(), read_write::scenarios(), around::scenarios()].concat()
+        for scenario in [
+            contract::scenarios(),
+            kinds::scenarios(),
+            read_write::scenarios(),
+            around::scenarios(),
+            latch::scenarios(),
+        ]
+        .concat()
         {
             for user in [User::Anybody, User::Published] {
                 let (shared, on, run_it) = (Arc::clone(&shared), runtime.handle().clone(), scenario.run);
@@ -52,7 +60,14 @@ fn main() -> ExitCode {
             }
         }
     }
-    for scenario in [durable::scenarios(), events::scenarios(), failover::scenarios(), migration::scenarios()].concat()
+    for scenario in [
+        durable::scenarios(),
+        events::scenarios(),
+        failover::scenarios(),
+        latch_failover::scenarios(),
+        migration::scenarios(),
+    ]
+    .concat()
     {
         let on = runtime.handle().clone();
         trials.push(Trial::test(scenario.name, move || run(&on, (scenario.run)())));
