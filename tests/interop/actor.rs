@@ -138,6 +138,21 @@ impl Actor {
         self.ask(&[verb, name, &millis(wait)]).await.unwrap()
     }
 
+    /// A verb of a latch with its numbers, and its answer.
+    pub(crate) async fn latch(&mut self, verb: &str, name: &str, numbers: &[u64]) -> String {
+        let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+        let verb = format!("latch.{verb}");
+        let words = [&verb, name].into_iter().chain(numbers.iter().map(String::as_str));
+        self.ask(&words.collect::<Vec<_>>()).await.unwrap()
+    }
+
+    /// Waits until the latch that was begun is waited for: Redisson has subscribed, has looked again, and only a message will
+    /// wake it.
+    pub(crate) async fn until_waiting_for_a_latch(&self) {
+        let mut other = self.redisson.actor();
+        wait_until(SOON, async || other.value(&["sleepsAtLatch", &self.name]).await).await;
+    }
+
     /// Adds one to a counter, so many times, each under a lock of that kind; begun and not waited for.
     pub(crate) async fn begin_count_under(&mut self, verb: &str, name: &str, counter: &str, times: u64) {
         self.begin(&[verb, name, counter, &times.to_string()]).await;

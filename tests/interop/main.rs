@@ -15,6 +15,7 @@ mod fair;
 mod fenced;
 mod force;
 mod handover;
+mod latch;
 mod leases;
 mod multi;
 mod read_write;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         fenced::scenarios(),
         force::scenarios(),
         handover::scenarios(),
+        latch::scenarios(),
         leases::scenarios(),
         multi::scenarios(),
         read_write::scenarios(),

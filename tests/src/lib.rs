@@ -3,6 +3,7 @@
 pub mod cancel;
 pub mod fair;
 pub mod history;
+pub mod latch;
 pub mod lossy;
 pub mod made;
 pub mod spread;

@@ -152,7 +152,7 @@ pub(crate) fn published(topology: Topology) -> String {
         Topology::MasterSlave | Topology::Sentinel => rules("+role"),
         Topology::Cluster => rules("+cluster|slots"),
     });
-    all.extend([rules("+get"), rules("+hget"), rules("+decrby")].concat());
+    all.extend(["+get", "+hget", "+decrby", "+zcount"].into_iter().flat_map(rules));
     // What tests do besides locking: they read, from replicas too, and list connections.
     all.extend(["+get", "+client|list", "+readonly"].map(str::to_owned));
     // Before 7.0 there are no sharded channels, and a server does not start with commands it does not know.

@@ -7,6 +7,8 @@ mod events;
 mod failover;
 mod ground;
 mod kinds;
+mod latch;
+mod latch_failover;
 mod migration;
 mod read_write;
 mod semaphores;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
             semaphores::scenarios(),
             read_write::scenarios(),
             around::scenarios(),
+            latch::scenarios(),
         ]
         .concat()
         {
@@ -59,7 +62,14 @@ fn main() -> ExitCode {
             }
         }
     }
-    for scenario in [durable::scenarios(), events::scenarios(), failover::scenarios(), migration::scenarios()].concat()
+    for scenario in [
+        durable::scenarios(),
+        events::scenarios(),
+        failover::scenarios(),
+        latch_failover::scenarios(),
+        migration::scenarios(),
+    ]
+    .concat()
     {
         let on = runtime.handle().clone();
         trials.push(Trial::test(scenario.name, move || run(&on, (scenario.run)())));

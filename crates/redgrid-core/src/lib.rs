@@ -42,4 +42,4 @@ pub use name::{InvalidName, Name};
 pub use once::{OnceRequest, OnceScript};
 pub use script::{BulkScript, Script};
 pub use token::Token;
-pub use wait::{Wake, Watch};
+pub use wait::{Heard, Hearing, Wake, Watch};

@@ -114,6 +114,13 @@ impl Grid {
         redgrid_permit_expirable_semaphore::PermitExpirableSemaphore::new(&self.client, name)
     }
 
+    /// A latch that many wait for until so many things are done. See [`CountDownLatch`](redgrid_countdown_latch::CountDownLatch).
+    #[cfg(feature = "countdown-latch")]
+    #[doc(alias = "getCountDownLatch")]
+    pub fn countdown_latch(&self, name: impl AsRef<str>) -> redgrid_countdown_latch::CountDownLatch {
+        redgrid_countdown_latch::CountDownLatch::new(&self.client, name)
+    }
+
     /// A command of any kind. See [`Client::command`].
     pub fn command(&self, name: &'static str) -> Command {
         self.client.command(name)

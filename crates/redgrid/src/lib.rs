@@ -27,6 +27,8 @@ pub use redgrid_core::{
     FromReply, Health, HealthCheck, Holder, InvalidName, Name, NodeHealth, NodeId, NodePart, NotClosed, NotReady,
     Reply, Request, Script, ServerError, Shard, Token, observe,
 };
+#[cfg(feature = "countdown-latch")]
+pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch, LatchError, WaitError};
 #[cfg(feature = "locks")]
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]

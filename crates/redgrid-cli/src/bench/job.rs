@@ -13,6 +13,9 @@ const WARM: Duration = Duration::from_millis(300);
 /// Length where neither operations nor time are asked for: 2 s.
 const SECS: Duration = Duration::from_secs(2);
 
+/// Rounds of W6latch where none are asked for, as in the other drivers.
+const ROUNDS: usize = 20;
+
 /// The longest time that may be asked for: an hour.
 const LONGEST: f64 = 3600.0;
 
@@ -29,6 +32,8 @@ pub(super) struct Job {
     pub(super) warm: Duration,
     /// Locks to hold (W5).
     pub(super) n: usize,
+    /// How often all wait and go on (W6latch).
+    pub(super) rounds: usize,
 }
 
 /// What a job does.
@@ -46,11 +51,13 @@ pub(super) enum Workload {
     W6Fair,
     /// One read-write lock for all; each tenth time a task writes.
     W6Rw,
+    /// All wait for a latch.
+    W6Latch,
 }
 
 /// A workload that this driver does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no workload `{0}` here; there are W1, W2, W3, W5, W6fair and W6rw")]
+#[error("no workload `{0}` here; there are W1, W2, W3, W5, W6fair, W6rw and W6latch")]
 pub(super) struct Unsupported(String);
 
 impl FromStr for Workload {
@@ -64,6 +71,7 @@ impl FromStr for Workload {
             "W5" => Ok(Workload::W5),
             "W6fair" => Ok(Workload::W6Fair),
             "W6rw" => Ok(Workload::W6Rw),
+            "W6latch" => Ok(Workload::W6Latch),
             _ => Err(Unsupported(name.to_owned())),
         }
     }
@@ -78,6 +86,7 @@ impl fmt::Display for Workload {
             Workload::W5 => "W5",
             Workload::W6Fair => "W6fair",
             Workload::W6Rw => "W6rw",
+            Workload::W6Latch => "W6latch",
         })
     }
 }
@@ -93,6 +102,7 @@ impl Job {
             secs: options.secs.map(seconds).transpose()?,
             warm: options.warm.map_or(Ok(WARM), seconds)?,
             n: options.n,
+            rounds: ROUNDS,
         }
         .bounded())
     }
@@ -108,6 +118,7 @@ impl Job {
             secs: None,
             warm: WARM,
             n: 1000,
+            rounds: ROUNDS,
         };
         for (key, value) in words.split_whitespace().filter_map(|word| word.split_once('=')) {
             let unread = |error: &dyn fmt::Display| format!("`{key}={value}` is not understood: {error}");
@@ -121,6 +132,7 @@ impl Job {
                     job.secs = Some(secs).filter(|secs| !secs.is_zero());
                 }
                 "warm" => job.warm = seconds(value.parse().map_err(|error| unread(&error))?)?,
+                "rounds" => job.rounds = value.parse().map_err(|error| unread(&error))?,
                 "n" => job.n = value.parse().map_err(|error| unread(&error))?,
                 _ => {}
             }

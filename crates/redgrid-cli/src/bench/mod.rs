@@ -8,6 +8,7 @@ mod crew;
 mod flash_sale;
 mod held;
 mod job;
+mod latch;
 mod latency;
 mod outcome;
 mod reading;
@@ -68,6 +69,7 @@ impl Driver {
             Workload::W2 => contended::run(job, start, |name| self.grid.lock(name).acquire()).await,
             Workload::W6Fair => contended::run(job, start, |name| self.grid.fair_lock(name).acquire()).await,
             Workload::W6Rw => reading::run(&self.grid, job, start).await,
+            Workload::W6Latch => latch::run(&self.grid, job, start).await,
             Workload::W3 => flash_sale::run(&self.grid, job, start).await,
             Workload::W5 => held::run(&self.grid, job, start, &mut self.held).await,
         }

@@ -12,6 +12,7 @@ use super::core::{Closing, Core, FAREWELL, follow, hear, ready, run};
 use super::events::{EventReceiver, Events};
 use super::exchange::{Persistence, Progress};
 use super::health::HealthCheck;
+use super::shared::Shared;
 use super::{Command, Deployment, FromReply, Request, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability, Settings};
@@ -33,6 +34,7 @@ struct Inner {
     table: Arc<Table>,
     lanes: Lanes,
     pools: Arc<Pools>,
+    shared: Shared,
     closing: watch::Sender<Closing>,
     closed: watch::Receiver<bool>,
 }
@@ -89,7 +91,8 @@ impl Client {
         let (closing, watched) = watch::channel(Closing::No);
         let (done, closed) = watch::channel(false);
         tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&pools)), work, watched, done));
-        Client(Arc::new(Inner { core, table, lanes: Lanes::default(), pools, closing, closed }))
+        let (lanes, shared) = (Lanes::default(), Shared::default());
+        Client(Arc::new(Inner { core, table, lanes, pools, shared, closing, closed }))
     }
 
     /// The id of this client, in front of the number in its holder fields.
@@ -219,6 +222,33 @@ impl Client {
     /// Watches a channel, and the key beneath it.
     pub fn watch(&self, channel: Bytes, key: Bytes) -> crate::wait::Watch {
         self.0.core.hub.watch(channel, key)
+    }
+
+    /// Hears `channels`, which are in the slot of `key`, in the order in which the server publishes to them, and polls whether
+    /// the key is gone.
+    pub fn hear(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> crate::wait::Hearing {
+        self.0.core.hub.hear(channels, key)
+    }
+
+    /// What all objects of this client with the same key share: made by the first, gone with the last that has it.
+    pub fn shared<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
+        self.0.shared.get(key, make)
+    }
+
+    /// Has the client's own task do it: it goes on although the caller leaves, and ends with the client at the latest. A
+    /// shutdown waits for it, so it is to end when [`Client::closing`] completes.
+    pub fn run_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.table.hand_over(Box::pin(work));
+    }
+
+    /// Completes when the client is being shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn closing(&self) {
+        // It can not have gone: `self` has it.
+        let _ = self.0.closing.subscribe().wait_for(|closing| *closing != Closing::No).await;
     }
 
     /// Asks for a hold: the way of every lock-like object.

@@ -23,6 +23,7 @@ mod reply;
 mod request;
 mod route;
 mod seam;
+mod shared;
 mod slot;
 mod subscriber;
 mod topology;

@@ -40,6 +40,8 @@ pub(super) struct Poll {
 pub(super) enum Sink {
     Signal(Arc<Signal>),
     Stream(mpsc::UnboundedSender<Option<Bytes>>),
+    /// One of the channels of a [`Hearing`], by its place among them.
+    Hearing(usize, mpsc::UnboundedSender<Heard>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,6 +104,9 @@ impl Channel {
                 Sink::Stream(sender) => {
                     let _ = sender.send(Some(payload.clone()));
                 }
+                Sink::Hearing(channel, sender) => {
+                    let _ = sender.send(Heard::Message { channel: *channel, payload: payload.clone() });
+                }
             }
         }
     }
@@ -115,6 +120,9 @@ impl Channel {
                 }
                 Sink::Stream(sender) => {
                     let _ = sender.send(None);
+                }
+                Sink::Hearing(_, sender) => {
+                    let _ = sender.send(Heard::Recheck);
                 }
             }
         }
@@ -195,5 +203,52 @@ impl Listener {
     /// Nothing is lost.
     pub(crate) async fn next(&mut self) -> Option<Option<Bytes>> {
         self.receiver.recv().await
+    }
+}
+
+/// The messages of several channels of one slot, in the order in which the server published them: what is heard behind
+/// another message was published after it, whatever their channels. Dropping it ends the subscriptions when nobody else
+/// has them.
+pub struct Hearing {
+    pub(super) registrations: Vec<Registration>,
+    pub(super) receiver: mpsc::UnboundedReceiver<Heard>,
+}
+
+/// What came of a [`Hearing`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// A message, and the place of its channel among those that were asked for.
+    Message {
+        /// The place of its channel.
+        channel: usize,
+        /// What was published.
+        payload: Bytes,
+    },
+    /// Messages may have been missed, or the poll saw the key gone: look.
+    Recheck,
+}
+
+impl Hearing {
+    /// What comes next. Completes never again when the client has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    pub async fn next(&mut self) -> Heard {
+        match self.receiver.recv().await {
+            Some(heard) => heard,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What has come and was not taken yet.
+    pub fn take(&mut self) -> Option<Heard> {
+        self.receiver.try_recv().ok()
+    }
+
+    /// Whether the server has confirmed the first channel on the present connection.
+    pub fn in_force(&self) -> bool {
+        let first = self.registrations.first();
+        first.is_some_and(|first| first.hub.heard(&first.channel).is_some())
     }
 }

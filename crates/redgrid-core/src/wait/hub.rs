@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 
-use super::channel::{Channel, Force, Listener, Poll, Registration, Signal, Sink, Watch};
+use super::channel::{Channel, Force, Heard, Hearing, Listener, Poll, Registration, Signal, Sink, Watch};
 use super::lane::{Desired, Lane, Post};
 use super::poll::{self, UNSUBSCRIBED_POLL};
 use crate::clock::{Clock, Instant};
@@ -121,6 +121,18 @@ impl Hub {
         Listener { _registration: Registration { hub: Arc::clone(self), channel, id }, receiver }
     }
 
+    /// Hears `channels`, which are in the slot of `key`, in the order in which they are published, and polls `key` beneath.
+    pub(crate) fn hear(self: &Arc<Self>, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> Hearing {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let hear = |(place, channel): (usize, Bytes)| {
+            let poll = (place == 0).then(|| Poll { key: key.clone(), mark: None, due: Instant::NEVER });
+            let id = self.add(&channel, key, true, Sink::Hearing(place, sender.clone()), poll);
+            Registration { hub: Arc::clone(self), channel, id }
+        };
+        let registrations = channels.into_iter().enumerate().map(hear).collect();
+        Hearing { registrations, receiver }
+    }
+
     /// How many channels are wanted at the moment.
     pub(crate) fn channels(&self) -> usize {
         self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
@@ -152,10 +164,16 @@ impl Hub {
         }
         let State { channels, posts, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return id };
-        if let (Sink::Signal(signal), Force::Confirmed) = (&sink, channel.force) {
-            signal.in_force.store(true, Ordering::Release);
-            // What was published between the caller's look and this moment is not seen: look once more.
-            signal.recheck.store(true, Ordering::Release);
+        // What was published between the caller's look and this moment is not seen: look once more.
+        match (&sink, channel.force) {
+            (Sink::Signal(signal), Force::Confirmed) => {
+                signal.in_force.store(true, Ordering::Release);
+                signal.recheck.store(true, Ordering::Release);
+            }
+            (Sink::Hearing(_, sender), Force::Confirmed) => {
+                let _ = sender.send(Heard::Recheck);
+            }
+            _ => {}
         }
         channel.watchers.insert(id, sink);
         let Some(post) = posts.get_mut(&channel.home) else { return id };

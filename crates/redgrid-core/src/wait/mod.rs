@@ -9,5 +9,5 @@ mod lane;
 mod poll;
 
 pub(crate) use channel::Listener;
-pub use channel::{Wake, Watch};
+pub use channel::{Heard, Hearing, Wake, Watch};
 pub(crate) use hub::Hub;

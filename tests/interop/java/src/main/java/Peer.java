@@ -101,6 +101,8 @@ public final class Peer {
                 return Thread.currentThread().getId();
             case "sleeps":
                 return sleeps(threads.get(words[2]));
+            case "sleepsAtLatch":
+                return sleepsAtLatch(threads.get(words[2]));
             case "count":
                 return Variants.count(redisson, lock, words[3], number(words[4]));
             default:
@@ -129,6 +131,19 @@ public final class Peer {
             }
         }
         return false;
+    }
+
+    /** Whether a thread waits at a latch for the message; while it waits for answers of the server, futures are in its trace. */
+    private static boolean sleepsAtLatch(Thread thread) {
+        boolean waits = false;
+        for (StackTraceElement frame : thread.getStackTrace()) {
+            String of = frame.getClassName();
+            if (of.contains("Future") || of.contains("CommandAsync")) {
+                return false;
+            }
+            waits |= of.equals("org.redisson.RedissonCountDownLatch") && frame.getMethodName().equals("await");
+        }
+        return waits;
     }
 
     private static long number(String word) {

@@ -3,12 +3,13 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 import org.redisson.api.RBucket;
+import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
-/** Fenced, spinning and multiple locks: the verbs of {@link Peer} that begin with their kind. */
+/** Fenced, spinning and multiple locks, and latches: the verbs of {@link Peer} that begin with their kind. */
 final class Variants {
     private Variants() {
     }
@@ -21,6 +22,8 @@ final class Variants {
                 return fenced(redisson.getFencedLock(words[2]), verb[1], words);
             case "spin":
                 return plain(redisson, redisson.getSpinLock(words[2]), verb[1], words);
+            case "latch":
+                return latch(redisson.getCountDownLatch(words[2]), verb[1], words);
             case "multi":
                 List<RLock> locks = new ArrayList<>();
                 for (String name : words[2].split(",")) {
@@ -43,6 +46,28 @@ final class Variants {
                 return lock.getToken();
             case "unlock":
                 lock.unlock();
+                return "";
+            default:
+                throw new IllegalArgumentException("no such command: " + verb);
+        }
+    }
+
+    private static Object latch(RCountDownLatch latch, String verb, String[] words) throws InterruptedException {
+        switch (verb) {
+            case "trySetCount":
+                return latch.trySetCount(number(words[3]));
+            case "countDown":
+                latch.countDown();
+                return "";
+            case "getCount":
+                return latch.getCount();
+            case "delete":
+                return latch.delete();
+            case "await":
+                if (words.length > 3) {
+                    return latch.await(number(words[3]), TimeUnit.MILLISECONDS);
+                }
+                latch.await();
                 return "";
             default:
                 throw new IllegalArgumentException("no such command: " + verb);

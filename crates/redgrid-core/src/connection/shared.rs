@@ -1,0 +1,54 @@
+//! What the objects of one client have in common, by their keys.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use bytes::Bytes;
+
+type Known = HashMap<(TypeId, Bytes), Weak<dyn Any + Send + Sync>>;
+
+/// One value for each type and key, for as long as somebody has it.
+#[derive(Default)]
+pub(super) struct Shared(Mutex<Known>);
+
+impl Shared {
+    pub(super) fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
+        let of = (TypeId::of::<T>(), key.clone());
+        let mut known = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {
+            return value;
+        }
+        // Those that nobody has any more go when there are twice as many as were kept the last time.
+        if known.len() == known.capacity() {
+            known.retain(|_, value| value.strong_count() > 0);
+        }
+        let value = Arc::new(make());
+        known.insert(of, Arc::downgrade(&value) as Weak<dyn Any + Send + Sync>);
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_for_each_type_and_key_while_somebody_has_it() {
+        let (shared, key) = (Shared::default(), Bytes::from_static(b"a"));
+        let one = shared.get(&key, || 1_u32);
+        assert_eq!(*shared.get(&key, || 2_u32), 1);
+        assert_eq!((*shared.get(&Bytes::from_static(b"b"), || 2_u32), *shared.get(&key, || 3_u64)), (2, 3));
+        drop(one);
+        assert_eq!(*shared.get(&key, || 4_u32), 4);
+    }
+
+    #[test]
+    fn what_nobody_has_is_forgotten() {
+        let shared = Shared::default();
+        for n in 0..10_000_u32 {
+            shared.get(&n.to_string().into(), || n);
+        }
+        assert!(shared.0.lock().unwrap().len() < 100);
+    }
+}

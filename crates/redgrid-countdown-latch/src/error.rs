@@ -1,0 +1,130 @@
+//! What can be wrong, and what is true then.
+
+use std::time::Duration;
+
+use redgrid_core::name::InvalidName;
+use redgrid_core::{Name, ServerError};
+
+/// Why a latch was not set, counted down, deleted or read.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum LatchError {
+    /// No server could be asked in time. Nothing is changed.
+    #[error("could not ask for the latch `{name}`")]
+    Unavailable {
+        /// The latch.
+        name: Name,
+        /// What stood in the way last.
+        #[source]
+        source: ServerError,
+    },
+    /// The server refused: wrong type under the name, no permission, no memory. Nothing is changed.
+    #[error("the server refused what was asked of the latch `{name}`")]
+    Refused {
+        /// The latch.
+        name: Name,
+        /// The server's words and their class.
+        #[source]
+        source: ServerError,
+    },
+    /// Asked, and no answer came. It may be done, once; it is sent again for 30 s at most.
+    #[error("asked for the latch `{name}` and got no answer; the outcome is unknown")]
+    OutcomeUnknown {
+        /// The latch.
+        name: Name,
+        /// What happened to the answer.
+        #[source]
+        source: ServerError,
+    },
+    /// The name can not be used. Nothing was asked.
+    #[error(transparent)]
+    InvalidName(#[from] InvalidName),
+    /// The count can not be. Nothing was asked.
+    #[error("invalid count for the latch `{name}`: expected 1 to {}, got {got}", i64::MAX)]
+    InvalidCount {
+        /// The latch.
+        name: Name,
+        /// What was given.
+        got: u64,
+    },
+    /// The lifetime can not be. Nothing was asked.
+    #[error("invalid lifetime for the latch `{name}`: expected 1 ms to 3650 days, got {got:?}")]
+    InvalidLifetime {
+        /// The latch.
+        name: Name,
+        /// What was given.
+        got: Duration,
+    },
+}
+
+impl LatchError {
+    /// What is true when this came of a change.
+    pub(crate) fn of_change(name: &Name, source: ServerError) -> Self {
+        let name = name.clone();
+        match source {
+            ServerError::NotSent { .. } => LatchError::Unavailable { name, source },
+            ServerError::Refused { .. } => LatchError::Refused { name, source },
+            _ => LatchError::OutcomeUnknown { name, source },
+        }
+    }
+
+    /// What is true when this came of a question.
+    pub(crate) fn of_question(name: &Name, source: ServerError) -> Self {
+        let name = name.clone();
+        match source {
+            ServerError::Refused { .. } => LatchError::Refused { name, source },
+            _ => LatchError::Unavailable { name, source },
+        }
+    }
+}
+
+/// Why a wait for a latch ended before the latch was open. The latch is as it was.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The time is over, and the count was not 0.
+    #[error("the latch `{name}` was not open after {waited:?}")]
+    TimedOut {
+        /// The latch.
+        name: Name,
+        /// How long.
+        waited: Duration,
+    },
+    /// No server could be asked in time: `timeout × (retries + 1)`, or the bound of the wait.
+    #[error("could not ask for the latch `{name}`")]
+    Unavailable {
+        /// The latch.
+        name: Name,
+        /// What stood in the way last.
+        #[source]
+        source: ServerError,
+    },
+    /// The server refused to tell: wrong type under the name, no permission.
+    #[error("the server refused to tell of the latch `{name}`")]
+    Refused {
+        /// The latch.
+        name: Name,
+        /// The server's words and their class.
+        #[source]
+        source: ServerError,
+    },
+    /// The client is shutting down.
+    #[error("the client is shutting down; the latch `{name}` was not open")]
+    ShuttingDown {
+        /// The latch.
+        name: Name,
+    },
+    /// The name can not be used. Nothing was asked.
+    #[error(transparent)]
+    InvalidName(#[from] InvalidName),
+}
+
+impl WaitError {
+    pub(crate) fn of(name: &Name, source: ServerError) -> Self {
+        let name = name.clone();
+        match source {
+            ServerError::Refused { .. } => WaitError::Refused { name, source },
+            source => WaitError::Unavailable { name, source },
+        }
+    }
+}

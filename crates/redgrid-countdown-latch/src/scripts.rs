@@ -1,0 +1,123 @@
+//! The scripts of a latch, and what their answers say.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::{Client, OnceRequest, OnceScript, Request, Script, ServerError};
+
+use crate::keys::Keys;
+
+static SET: OnceScript<2> = OnceScript::new("latch/set", include_str!("scripts/set.lua"));
+static COUNT_DOWN: OnceScript<2> = OnceScript::new("latch/count_down", include_str!("scripts/count_down.lua"));
+static DELETE: OnceScript<2> = OnceScript::new("latch/delete", include_str!("scripts/delete.lua"));
+static LOOK: Script<2> = Script::new("latch/look", include_str!("scripts/look.lua"));
+
+/// How long the number of a round is kept: a day, renewed at its half by those who wait. With nobody waiting, nobody needs it.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Keys {
+    /// Whether a round was begun.
+    pub(crate) async fn set(&self, client: &Client, n: i64, lifetime: Option<Duration>) -> Result<bool, ServerError> {
+        let kept = lifetime.map_or(KEPT, |lifetime| lifetime.min(KEPT));
+        let request = SET.with(self.both()).int(n).int(lifetime.map_or(0, millis)).int(millis(kept)).publish_here();
+        Ok(one(client.run_once(self.told(request)).await?)? == 1)
+    }
+
+    /// What is left.
+    pub(crate) async fn count_down(&self, client: &Client, by: i64) -> Result<u64, ServerError> {
+        let request = COUNT_DOWN.with(self.both()).int(by).publish_here().arg(self.over.clone());
+        let left = one(client.run_once(self.told(request)).await?)?;
+        Ok(u64::try_from(left).unwrap_or(0))
+    }
+
+    /// Whether there was one.
+    pub(crate) async fn delete(&self, client: &Client) -> Result<bool, ServerError> {
+        let request = DELETE.with(self.both()).publish_here().arg(self.over.clone());
+        Ok(one(client.run_once(self.told(request)).await?)? == 1)
+    }
+
+    /// What is left, asked once.
+    pub(crate) async fn count(&self, client: &Client) -> Result<u64, ServerError> {
+        let request = Request::command("GET").key(self.count.clone()).idempotent();
+        let left = client.run::<Option<i64>>(request).await?;
+        Ok(left.and_then(|left| u64::try_from(left).ok()).unwrap_or(0))
+    }
+
+    /// How it is.
+    pub(crate) async fn look(&self, client: &Client) -> Result<Look, ServerError> {
+        let request = LOOK.with(self.both()).int(millis(KEPT)).idempotent();
+        let parts: Vec<String> = client.run(request).await?;
+        Look::read(&parts)
+            .ok_or_else(|| ServerError::Decode { expected: "a look at a latch", got: format!("{parts:?}") })
+    }
+
+    fn both(&self) -> [Bytes; 2] {
+        [self.count.clone(), self.round.clone()]
+    }
+
+    /// With Redisson's channel, where there is one.
+    fn told(&self, request: OnceRequest) -> OnceRequest {
+        self.channel.iter().cloned().fold(request, OnceRequest::arg)
+    }
+}
+
+/// A latch at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) is_open: bool,
+    /// The number of the round; 0 where Redisson has begun it.
+    pub(crate) round: u64,
+    /// When it ends by itself.
+    pub(crate) ends_in: Option<Duration>,
+}
+
+impl Look {
+    fn read(parts: &[String]) -> Option<Look> {
+        let [count, round, left] = parts else { return None };
+        // Redisson and ours write whole numbers; what is below 1 is open.
+        let is_open = count.parse::<f64>().ok()? < 1.0;
+        let ends_in = left.parse::<i64>().ok()?.try_into().ok().map(Duration::from_millis);
+        Some(Look { is_open, round: round.parse().ok()?, ends_in })
+    }
+}
+
+/// The number that a script answers with.
+fn one(answer: Vec<i64>) -> Result<i64, ServerError> {
+    let unexpected = || ServerError::Decode { expected: "one whole number", got: format!("{answer:?}") };
+    answer.first().copied().ok_or_else(unexpected)
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_tells_its_contract() {
+        for (name, text) in [
+            ("set", include_str!("scripts/set.lua")),
+            ("count_down", include_str!("scripts/count_down.lua")),
+            ("delete", include_str!("scripts/delete.lua")),
+            ("look", include_str!("scripts/look.lua")),
+        ] {
+            for part in ["-- KEYS", "-- ARGV", "-- Returns", "-- Work:", "ent twice"] {
+                assert!(text.contains(part), "{name}: {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_look_is_read() {
+        let look = |parts: [&str; 3]| Look::read(&parts.map(str::to_owned));
+        let lasting = look(["3", "17", "250"]).unwrap();
+        assert_eq!(lasting, Look { is_open: false, round: 17, ends_in: Some(Duration::from_millis(250)) });
+        for (count, is_open) in [("0", true), ("-1", true), ("1", false), ("9223372036854775807", false)] {
+            let look = look([count, "0", "-1"]).unwrap();
+            assert_eq!((look.is_open, look.ends_in), (is_open, None), "{count}");
+        }
+        assert_eq!(look(["x", "0", "-1"]), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Setting a latch: options, then await.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::error::LatchError;
+use crate::latch::CountDownLatch;
+
+/// The longest lifetime: ten years. Redis counts further; what is meant to last longer is meant to have none.
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
+/// Sets the count of a latch when awaited; made by [`CountDownLatch::try_set_count`].
+#[must_use = "nothing is asked of the server until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct TrySetCount {
+    latch: CountDownLatch,
+    count: u64,
+    lifetime: Option<Duration>,
+}
+
+impl TrySetCount {
+    pub(crate) fn new(latch: CountDownLatch, count: u64) -> Self {
+        TrySetCount { latch, count, lifetime: None }
+    }
+
+    /// Ends the round after this long, whatever is left of it: 1 ms to 3,650 days, none unless set. Whoever waits goes on then,
+    /// as at a count of 0. Redisson's waiters are told nothing, and wait on.
+    pub fn expires_in(mut self, lifetime: Duration) -> Self {
+        self.lifetime = Some(lifetime);
+        self
+    }
+
+    async fn run(self) -> Result<bool, LatchError> {
+        let keys = self.latch.keys()?;
+        let count = keys.counted(self.count)?;
+        if let Some(got) = self.lifetime.filter(|it| !(Duration::from_millis(1)..=LONGEST).contains(it)) {
+            return Err(LatchError::InvalidLifetime { name: keys.name.clone(), got });
+        }
+        let set = keys.set(self.latch.client(), count, self.lifetime).await;
+        set.map_err(|source| LatchError::of_change(&keys.name, source))
+    }
+}
+
+impl IntoFuture for TrySetCount {
+    type Output = Result<bool, LatchError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}

@@ -1,0 +1,67 @@
+//! Waiting for a latch: options, then await.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use redgrid_core::ServerError;
+use redgrid_core::clock::Instant;
+
+use crate::error::WaitError;
+use crate::latch::CountDownLatch;
+use crate::line::{Left, Line};
+
+/// Waits for a latch when awaited; made by [`CountDownLatch::wait`].
+#[must_use = "nobody waits until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct Wait {
+    latch: CountDownLatch,
+    within: Option<Duration>,
+}
+
+impl Wait {
+    pub(crate) fn new(latch: CountDownLatch) -> Self {
+        Wait { latch, within: None }
+    }
+
+    /// Waits at most this long, for the latch and for a server that can not be reached; zero looks once. As long as it takes
+    /// unless set.
+    pub fn within(mut self, within: Duration) -> Self {
+        self.within = Some(within);
+        self
+    }
+
+    async fn run(self) -> Result<(), WaitError> {
+        let (client, keys) = (self.latch.client(), self.latch.keys()?);
+        let failed = |source| WaitError::of(&keys.name, source);
+        let timed_out = |waited| WaitError::TimedOut { name: keys.name.clone(), waited };
+        if self.within.is_some_and(|within| within.is_zero()) {
+            let look = keys.look(client).await.map_err(failed)?;
+            return if look.is_open { Ok(()) } else { Err(timed_out(Duration::ZERO)) };
+        }
+        let began = client.clock().now();
+        let until = self.within.map_or(Instant::NEVER, |within| began + within);
+        let mut place = Line::of(client, keys).enter();
+        let left = tokio::select! {
+            biased;
+            left = place.left() => left,
+            () = client.clock().sleep_until(until) => match place.is_placed() {
+                true => return Err(timed_out(client.clock().now().since(began))),
+                false => Left::Failed(ServerError::NotSent { reason: "no server could be asked in time".into() }),
+            },
+        };
+        match left {
+            Left::Over => Ok(()),
+            Left::Failed(source) => Err(failed(source)),
+            Left::ShuttingDown => Err(WaitError::ShuttingDown { name: keys.name.clone() }),
+        }
+    }
+}
+
+impl IntoFuture for Wait {
+    type Output = Result<(), WaitError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}

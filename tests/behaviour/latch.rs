@@ -1,0 +1,433 @@
+//! Latches: what counts, who goes on, and who does not.
+
+use std::time::{Duration, Instant};
+
+use redgrid_core::Code;
+use redgrid_countdown_latch::{CountDownLatch, LatchError, WaitError};
+use redgrid_testkit::{Action, Direction, Fault, Monitor, Proxy, wait_until};
+use redgrid_tests::cancel::at_most;
+use redgrid_tests::latch::{scripts, waiter};
+use redgrid_tests::{SOON, client, client_with, server};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// So long that a test fails where only the poll would help.
+const NO_POLL: Duration = Duration::from_secs(60);
+
+/// Far above what a message takes on a busy machine.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+const THEIRS: &str = "redisson_countdownlatch__channel__{a}";
+const OURS: &str = "redgrid_latch__channel:{a}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_latch_counts_down_opens_and_is_set_again() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let latch = CountDownLatch::new(&client, "a");
+    assert_eq!(latch.count().await.unwrap(), 0);
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    latch.wait().await.unwrap();
+    assert!(!latch.delete().await.unwrap());
+    for _ in 0..2 {
+        assert!(latch.try_set_count(3).await.unwrap());
+        assert!(!latch.try_set_count(9).await.unwrap(), "one is set");
+        assert_eq!(latch.count().await.unwrap(), 3);
+        assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), "3");
+        assert_eq!(latch.count_down().await.unwrap(), 2);
+        let timed_out = latch.wait().within(20 * MS).await;
+        assert!(matches!(&timed_out, Err(WaitError::TimedOut { waited, .. }) if *waited >= 20 * MS), "{timed_out:?}");
+        let looked = latch.wait().within(Duration::ZERO).await;
+        assert!(matches!(looked, Err(WaitError::TimedOut { .. })), "{looked:?}");
+        assert_eq!(latch.count_down_by(5).await.unwrap(), 0, "more than is left");
+        latch.wait().await.unwrap();
+        latch.wait().within(Duration::ZERO).await.unwrap();
+    }
+    assert!(latch.try_set_count(i64::MAX as u64).await.unwrap());
+    assert_eq!(latch.count_down().await.unwrap(), i64::MAX as u64 - 1, "to the unit");
+    assert!(latch.delete().await.unwrap());
+    assert_eq!(latch.count_down_by(i64::MAX as u64).await.unwrap(), 0);
+    // Only what the client remembers of its last change, for a while.
+    let memory = format!("redgrid_once:{{a}}:{}", client.id());
+    assert_eq!(observer.keys("*").await.unwrap(), [memory.as_str()]);
+    assert!(observer.time_to_live(&memory).await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_is_told_by_the_first_call_and_asked_of_nobody() {
+    let server = server().await;
+    let client = client(&server).await;
+    let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
+    let latch = CountDownLatch::new(&client, "a");
+    for n in [0, i64::MAX as u64 + 1, u64::MAX] {
+        let refused = latch.try_set_count(n).await;
+        assert!(matches!(refused, Err(LatchError::InvalidCount { got, .. }) if got == n), "{refused:?}");
+        let refused = latch.count_down_by(n).await;
+        assert!(matches!(refused, Err(LatchError::InvalidCount { got, .. }) if got == n), "{refused:?}");
+    }
+    for lifetime in [Duration::ZERO, Duration::from_micros(999), Duration::MAX] {
+        let refused = latch.try_set_count(1).expires_in(lifetime).await;
+        assert!(matches!(refused, Err(LatchError::InvalidLifetime { got, .. }) if got == lifetime), "{refused:?}");
+    }
+    let invalid = CountDownLatch::new(&client, "a{b");
+    assert!(matches!(invalid.try_set_count(1).await, Err(LatchError::InvalidName(_))));
+    assert!(matches!(invalid.count_down().await, Err(LatchError::InvalidName(_))));
+    assert!(matches!(invalid.count().await, Err(LatchError::InvalidName(_))));
+    assert!(matches!(invalid.delete().await, Err(LatchError::InvalidName(_))));
+    assert!(matches!(invalid.wait().await, Err(WaitError::InvalidName(_))));
+    assert_eq!(monitor.take().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_refuses_is_told_and_changes_nothing() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let latch = CountDownLatch::new(&client, "a");
+    let is_refused = |error: Option<LatchError>| matches!(error, Some(LatchError::Refused { .. }));
+    observer.cmd(&["RPUSH", "a", "x"]).await.unwrap();
+    assert!(is_refused(latch.count_down().await.err()));
+    assert!(is_refused(latch.count().await.err()));
+    let refused = latch.wait().await;
+    let Err(WaitError::Refused { source, .. }) = &refused else { panic!("{refused:?}") };
+    assert_eq!(source.code(), Some(Code::WrongType));
+    observer.cmd(&["SET", "a", "x"]).await.unwrap();
+    assert!(is_refused(latch.count_down().await.err()));
+    let refused = latch.wait().await;
+    assert!(matches!(refused, Err(WaitError::Refused { .. })), "{refused:?}");
+    assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), "x");
+    // It is somebody's: setting it is refused politely, and it can be deleted.
+    assert!(!latch.try_set_count(1).await.unwrap());
+    assert!(latch.delete().await.unwrap());
+    assert!(latch.try_set_count(1).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_whose_answers_are_lost_are_made_once_and_answered() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(200 * MS)).await;
+    let latch = CountDownLatch::new(&client, "a");
+    // The server knows the scripts.
+    latch.try_set_count(1).await.unwrap();
+    latch.delete().await.unwrap();
+    latch.count_down().await.unwrap();
+    let [set, count_down, delete, _] = scripts();
+    proxy.next(2, set, Action::SwallowReply);
+    assert!(latch.try_set_count(10).await.unwrap(), "that it was set before is its own doing");
+    proxy.next(1, &count_down, Action::SwallowReply);
+    assert_eq!(latch.count_down().await.unwrap(), 9);
+    proxy.next(2, &count_down, Action::SwallowReply);
+    assert_eq!(latch.count_down_by(4).await.unwrap(), 5);
+    assert_eq!(observer.get::<i64>("a").await.unwrap(), Some(5));
+    proxy.next(1, &count_down, Action::CutAfterForward);
+    assert_eq!(latch.count_down_by(5).await.unwrap(), 0);
+    assert!(latch.try_set_count(2).await.unwrap());
+    proxy.next(1, delete, Action::SwallowReply);
+    assert!(latch.delete().await.unwrap());
+    assert_eq!(proxy.counts().swallowed, 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_copy_of_a_count_down_does_not_count_in_the_next_round() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(300 * MS)).await;
+    let latch = CountDownLatch::new(&client, "a");
+    latch.count_down().await.unwrap();
+    latch.try_set_count(1).await.unwrap();
+    let [_, count_down, ..] = scripts();
+    proxy.next(1, count_down, Action::Hold);
+    assert_eq!(latch.count_down().await.unwrap(), 0, "by its second copy");
+    assert!(latch.try_set_count(1).await.unwrap());
+    assert_eq!(proxy.release_held().await, 1);
+    assert_eq!(latch.count().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_latch_and_what_belongs_to_it_end_together() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let latch = CountDownLatch::new(&client, "a");
+    let hour = Duration::from_secs(3600);
+    latch.try_set_count(2).expires_in(hour).await.unwrap();
+    for key in ["a", "redgrid_latch:{a}"] {
+        let left = observer.time_to_live(key).await.unwrap().unwrap();
+        assert!(left > hour - AT_ONCE && left <= hour, "{key}: {left:?}");
+    }
+    assert_eq!(latch.count_down().await.unwrap(), 1);
+    assert!(observer.time_to_live("a").await.unwrap().is_some(), "a count-down leaves the lifetime");
+    latch.delete().await.unwrap();
+    assert!(!observer.exists("redgrid_latch:{a}").await.unwrap());
+    // Without a lifetime, its number is kept for a day, and longer while somebody waits.
+    latch.try_set_count(1).await.unwrap();
+    assert_eq!(observer.time_to_live("a").await.unwrap(), None);
+    let left = observer.time_to_live("redgrid_latch:{a}").await.unwrap().unwrap();
+    assert!(left > 23 * hour && left <= 24 * hour, "{left:?}");
+    observer.cmd(&["PEXPIRE", "redgrid_latch:{a}", "40000000"]).await.unwrap();
+    let waiting = waiter(&client, &latch).await;
+    assert!(observer.time_to_live("redgrid_latch:{a}").await.unwrap().unwrap() > 23 * hour);
+    latch.count_down().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    assert!(!observer.exists("redgrid_latch:{a}").await.unwrap());
+    // What Redisson opens leaves the number; who looks takes it away.
+    latch.try_set_count(1).await.unwrap();
+    observer.cmd(&["DEL", "a"]).await.unwrap();
+    latch.wait().await.unwrap();
+    assert!(!observer.exists("redgrid_latch:{a}").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_goes_on_when_the_latch_expires_or_is_deleted() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let waiting = client(&server).await;
+    let latch = CountDownLatch::new(&waiting, "a");
+    // At the end of its lifetime, not at the next poll.
+    let silent = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
+    latch.try_set_count(1).expires_in(700 * MS).await.unwrap();
+    let began = Instant::now();
+    waiter(&silent, &CountDownLatch::new(&silent, "a")).await.await.unwrap().unwrap();
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    // By hand: nobody is told.
+    latch.try_set_count(1).await.unwrap();
+    let task = waiter(&waiting, &latch).await;
+    observer.cmd(&["DEL", "a"]).await.unwrap();
+    let deleted = Instant::now();
+    task.await.unwrap().unwrap();
+    assert!(deleted.elapsed() < AT_ONCE, "{:?}", deleted.elapsed());
+    // By us: everybody is.
+    latch.try_set_count(1).await.unwrap();
+    let task = waiter(&silent, &CountDownLatch::new(&silent, "a")).await;
+    wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
+    let deleted = Instant::now();
+    latch.delete().await.unwrap();
+    task.await.unwrap().unwrap();
+    assert!(deleted.elapsed() < AT_ONCE, "{:?}", deleted.elapsed());
+}
+
+/// Waits until a client hears the latch, and has looked since.
+async fn until_sure(server: &redgrid_testkit::RedisServer, client: &redgrid_core::Client, channels: usize) {
+    let observer = server.observer().await.unwrap();
+    wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == channels).await;
+    // A question by the same connection is answered after the look.
+    client.command("PING").query::<String>().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_messages_of_an_earlier_round_let_nobody_go() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (setting, waiting) =
+        (client(&server).await, client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await);
+    let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
+    set.try_set_count(1).await.unwrap();
+    let former = observer.get::<String>("redgrid_latch:{a}").await.unwrap().unwrap();
+    set.count_down().await.unwrap();
+    set.try_set_count(1).await.unwrap();
+    let task = waiter(&waiting, &latch).await;
+    until_sure(&server, &waiting, 2).await;
+    let mut monitor = Monitor::start(&server).await.unwrap();
+    // All that the end of the round before publishes, and the begin of this one.
+    for (channel, message) in [(OURS, former.as_str()), (THEIRS, "0"), (THEIRS, "1"), (OURS, "0"), (OURS, "x")] {
+        let heard: u64 = observer.query(&["PUBLISH", channel, message]).await.unwrap();
+        assert_eq!(heard, 1);
+    }
+    // It looks, sees that its round goes on, and waits.
+    let [.., look] = scripts();
+    let mut looks = 0;
+    wait_until(SOON, async || {
+        let seen = monitor.take().await.unwrap();
+        looks += seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count();
+        looks > 0
+    })
+    .await;
+    waiting.command("PING").query::<String>().await.unwrap();
+    assert!(!task.is_finished());
+    let last = Instant::now();
+    set.count_down().await.unwrap();
+    task.await.unwrap().unwrap();
+    assert!(last.elapsed() < AT_ONCE, "{:?}", last.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_latch_of_the_same_name_in_another_database_lets_nobody_go() {
+    let server = server().await;
+    let elsewhere = client_with(&server.url(), |config| config.database(1)).await;
+    let here = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
+    let (other, latch) = (CountDownLatch::new(&elsewhere, "a"), CountDownLatch::new(&here, "a"));
+    latch.try_set_count(1).await.unwrap();
+    let task = waiter(&here, &latch).await;
+    until_sure(&server, &here, 2).await;
+    let [.., look] = scripts();
+    let mut monitor = Monitor::start(&server).await.unwrap();
+    other.try_set_count(1).await.unwrap();
+    other.count_down().await.unwrap();
+    let mut looks = 0;
+    wait_until(SOON, async || {
+        let seen = monitor.take().await.unwrap();
+        looks += seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count();
+        looks > 0
+    })
+    .await;
+    here.command("PING").query::<String>().await.unwrap();
+    assert!(!task.is_finished());
+    latch.count_down().await.unwrap();
+    task.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_missed_the_end_of_its_round_goes_on_although_the_next_is_under_way() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let setting = client(&server).await;
+    let waiting = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(200 * MS)).await;
+    let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
+    // Nothing published arrives: only looks tell.
+    proxy.drop_publishes(true);
+    set.try_set_count(1).await.unwrap();
+    let early = waiter(&waiting, &latch).await;
+    until_sure(&server, &waiting, 2).await;
+    set.count_down().await.unwrap();
+    set.try_set_count(1).await.unwrap();
+    let late = tokio::spawn(latch.wait().into_future());
+    tokio::time::timeout(AT_ONCE, early).await.unwrap().unwrap().unwrap();
+    waiting.command("PING").query::<String>().await.unwrap();
+    assert!(!late.is_finished(), "it waits for the next round");
+    set.count_down().await.unwrap();
+    tokio::time::timeout(AT_ONCE, late).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_lost_its_subscriber_while_the_round_ended_goes_on() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let setting = client(&server).await;
+    let waiting = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(NO_POLL)).await;
+    let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
+    set.try_set_count(1).await.unwrap();
+    let task = waiter(&waiting, &latch).await;
+    until_sure(&server, &waiting, 2).await;
+    proxy.refuse_connections().await.unwrap();
+    observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
+    wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().is_empty()).await;
+    set.count_down().await.unwrap();
+    set.try_set_count(1).await.unwrap();
+    proxy.accept_connections().await.unwrap();
+    tokio::time::timeout(SOON, task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_may_not_subscribe_goes_on_by_looking() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let rules = ["ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all"];
+    observer.cmd(&rules).await.unwrap();
+    let setting = client(&server).await;
+    let mute = client_with(&server.url_for("mute", "secret"), |config| config.poll_interval(NO_POLL)).await;
+    let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&mute, "a"));
+    for reused in [false, true] {
+        set.try_set_count(1).await.unwrap();
+        let task = waiter(&mute, &latch).await;
+        set.count_down().await.unwrap();
+        if reused {
+            set.try_set_count(1).await.unwrap();
+        }
+        tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
+        wait_until(SOON, async || mute.in_hand().channels == 0).await;
+    }
+    // It may not publish either, and opens the latch all the same.
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_contact_a_wait_ends_unavailable_within_its_patience() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let settings = |config: redgrid_core::Config| config.timeout(200 * MS).retries(2).poll_interval(200 * MS);
+    let client = client_with(&server.url_via(proxy.addr()), settings).await;
+    let latch = CountDownLatch::new(&client, "a");
+    latch.try_set_count(1).await.unwrap();
+    let task = waiter(&client, &latch).await;
+    proxy.set(Direction::ToServer, Fault::BlackHole);
+    proxy.set(Direction::ToClient, Fault::BlackHole);
+    let ended = tokio::time::timeout(SOON, task).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(WaitError::Unavailable { .. })), "{ended:?}");
+    let bounded = latch.wait().within(50 * MS).await;
+    assert!(matches!(bounded, Err(WaitError::Unavailable { .. })), "nobody has looked: {bounded:?}");
+    let counted = latch.count().await;
+    assert!(matches!(counted, Err(LatchError::Unavailable { .. })), "{counted:?}");
+    wait_until(SOON, async || client.in_hand().channels == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_tells_those_who_wait_and_those_who_come() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let latch = CountDownLatch::new(&client, "a");
+    latch.try_set_count(1).await.unwrap();
+    let task = waiter(&client, &latch).await;
+    client.shutdown(SOON).await.unwrap();
+    let told = tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap();
+    assert!(matches!(told, Err(WaitError::ShuttingDown { .. })), "{told:?}");
+    let told = tokio::time::timeout(AT_ONCE, latch.wait().into_future()).await.unwrap();
+    assert!(matches!(told, Err(WaitError::ShuttingDown { .. })), "{told:?}");
+    assert!(matches!(latch.count_down().await, Err(LatchError::Unavailable { .. })));
+    assert_eq!(observer.get::<i64>("a").await.unwrap(), Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_or_not() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let latch = CountDownLatch::new(&client, "a");
+    latch.try_set_count(1000).await.unwrap();
+    for polls in 1..12 {
+        let waits = (0..5).map(|more| at_most(polls + more, latch.wait().into_future()));
+        assert!(futures_util::future::join_all(waits).await.iter().all(Option::is_none));
+        wait_until(SOON, async || {
+            client.in_hand().channels == 0 && observer.pubsub_channels("*latch*").await.unwrap().is_empty()
+        })
+        .await;
+    }
+    // With one that stays, the others' leaving changes nothing.
+    let staying = waiter(&client, &latch).await;
+    for polls in 1..6 {
+        at_most(polls, latch.wait().into_future()).await;
+    }
+    let (mut least, mut most) = (0, 0);
+    for polls in 1..6 {
+        least += u64::from(at_most(polls, latch.count_down()).await.is_some());
+        most += 1;
+    }
+    // Behind all of them.
+    let left = latch.count_down().await.unwrap();
+    assert!((1000 - most - 1..=1000 - least - 1).contains(&left), "{left}: {least} to {most}");
+    assert!(!staying.is_finished());
+    latch.delete().await.unwrap();
+    staying.await.unwrap().unwrap();
+    wait_until(SOON, async || client.in_hand().channels == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_with_a_hash_tag_and_a_namespace_have_redissons_channel() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let prod = client_with(&server.url(), |config| config.namespace("prod").unwrap().poll_interval(NO_POLL)).await;
+    for (name, key, theirs, ours) in [
+        ("a", "prod:a", "redisson_countdownlatch__channel__{prod:a}", "redgrid_latch__channel:{prod:a}"),
+        ("x{y}z", "prod:x{y}z", "redisson_countdownlatch__channel__{prod:x{y}z}", "redgrid_latch__channel:prod:x{y}z"),
+    ] {
+        let latch = CountDownLatch::new(&prod, name);
+        latch.try_set_count(1).await.unwrap();
+        assert!(observer.exists(key).await.unwrap());
+        let task = waiter(&prod, &latch).await;
+        let mut expected = [theirs, ours];
+        expected.sort();
+        wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap() == expected).await;
+        latch.count_down().await.unwrap();
+        tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
+        wait_until(SOON, async || prod.in_hand().channels == 0).await;
+    }
+}

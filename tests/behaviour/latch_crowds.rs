@@ -1,0 +1,167 @@
+//! Many who wait for one latch.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redgrid_countdown_latch::CountDownLatch;
+use redgrid_testkit::{Monitor, Proxy, SeenCommand, wait_until};
+use redgrid_tests::latch::{crowd, scripts};
+use redgrid_tests::{SOON, client, client_with, server};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// So long that a test fails where only the poll would help.
+const NO_POLL: Duration = Duration::from_secs(60);
+
+fn looks(seen: &[SeenCommand]) -> usize {
+    let [.., look] = scripts();
+    seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count()
+}
+
+/// The message that comes with the last count-down is all it takes: half a round trip there, half a round trip back.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (counting, waiting) =
+        (client(&server).await, client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await);
+    let (count, latch) = (CountDownLatch::new(&counting, "a"), CountDownLatch::new(&waiting, "a"));
+    // The server knows the scripts.
+    latch.wait().await.unwrap();
+    count.try_set_count(1).await.unwrap();
+    count.count_down().await.unwrap();
+    for _ in 0..5 {
+        count.try_set_count(3).await.unwrap();
+        let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
+        let tasks = crowd(&latch, 100).await;
+        wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
+        let mut seen = Vec::new();
+        // The first, perhaps one for those who came after it was sent, and the one behind the confirmation.
+        wait_until(SOON, async || {
+            seen.extend(monitor.take().await.unwrap());
+            looks(&seen) >= 2
+        })
+        .await;
+        assert!(looks(&seen) <= 4, "{} looks for a hundred", looks(&seen));
+        waiting.command("PING").query::<String>().await.unwrap();
+        monitor.take().await.unwrap();
+        for _ in 0..3 {
+            count.count_down().await.unwrap();
+        }
+        for task in tasks {
+            tokio::time::timeout(Duration::from_secs(5), task).await.unwrap().unwrap().unwrap();
+        }
+        wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+        let seen = monitor.take().await.unwrap();
+        let counted = seen.iter().filter(|command| command.name == "EVALSHA").count();
+        assert_eq!(counted, 3, "three count-downs and no look: {seen:?}");
+        let others = seen.iter().filter(|command| !matches!(&*command.name, "EVALSHA" | "UNSUBSCRIBE"));
+        assert_eq!(others.count(), 0, "{seen:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_of_one_process_share_a_subscription_and_its_looks() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (counting, waiting) =
+        (client(&server).await, client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await);
+    let (count, latch) = (CountDownLatch::new(&counting, "a"), CountDownLatch::new(&waiting, "a"));
+    latch.wait().await.unwrap();
+    count.try_set_count(1).await.unwrap();
+    let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
+    let tasks = crowd(&latch, 1000).await;
+    wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
+    assert_eq!(waiting.in_hand().channels, 2);
+    // As Redisson tells it: without the round's number. One look for all.
+    observer.cmd(&["DEL", "a"]).await.unwrap();
+    let heard: u64 = observer.query(&["PUBLISH", "redisson_countdownlatch__channel__{a}", "0"]).await.unwrap();
+    assert_eq!(heard, 1);
+    for task in tasks {
+        tokio::time::timeout(Duration::from_secs(5), task).await.unwrap().unwrap().unwrap();
+    }
+    wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+    let seen = monitor.take().await.unwrap();
+    let subscriptions = seen.iter().filter(|command| command.name == "SUBSCRIBE").count();
+    println!("a thousand waiters: {} looks, {subscriptions} subscription", looks(&seen));
+    // They come while looks are under way, each of which serves all who came before it.
+    assert!(looks(&seen) <= 20 && subscriptions == 1, "{} looks, {subscriptions}", looks(&seen));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn count_downs_of_many_at_once_are_told_apart() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await, client(&server).await];
+    let latches = clients.each_ref().map(|client| CountDownLatch::new(client, "a"));
+    latches[0].try_set_count(90).await.unwrap();
+    let told = join_all((0..90).map(|n| latches[n % 3].count_down())).await;
+    let mut left: Vec<u64> = told.into_iter().map(Result::unwrap).collect();
+    left.sort();
+    assert!(left.iter().copied().eq(0..90), "each has seen another: {left:?}");
+    latches[1].wait().await.unwrap();
+}
+
+struct Waiters {
+    _child: Child,
+    _input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Waiters {
+    fn start(url: &str, name: &str, tasks: usize) -> Waiters {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_waiter"))
+            .args([url, name, &tasks.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        Waiters { _child: child, _input: input, output }
+    }
+
+    async fn line(&mut self) -> String {
+        tokio::time::timeout(SOON, self.output.next_line()).await.unwrap().unwrap().unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_in_ten_processes_go_on_by_the_message() {
+    println!("with messages, all awake after {:?}", a_thousand_in_ten_processes(false).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_in_ten_processes_go_on_within_the_poll_although_every_message_is_lost() {
+    let awake = a_thousand_in_ten_processes(true).await;
+    println!("without messages, all awake after {awake:?}");
+    // The poll is each second; the machine may be busy with ten processes.
+    assert!(awake < Duration::from_secs(4), "{awake:?}");
+}
+
+/// How long after the last count-down all have said so.
+async fn a_thousand_in_ten_processes(silent: bool) -> Duration {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    proxy.drop_publishes(silent);
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let latch = CountDownLatch::new(&client, "a");
+    latch.try_set_count(2).await.unwrap();
+    let url = server.url_via(proxy.addr());
+    let mut processes: Vec<_> = (0..10).map(|_| Waiters::start(&url, "a", 100)).collect();
+    for process in &mut processes {
+        assert_eq!(process.line().await, "waiting");
+    }
+    let numsub = ["PUBSUB", "NUMSUB", "redgrid_latch__channel:{a}"];
+    wait_until(SOON, async || observer.query::<(String, u64)>(&numsub).await.unwrap().1 == 10).await;
+    assert_eq!(latch.count_down().await.unwrap(), 1);
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    let last = Instant::now();
+    for process in &mut processes {
+        let line = process.line().await;
+        assert!(line.starts_with("done "), "{line}");
+    }
+    assert_eq!(proxy.counts().publishes_dropped > 0, silent);
+    last.elapsed()
+}

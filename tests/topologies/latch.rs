@@ -1,0 +1,169 @@
+//! What holds for a latch wherever it lives.
+
+use std::time::{Duration, Instant};
+
+use redgrid_countdown_latch::{CountDownLatch, LatchError, WaitError};
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
+use redgrid_tests::latch::{crowd, waiter};
+
+use crate::contract::{AT_ONCE, NOTHING, clauses};
+use crate::ground::Ground;
+
+clauses![
+    "latch";
+    it_counts_down_opens_and_is_set_again,
+    many_of_two_processes_are_woken_by_the_last_count_down,
+    whoever_waits_goes_on_when_it_is_deleted_or_expires,
+    the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go,
+    count_downs_of_three_processes_are_told_apart,
+    a_name_with_a_hash_tag_is_a_latch_too,
+    waits_that_end_early_leave_nothing,
+];
+
+async fn it_counts_down_opens_and_is_set_again(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
+    for _ in 0..3 {
+        assert!(here.try_set_count(3).await.unwrap());
+        assert!(!there.try_set_count(5).await.unwrap());
+        assert_eq!((there.count_down().await.unwrap(), here.count().await.unwrap()), (2, 2));
+        let early = there.wait().within(Duration::ZERO).await;
+        assert!(matches!(early, Err(WaitError::TimedOut { .. })), "{early:?}");
+        assert_eq!(here.count_down_by(2).await.unwrap(), 0);
+        there.wait().await.unwrap();
+        assert!(!on.observer.exists(&on.name).await.unwrap());
+    }
+    assert!(matches!(here.try_set_count(0).await, Err(LatchError::InvalidCount { .. })));
+}
+
+/// How many channels of the latch are heard at its server, whatever their kind.
+async fn until_heard(on: &Ground, clients: u64) {
+    let channel = format!("redgrid_latch__channel:{{{}}}", on.name);
+    let heard = async || {
+        let plain = on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
+        let sharded = on.observer.query::<(String, u64)>(&["PUBSUB", "SHARDNUMSUB", &channel]).await;
+        plain + sharded.map_or(0, |(_, sharded)| sharded) == clients
+    };
+    wait_until(SOON, heard).await;
+}
+
+/// Nobody looks by himself here: only the message wakes.
+async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Ground) {
+    let one = on.client().await;
+    let others = [
+        on.client_with(|config| config.poll_interval(SOON)).await,
+        on.client_with(|config| config.poll_interval(SOON)).await,
+    ];
+    let latch = CountDownLatch::new(&one, &on.name);
+    for _ in 0..3 {
+        latch.try_set_count(2).await.unwrap();
+        let mut tasks = Vec::new();
+        for client in &others {
+            tasks.extend(crowd(&CountDownLatch::new(client, &on.name), 50).await);
+        }
+        until_heard(&on, 2).await;
+        latch.count_down().await.unwrap();
+        assert!(tasks.iter().all(|task| !task.is_finished()));
+        let last = Instant::now();
+        latch.count_down().await.unwrap();
+        for task in tasks {
+            task.await.unwrap().unwrap();
+        }
+        assert!(last.elapsed() < AT_ONCE, "{:?}", last.elapsed());
+        until_heard(&on, 0).await;
+    }
+    wait_until(SOON, async || others.iter().all(|client| client.in_hand() == NOTHING)).await;
+}
+
+async fn whoever_waits_goes_on_when_it_is_deleted_or_expires(on: Ground) {
+    let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
+    let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
+    here.try_set_count(1).await.unwrap();
+    let task = waiter(&two, &there).await;
+    until_heard(&on, 1).await;
+    let deleted = Instant::now();
+    assert!(here.delete().await.unwrap());
+    task.await.unwrap().unwrap();
+    assert!(deleted.elapsed() < AT_ONCE, "{:?}", deleted.elapsed());
+    wait_until(SOON, async || two.in_hand() == NOTHING).await;
+    here.try_set_count(1).expires_in(Duration::from_millis(800)).await.unwrap();
+    let set = Instant::now();
+    waiter(&two, &there).await.await.unwrap().unwrap();
+    assert!(set.elapsed() < AT_ONCE, "{:?}", set.elapsed());
+    // By hand, behind everybody's back: the poll sees it.
+    here.try_set_count(1).await.unwrap();
+    let task = waiter(&one, &here).await;
+    on.observer.cmd(&["DEL", &on.name]).await.unwrap();
+    tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
+}
+
+async fn the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
+    here.try_set_count(1).await.unwrap();
+    let mut former = waiter(&two, &there).await;
+    for _ in 0..20 {
+        here.count_down().await.unwrap();
+        here.try_set_count(1).await.unwrap();
+        let next = tokio::spawn(there.wait().into_future());
+        tokio::time::timeout(SOON, former).await.unwrap().unwrap().unwrap();
+        // Placed by the same client's question behind its look.
+        there.count().await.unwrap();
+        wait_until(SOON, async || two.in_hand().channels > 0 || next.is_finished()).await;
+        assert!(!next.is_finished());
+        former = next;
+    }
+    here.delete().await.unwrap();
+    tokio::time::timeout(SOON, former).await.unwrap().unwrap().unwrap();
+}
+
+async fn count_downs_of_three_processes_are_told_apart(on: Ground) {
+    let mut latches = Vec::new();
+    for _ in 0..3 {
+        latches.push(CountDownLatch::new(&on.client().await, &on.name));
+    }
+    latches[0].try_set_count(30).await.unwrap();
+    let told = futures_util::future::join_all((0..30).map(|n| latches[n % 3].count_down())).await;
+    let mut left: Vec<u64> = told.into_iter().map(Result::unwrap).collect();
+    left.sort();
+    assert!(left.iter().copied().eq(0..30), "{left:?}");
+}
+
+/// In a cluster, Redisson can not use such a name at all.
+async fn a_name_with_a_hash_tag_is_a_latch_too(on: Ground) {
+    let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
+    let name = format!("{}:x{{{}}}z", on.name, on.name);
+    let (here, there) = (CountDownLatch::new(&one, &name), CountDownLatch::new(&two, &name));
+    assert!(here.try_set_count(2).await.unwrap());
+    assert_eq!(here.count_down().await.unwrap(), 1);
+    let task = waiter(&two, &there).await;
+    wait_until(SOON, async || {
+        // The look behind the confirmation is under way or done by the time that others hear it, too.
+        let ours = format!("redgrid_latch__channel:{name}");
+        let plain = on.observer.pubsub_channels("*").await.unwrap();
+        plain.contains(&ours) || on.observer.pubsub_shard_channels("*").await.unwrap_or_default().contains(&ours)
+    })
+    .await;
+    let last = Instant::now();
+    assert_eq!(here.count_down().await.unwrap(), 0);
+    task.await.unwrap().unwrap();
+    assert!(last.elapsed() < AT_ONCE, "{:?}", last.elapsed());
+}
+
+async fn waits_that_end_early_leave_nothing(on: Ground) {
+    let client = on.client().await;
+    let latch = CountDownLatch::new(&client, &on.name);
+    latch.try_set_count(1).await.unwrap();
+    let late = latch.wait().within(Duration::from_millis(300)).await;
+    assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
+    for polls in 1..8 {
+        assert!(redgrid_tests::cancel::at_most(polls, latch.wait().into_future()).await.is_none());
+    }
+    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    until_heard(&on, 0).await;
+    let task = waiter(&client, &latch).await;
+    client.shutdown(SOON).await.unwrap();
+    let told = task.await.unwrap();
+    assert!(matches!(told, Err(WaitError::ShuttingDown { .. })), "{told:?}");
+}
