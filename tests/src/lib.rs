@@ -5,6 +5,7 @@ pub mod fair;
 pub mod history;
 pub mod lossy;
 pub mod made;
+pub mod process;
 pub mod spread;
 
 use std::sync::Arc;

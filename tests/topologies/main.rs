@@ -1,6 +1,7 @@
 //! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
 
 mod around;
+mod barriers;
 mod contract;
 mod durable;
 mod events;
@@ -32,9 +33,8 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for topology in Topology::ALL {
         let shared = Arc::new(Shared::new(topology));
-        for scenario in
-            [contract::scenarios(), kinds::scenarios(), read_write::scenarios(), around::scenarios()].concat()
-        {
+        let clauses = [contract::scenarios(), kinds::scenarios(), read_write::scenarios(), around::scenarios()];
+        for scenario in [clauses.concat(), barriers::scenarios()].concat() {
             for user in [User::Anybody, User::Published] {
                 let (shared, on, run_it) = (Arc::clone(&shared), runtime.handle().clone(), scenario.run);
                 let (clause, under) = (scenario.name, if user == User::Published { "::published_acl" } else { "" });

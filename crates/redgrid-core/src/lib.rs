@@ -24,6 +24,7 @@ pub mod name;
 pub mod observe;
 mod once;
 mod script;
+mod seat;
 mod token;
 mod wait;
 
@@ -40,5 +41,6 @@ pub use hold::Holder;
 pub use name::{InvalidName, Name};
 pub use once::{OnceRequest, OnceScript};
 pub use script::{BulkScript, Script};
+pub use seat::Seat;
 pub use token::Token;
 pub use wait::{Wake, Watch};

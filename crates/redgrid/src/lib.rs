@@ -21,6 +21,13 @@
 mod grid;
 
 pub use grid::Grid;
+#[cfg(feature = "barrier")]
+pub use redgrid_barrier as barrier;
+#[cfg(feature = "barrier")]
+pub use redgrid_barrier::{
+    AskError, Barrier, BarrierError, BarrierWaitResult, Condition, ConditionError, DoubleBarrier, DoubleBarrierGuard,
+    Notify, Party, Phaser, PhaserError, PhaserState, WaitError,
+};
 pub use redgrid_core::config;
 pub use redgrid_core::{
     Client, Code, Command, Config, ConfigError, ConnectError, Deployment, DeploymentKind, Event, EventReceiver,

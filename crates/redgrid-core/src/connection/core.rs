@@ -14,6 +14,7 @@ use super::{CommitError, Deployment, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
 use crate::hold::{Table, Work};
+use crate::seat::Seats;
 use crate::wait::{Hub, Listener};
 
 /// How long the last handle's background work may take when it was not shut down: 5 s.
@@ -27,6 +28,7 @@ pub(crate) struct Core {
     pub(crate) topology: Arc<dyn Topology>,
     pub(crate) hub: Arc<Hub>,
     pub(super) events: Arc<Events>,
+    pub(crate) seats: Seats,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -102,6 +104,7 @@ pub(super) async fn run(
     for left in table.close() {
         tasks.spawn(left);
     }
+    core.seats.leave_all().into_iter().for_each(|farewell| table.run_later(farewell));
     let drained = async {
         loop {
             tokio::select! {
