@@ -55,17 +55,25 @@ async fn sessions_of_many_do_not_mix() {
     const PARTIES: u32 = 4;
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
-    // Eight contend for sessions of four.
-    let inside = Arc::new([const { AtomicU64::new(0) }; 41]);
+    // Eight contend for sessions of four, until there were forty.
+    let inside = Arc::new([const { AtomicU64::new(0) }; 42]);
+    let (over, end) = tokio::sync::watch::channel(false);
     let tasks: Vec<_> = (0..2 * PARTIES)
         .map(|task| {
             let barrier = DoubleBarrier::new(&clients[task as usize % 2], "a", PARTIES);
-            let inside = inside.clone();
+            let (inside, over, mut end) = (inside.clone(), over.clone(), end.clone());
             tokio::spawn(async move {
                 let mut random = fastrand::Rng::with_seed(task.into());
-                for _ in 0..20 {
-                    let guard = barrier.enter().within(SOON).await.unwrap();
+                loop {
+                    let guard = tokio::select! {
+                        guard = barrier.enter().within(SOON).into_future() => guard.unwrap(),
+                        _ = end.wait_for(|end| *end) => return,
+                    };
                     let session = guard.session();
+                    if session > 40 {
+                        over.send_replace(true);
+                        return;
+                    }
                     inside[session as usize].fetch_add(1, Ordering::SeqCst);
                     if random.bool() {
                         tokio::time::sleep(MS * random.u32(..10)).await;
@@ -79,7 +87,7 @@ async fn sessions_of_many_do_not_mix() {
     for task in tasks {
         task.await.unwrap();
     }
-    assert!(inside[1..].iter().all(|inside| inside.load(Ordering::SeqCst) == u64::from(PARTIES)));
+    assert!(inside[1..41].iter().all(|inside| inside.load(Ordering::SeqCst) == u64::from(PARTIES)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -299,7 +299,7 @@ async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
     let lost = condition.wait(again).await;
     assert!(matches!(lost, Err(ConditionError::NotReleased { .. })), "{lost:?}");
     wait_until(SOON, async || one.in_hand() == NOTHING).await;
-    assert_eq!(count(&observer, WAITERS).await, 0);
+    until(&observer, WAITERS, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
