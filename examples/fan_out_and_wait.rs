@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use redgrid::{Grid, WaitError};
+use redgrid::Grid;
+use redgrid::countdown_latch::WaitError;
 
 const PARTS: u64 = 6;
 

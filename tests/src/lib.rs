@@ -6,6 +6,7 @@ pub mod history;
 pub mod latch;
 pub mod lossy;
 pub mod made;
+pub mod process;
 pub mod spread;
 
 use std::sync::Arc;

@@ -140,6 +140,7 @@ pub(crate) const SECRET: &str = "secret";
 /// The rules that the page gives for a topology.
 pub(crate) fn published(topology: Topology) -> String {
     let page = include_str!("../../docs/acl.md");
+    // By how each line begins.
     let rules = |begins: &str| {
         let line =
             page.lines().find_map(|line| line.strip_prefix("ACL SETUSER app ")?.starts_with(begins).then_some(line));
@@ -152,7 +153,7 @@ pub(crate) fn published(topology: Topology) -> String {
         Topology::MasterSlave | Topology::Sentinel => rules("+role"),
         Topology::Cluster => rules("+cluster|slots"),
     });
-    all.extend(["+get", "+hget", "+decrby", "+zcount"].into_iter().flat_map(rules));
+    all.extend(["+get +del", "+hget", "+decrby", "+zcount", "+get +hincrby"].into_iter().flat_map(rules));
     // What tests do besides locking: they read, from replicas too, and list connections.
     all.extend(["+get", "+client|list", "+readonly"].map(str::to_owned));
     // Before 7.0 there are no sharded channels, and a server does not start with commands it does not know.

@@ -1,6 +1,7 @@
 //! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
 
 mod around;
+mod barriers;
 mod contract;
 mod durable;
 mod events;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             read_write::scenarios(),
             around::scenarios(),
             latch::scenarios(),
+            barriers::scenarios(),
         ]
         .concat()
         {

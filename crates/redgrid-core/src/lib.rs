@@ -25,6 +25,7 @@ pub mod observe;
 mod once;
 pub mod permits;
 mod script;
+mod seat;
 mod token;
 mod wait;
 
@@ -41,5 +42,6 @@ pub use hold::Holder;
 pub use name::{InvalidName, Name};
 pub use once::{OnceRequest, OnceScript};
 pub use script::{BulkScript, Script};
+pub use seat::Seat;
 pub use token::Token;
 pub use wait::{Heard, Hearing, Wake, Watch};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::hold::{ExtendError, Grant, HoldWatch, LostReason, ReleaseError};
+use redgrid_core::hold::{ExtendError, Grant, Held, HoldWatch, LostReason, ReleaseError};
 use redgrid_core::{Name, Token};
 
 /// A held lock. Dropping it gives the lock back in the background; [`LockGuard::release`] waits and tells.
@@ -129,6 +129,17 @@ impl LockGuard {
     /// Stops renewing and leaves the lock to its lease: nobody gets it before that has run out.
     pub fn forget(self) {
         self.0.forget();
+    }
+}
+
+/// So that a condition can give it back and take it again.
+impl Held for LockGuard {
+    fn into_grant(self) -> Grant {
+        self.0
+    }
+
+    fn from_grant(grant: Grant) -> Self {
+        LockGuard(grant)
     }
 }
 

@@ -21,6 +21,13 @@
 mod grid;
 
 pub use grid::Grid;
+#[cfg(feature = "barrier")]
+pub use redgrid_barrier as barrier;
+#[cfg(feature = "barrier")]
+pub use redgrid_barrier::{
+    AskError, Barrier, BarrierError, BarrierWaitResult, Condition, ConditionError, DoubleBarrier, DoubleBarrierGuard,
+    Notify, Party, Phaser, PhaserError, PhaserState,
+};
 pub use redgrid_core::config;
 pub use redgrid_core::{
     Client, Code, Command, Config, ConfigError, ConnectError, Deployment, DeploymentKind, Event, EventReceiver,
@@ -28,7 +35,7 @@ pub use redgrid_core::{
     Reply, Request, Script, ServerError, Shard, Token, observe,
 };
 #[cfg(feature = "countdown-latch")]
-pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch, LatchError, WaitError};
+pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};
 #[cfg(feature = "locks")]
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]

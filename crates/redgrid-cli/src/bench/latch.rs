@@ -22,7 +22,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// Runs the job: an operation is a round.
 pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
     for number in 0..WARM_ROUNDS {
-        round(grid, &format!("{}:{number}", job.warm_prefix()), job.tasks).await?;
+        let _ = round(grid, &format!("{}:{number}", job.warm_prefix()), job.tasks).await?;
     }
     start.given().await?;
     let mut outcome = Outcome::new();

@@ -22,6 +22,7 @@ use crate::name::Name;
 use crate::observe::{About, Done, Observed, count};
 use crate::once::Lanes;
 use crate::permits::Pools;
+use crate::seat::Seats;
 use crate::wait::Hub;
 
 /// A connection to Redis or Valkey, and all that is held and awaited through it. Cheap to clone; clones are the same
@@ -82,7 +83,8 @@ impl Client {
         let events = Events::new();
         let hub = Hub::new(Arc::clone(&topology), clock.clone(), settings.clone(), Arc::clone(&events));
         let id = Uuid::new_v4().to_string();
-        let core = Arc::new(Core { id, clock, settings, topology, hub, events, tasks: Mutex::default() });
+        let (seats, tasks) = (Seats::default(), Mutex::default());
+        let core = Arc::new(Core { id, clock, settings, topology, hub, events, seats, tasks });
         let (table, work) = Table::new(Arc::clone(&core));
         core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
         core.tasks().push(tokio::spawn(Arc::clone(&table).run_engine()));
@@ -217,6 +219,22 @@ impl Client {
     /// Has a request sent once in the background, by who can not wait, as in a `Drop`. Nobody is told what becomes of it.
     pub fn run_later(&self, request: Request) {
         self.0.table.run_later(request);
+    }
+
+    /// Completes when the client begins to shut down: for those who wait on something else than the client.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn shutting_down(&self) {
+        let mut closing = self.0.closing.subscribe();
+        // Its sender lives as long as this client.
+        let _ = closing.wait_for(|closing| *closing != Closing::No).await;
+    }
+
+    /// Whether the client has begun to shut down, and refuses requests.
+    pub fn is_shut_down(&self) -> bool {
+        self.0.table.is_closed() || *self.0.closing.borrow() != Closing::No
     }
 
     /// Watches a channel, and the key beneath it.

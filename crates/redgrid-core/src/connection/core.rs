@@ -15,6 +15,7 @@ use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
 use crate::hold::{Table, Work};
 use crate::permits::Pools;
+use crate::seat::Seats;
 use crate::wait::{Hub, Listener};
 
 /// How long the last handle's background work may take when it was not shut down: 5 s.
@@ -28,6 +29,7 @@ pub(crate) struct Core {
     pub(crate) topology: Arc<dyn Topology>,
     pub(crate) hub: Arc<Hub>,
     pub(super) events: Arc<Events>,
+    pub(crate) seats: Seats,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -104,6 +106,7 @@ pub(super) async fn run(
         tasks.spawn(left);
     }
     pools.close();
+    core.seats.leave_all().into_iter().for_each(|farewell| table.run_later(farewell));
     let drained = async {
         loop {
             tokio::select! {

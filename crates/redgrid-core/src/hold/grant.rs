@@ -24,6 +24,15 @@ use crate::name::Name;
 use crate::observe::{About, Observed};
 use crate::token::Token;
 
+/// A guard that is a [`Grant`] underneath: what a condition gives back and takes again, whatever lock it is of.
+pub trait Held: Sized {
+    /// The grant, which goes on to hold.
+    fn into_grant(self) -> Grant;
+
+    /// The guard of a grant.
+    fn from_grant(grant: Grant) -> Self;
+}
+
 /// A hold, and the means to end it. Dropping it gives the hold back in the background.
 #[must_use = "dropping the grant gives the hold back"]
 pub struct Grant {
@@ -136,6 +145,16 @@ impl Grant {
             Some(ticket) => ticket.outcome().await,
             None => Ok(None),
         }
+    }
+
+    /// Whether it is the last of its hold: releasing it gives the hold back.
+    pub fn is_last(&self) -> bool {
+        self.hold.guards.load(Ordering::Acquire) == 1
+    }
+
+    /// The client it is held through.
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Whether others of this process share the same grant of the server.

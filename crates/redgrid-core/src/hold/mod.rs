@@ -66,7 +66,7 @@ mod turn;
 pub use detach::DetachedHold;
 pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::{Flight, Work};
-pub use grant::{Grant, HoldWatch};
+pub use grant::{Grant, Held, HoldWatch};
 pub use holder::{Holder, HolderId};
 pub use kind::{Claim, Entrance, HoldKind, ServerQueue, Target, Together};
 pub use many::Many;

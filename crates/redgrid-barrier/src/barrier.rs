@@ -1,0 +1,210 @@
+//! A barrier: nobody goes on before all are there.
+
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::name::InvalidName;
+use redgrid_core::{Client, Request, Script, Seat};
+
+use crate::error::{BarrierError, WaitError};
+use crate::place::{Place, Seen, script};
+use crate::witness::Witness;
+
+static ARRIVE: Script<2> = Script::new("barrier/arrive", script!("barrier_arrive"));
+static LEAVE: Script<2> = Script::new("barrier/leave", script!("barrier_leave"));
+static AFFIRM: Script<2> = Script::new("barrier/affirm", script!("barrier_affirm"));
+
+/// How long a leave is waited for when the time is over: 50 ms. Without an answer it goes on in the background.
+pub(crate) const LEAVING: Duration = Duration::from_millis(50);
+
+/// A barrier of so many parties, whichever processes they are in: each waits until all are there. It can be used again at once: who
+/// comes after it has opened waits for the next round.
+///
+/// A party is whoever waits at the moment. One that gives up, is dropped or dies is not counted any more, so a barrier opens only
+/// when so many *live* parties wait at the same time.
+///
+/// ```no_run
+/// # async fn demo(client: &redgrid_barrier::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use redgrid_barrier::Barrier;
+///
+/// let start = Barrier::new(client, "import:start", 3);
+/// let result = start.wait().await?; // three processes are here
+/// if result.is_leader() {
+///     println!("one of them, the last to come, says so");
+/// }
+/// # Ok(()) }
+/// ```
+#[doc(alias = "CyclicBarrier")]
+#[derive(Clone, Debug)]
+pub struct Barrier {
+    place: Result<Place, InvalidName>,
+    parties: u32,
+    rounds: Arc<Rounds>,
+}
+
+/// What this process knows of the rounds of a barrier.
+#[derive(Debug, Default)]
+struct Rounds {
+    seen: AtomicU64,
+    witness: Witness,
+}
+
+impl Barrier {
+    /// The barrier with this name, which so many parties open. Nothing is asked of the server. All who use it say the same number.
+    pub fn new(client: &Client, name: impl AsRef<str>, parties: u32) -> Self {
+        Barrier { place: Place::new(client, "barrier", name), parties, rounds: Arc::default() }
+    }
+
+    /// How many parties open it.
+    #[doc(alias = "getParties")]
+    pub fn parties(&self) -> u32 {
+        self.parties
+    }
+
+    /// Waits until all are there, as long as it takes or as [`BarrierWait::within`] says.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn demo(barrier: redgrid_barrier::Barrier) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid_barrier::BarrierError;
+    ///
+    /// match barrier.wait().within(Duration::from_secs(30)).await {
+    ///     Ok(result) => println!("round {}", result.generation()),
+    ///     Err(BarrierError::TimedOut { .. }) => println!("somebody is missing"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BarrierError`]; this one is not counted then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future takes this party back in the background, at the latest when its lease ends (30 s unless set). It may be
+    /// that the others have gone on with it just before.
+    #[doc(alias = "await")]
+    pub fn wait(&self) -> BarrierWait {
+        BarrierWait { barrier: self.clone(), within: None }
+    }
+}
+
+/// Waits at a barrier when awaited; made by [`Barrier::wait`].
+#[must_use = "nobody waits until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct BarrierWait {
+    barrier: Barrier,
+    within: Option<Duration>,
+}
+
+impl BarrierWait {
+    /// Waits at most this long; as long as it takes unless set. Whoever is let through at the last moment is told so, not that the
+    /// time is over.
+    pub fn within(mut self, within: Duration) -> Self {
+        self.within = Some(within);
+        self
+    }
+
+    async fn run(self) -> Result<BarrierWaitResult, BarrierError> {
+        let Barrier { place, parties, rounds } = self.barrier;
+        let place = place?;
+        if parties == 0 {
+            return Err(BarrierError::InvalidArgument { name: place.name });
+        }
+        let bound = place.bound(self.within);
+        let seat = place.client.seat(&place.key);
+        seat.arm(leave(&place, &seat));
+        let look = || {
+            let request = ARRIVE.with(keys(&place)).not_after_here().arg(seat.id()).arg(seat.turn().to_string());
+            let request = request.int(parties.into()).int(place.lease());
+            let seen = rounds.seen.load(Ordering::Relaxed);
+            request.arg(seen.to_string()).publish_here().arg(place.channel.clone()).idempotent()
+        };
+        let opened = place.look(bound, look, |answer| opened(&place, parties, &answer)).await;
+        let opened = match opened {
+            Err(BarrierError::TimedOut { name, waited }) => {
+                let left = tokio::time::timeout(LEAVING, place.ask::<Vec<i64>>(leave(&place, &seat))).await;
+                match left.map(|answer| answer.map(|answer| result(&answer))) {
+                    Ok(Ok(Some(opened))) => Ok(opened),
+                    _ => Err(BarrierError::TimedOut { name, waited }),
+                }
+            }
+            ended => ended,
+        }?;
+        seat.disarm();
+        rounds.seen.fetch_max(opened.generation, Ordering::Relaxed);
+        rounds.witness.testify(&place, &rounds, |place, rounds| {
+            let request = AFFIRM.with(keys(place)).arg(rounds.seen.load(Ordering::Relaxed).to_string());
+            request.publish_here().arg(place.channel.clone()).idempotent()
+        });
+        Ok(opened)
+    }
+}
+
+impl IntoFuture for BarrierWait {
+    type Output = Result<BarrierWaitResult, BarrierError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// # Cancel safety
+    ///
+    /// As [`Barrier::wait`].
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// The barrier has opened: this one is through, as are all who waited with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BarrierWaitResult {
+    generation: u64,
+    is_leader: bool,
+}
+
+impl BarrierWaitResult {
+    /// Whether this one was the last to come: true for one of each round.
+    pub fn is_leader(&self) -> bool {
+        self.is_leader
+    }
+
+    /// Which opening it was, from 1: the same for all who went through together.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+}
+
+fn keys(place: &Place) -> [Bytes; 2] {
+    [place.key.clone(), place.part("waiting")]
+}
+
+fn leave(place: &Place, seat: &Seat) -> Request {
+    LEAVE.with(keys(place)).arg(seat.id()).arg(seat.turn().to_string()).idempotent()
+}
+
+fn result(answer: &[i64]) -> Option<BarrierWaitResult> {
+    match *answer {
+        [1, round, leader] => Some(BarrierWaitResult { generation: round.unsigned_abs(), is_leader: leader == 1 }),
+        _ => None,
+    }
+}
+
+fn opened(place: &Place, ours: u32, answer: &[i64]) -> Result<Seen<BarrierWaitResult>, BarrierError> {
+    match *answer {
+        [0, ..] => Ok(Seen::Wait(-1)),
+        [-3, theirs] => {
+            let theirs = u32::try_from(theirs).unwrap_or_default();
+            Err(BarrierError::PartiesDiffer { name: place.name.clone(), ours, theirs })
+        }
+        [-2] => Err(gone(place).into()),
+        _ => Ok(result(answer).map_or(Seen::Late, Seen::Done)),
+    }
+}
+
+/// The server says that this turn has left: a shutdown has seen to it.
+pub(crate) fn gone(place: &Place) -> WaitError {
+    WaitError::Failed(crate::AskError::ShuttingDown { name: place.name.clone() })
+}

@@ -1,0 +1,208 @@
+//! A condition: waiting under a lock for what others change under it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redgrid_core::hold::{AcquireError, Held, ReleaseError, Target, Wish};
+use redgrid_core::name::InvalidName;
+use redgrid_core::{Client, Name};
+
+use crate::error::{AskError, WaitError};
+use crate::line::{self, Stand, Stores};
+use crate::place::Place;
+
+/// What tasks of all processes wait for while they do not hold the lock: as `std`'s `Condvar`, with a lock of this toolkit in place of
+/// a mutex.
+///
+/// [`wait`](Condition::wait) gives the lock back, waits, and acquires it again. Whoever changes something does so under the same lock,
+/// and notifies: no notification falls between the look at the state and the wait, since who waits stands in line before the lock is
+/// free. It may come back without a reason (after a failover, say), so look again in a loop.
+///
+/// ```no_run
+/// # async fn demo(client: &redgrid_barrier::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn is_empty() -> bool { false }
+/// use redgrid_barrier::Condition;
+/// use redgrid_locks::Lock;
+///
+/// let (lock, not_empty) = (Lock::new(client, "queue"), Condition::new(client, "queue:not-empty"));
+/// let mut guard = lock.acquire().await?;
+/// while is_empty().await {
+///     guard = not_empty.wait(guard).await?; // others may hold the lock meanwhile
+/// }
+/// // … take something, under the lock …
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Condition {
+    place: Result<Place, InvalidName>,
+}
+
+impl Condition {
+    /// The condition with this name. Nothing is asked of the server. It may be used with one lock, the same everywhere.
+    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
+        Condition { place: Place::new(client, "condition", name) }
+    }
+
+    /// Gives the lock back, waits to be notified, and acquires the lock again as it was acquired before, without its bound.
+    ///
+    /// # Errors
+    ///
+    /// [`ConditionError`]; the lock is not held then, and what it may have been notified of goes to the next.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it gives the lock back in the background, if it was held, and leaves the line; what it was notified of goes to the next.
+    #[doc(alias = "await")]
+    pub async fn wait<G: Held>(&self, guard: G) -> Result<G, ConditionError> {
+        let (guard, _) = self.wait_at_most(guard, None).await?;
+        Ok(guard)
+    }
+
+    /// The same, but comes back when `within` is over, too: true if it was notified. Acquiring the lock again takes as long as it takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Condition::wait`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Condition::wait`].
+    pub async fn wait_within<G: Held>(&self, guard: G, within: Duration) -> Result<(G, bool), ConditionError> {
+        self.wait_at_most(guard, Some(within)).await
+    }
+
+    async fn wait_at_most<G: Held>(&self, guard: G, within: Option<Duration>) -> Result<(G, bool), ConditionError> {
+        let grant = guard.into_grant();
+        let place = self.place.as_ref().map_err(Clone::clone).map_err(AskError::from)?;
+        let lock = grant.name().clone();
+        if !grant.is_last() {
+            return Err(ConditionError::Reentered { lock });
+        }
+        let bound = place.bound(within);
+        let (client, kind, target) = (grant.client().clone(), grant.kind(), Arc::clone(grant.target()));
+        let wish = Wish { wait: None, once: false, ..grant.wish().clone() };
+        let stand = Stand::new(place, Stores::No);
+        let early = stand.look_once(false).await.map_err(ConditionError::waiting)?;
+        match grant.release().await {
+            // Its lease ends it at the latest; acquiring it again waits for that.
+            Ok(()) | Err(ReleaseError::OutcomeUnknown { .. }) => {}
+            Err(source) => return Err(ConditionError::NotReleased { lock, source }),
+        }
+        let notified = match early {
+            true => Ok(()),
+            false => stand.notified(bound, false, true).await,
+        };
+        let notified = match notified {
+            Ok(()) => true,
+            Err(WaitError::TimedOut { .. }) => false,
+            Err(error) => return Err(ConditionError::waiting(error)),
+        };
+        let again = acquire(&client, kind, &target, wish);
+        let grant = tokio::select! {
+            biased;
+            grant = again => grant.map_err(|source| ConditionError::NotAcquired { lock: lock.clone(), source })?,
+            // What it is notified of stays its own while it waits for the lock.
+            error = keep(&stand, place), if notified => return Err(ConditionError::waiting(error)),
+        };
+        if notified {
+            stand.took();
+        }
+        Ok((G::from_grant(grant), notified))
+    }
+
+    /// Notifies the one who has waited longest; true if somebody waited. Nothing is kept for who comes later. Best done while the lock is
+    /// held. Exactly once, although answers are lost.
+    ///
+    /// # Errors
+    ///
+    /// [`AskError`] says whether it may have been done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, it may or may not be done.
+    #[doc(alias = "signal")]
+    pub async fn notify_one(&self) -> Result<bool, AskError> {
+        line::one(self.place.as_ref().map_err(Clone::clone)?, Stores::No).await
+    }
+
+    /// Notifies all who wait; says how many stood in line. Exactly once, although answers are lost.
+    ///
+    /// # Errors
+    ///
+    /// [`AskError`] says whether it may have been done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, it may or may not be done.
+    #[doc(alias = "signalAll")]
+    pub async fn notify_all(&self) -> Result<u64, AskError> {
+        line::all(self.place.as_ref().map_err(Clone::clone)?).await
+    }
+}
+
+async fn acquire(
+    client: &Client,
+    kind: &'static dyn redgrid_core::hold::HoldKind,
+    target: &Arc<Target>,
+    wish: Wish,
+) -> Result<redgrid_core::hold::Grant, AcquireError> {
+    let name = || target.name.clone();
+    client.enter(kind, target, wish)?.outcome().await?.ok_or_else(|| AcquireError::ShuttingDown { name: name() })
+}
+
+/// Keeps what somebody is notified of, until it can not.
+async fn keep(stand: &Stand, place: &Place) -> WaitError {
+    let clock = place.client.clock();
+    loop {
+        clock.sleep_until(clock.now() + place.client.watchdog_lease() / 3).await;
+        match stand.look_once(true).await {
+            // Without an answer it may go to another, too: then both look.
+            Ok(_) | Err(WaitError::Failed(AskError::Unavailable { .. } | AskError::OutcomeUnknown { .. })) => {}
+            Err(error) => return error,
+        }
+    }
+}
+
+/// Why waiting for a condition ended. The lock is not held by who waited.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConditionError {
+    /// It could not stand in line, or not go on to. The lock was given back, or is being given back.
+    #[error(transparent)]
+    Failed(#[from] AskError),
+    /// The holder has entered more than once, and would hold the lock while it waits. This guard is gone, the others hold.
+    #[error("`{lock}` is held by other guards of the same holder, too")]
+    Reentered {
+        /// The lock.
+        lock: Name,
+    },
+    /// The lock had been lost before, or the server refused to release it. Nothing was waited for.
+    #[error("`{lock}` could not be given back before waiting")]
+    NotReleased {
+        /// The lock.
+        lock: Name,
+        /// What is true of it.
+        #[source]
+        source: ReleaseError,
+    },
+    /// The lock was not acquired again.
+    #[error("`{lock}` was not acquired again after waiting")]
+    NotAcquired {
+        /// The lock.
+        lock: Name,
+        /// What is true of it.
+        #[source]
+        source: AcquireError,
+    },
+}
+
+impl ConditionError {
+    fn waiting(error: WaitError) -> Self {
+        match error {
+            WaitError::Failed(error) => ConditionError::Failed(error),
+            // Nobody sets a bound where this is used.
+            WaitError::TimedOut { name, .. } => ConditionError::Failed(AskError::ShuttingDown { name }),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Who has got on remembers it for a while, for a server that may forget it in a failover.
+//!
+//! A primary that dies right after it let everybody through may not have told its replica. Those who were through are gone on, and
+//! the others would wait at the new primary for ever. So each process that was let through stays subscribed for a lease, and tells
+//! what it knows whenever its subscription was interrupted. One server alone has nobody to forget it.
+
+use std::sync::{Arc, Mutex};
+
+use redgrid_core::clock::Instant;
+use redgrid_core::{DeploymentKind, Request};
+
+use crate::place::Place;
+
+/// Until when there is a task that tells; past when there is none.
+#[derive(Debug, Default)]
+pub(crate) struct Witness(Arc<Mutex<Instant>>);
+
+impl Witness {
+    /// Has what `known` says told when it may be forgotten, for a lease from now on.
+    pub(crate) fn testify<K: Send + Sync + 'static>(
+        &self,
+        place: &Place,
+        known: &Arc<K>,
+        say: impl Fn(&Place, &K) -> Request + Send + 'static,
+    ) {
+        if place.client.topology().kind == DeploymentKind::Single {
+            return;
+        }
+        let mut until = lock(&self.0);
+        let now = place.client.clock().now();
+        let is_there = *until > now;
+        *until = now + place.client.watchdog_lease();
+        drop(until);
+        if is_there {
+            return;
+        }
+        let (place, known, until) = (place.clone(), Arc::clone(known), Arc::clone(&self.0));
+        tokio::spawn(async move {
+            let clock = place.client.clock();
+            let mut watch = place.client.watch(place.channel.clone(), place.key.clone());
+            loop {
+                let over = {
+                    let mut until = lock(&until);
+                    if *until <= clock.now() {
+                        *until = Instant::PAST;
+                        return;
+                    }
+                    *until
+                };
+                tokio::select! {
+                    wake = watch.wake() => if wake.recheck {
+                        let _ = place.ask::<i64>(say(&place, &known)).await;
+                    },
+                    () = place.client.shutting_down() => return,
+                    () = clock.sleep_until(over) => {}
+                }
+            }
+        });
+    }
+}
+
+fn lock(until: &Mutex<Instant>) -> std::sync::MutexGuard<'_, Instant> {
+    until.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,51 @@
+//! A job on four workers that begin together, round after round, and end together.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example job_start_barrier`
+
+use std::error::Error;
+use std::time::Duration;
+
+use redgrid::{BarrierError, Grid};
+
+const NAME: &str = "redgrid-example:import";
+const WORKERS: u32 = 4;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let workers: Vec<_> = (1..=WORKERS).map(|worker| tokio::spawn(work(url.clone(), worker))).collect();
+    for worker in workers {
+        worker.await?.map_err(|error| error.to_string())?;
+    }
+
+    // One that waits alone gives up, and is counted by nobody.
+    let grid = Grid::connect(url.as_str()).await?;
+    match grid.barrier(NAME, WORKERS).wait().within(Duration::from_millis(300)).await {
+        Err(BarrierError::TimedOut { waited, .. }) => println!("alone: gave up after {waited:?}"),
+        other => println!("not alone: {other:?}"),
+    }
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+async fn work(url: String, worker: u32) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let grid = Grid::connect(url.as_str()).await?; // a process of its own, in real life
+    tokio::time::sleep(Duration::from_millis(100) * worker).await; // some start later than others
+
+    let start = grid.barrier(NAME, WORKERS);
+    for _ in 0..2 {
+        let result = start.wait().within(Duration::from_secs(30)).await?;
+        println!("worker {worker}: round {}", result.generation());
+        if result.is_leader() {
+            println!("worker {worker} was the last to come");
+        }
+    }
+
+    let section = grid.double_barrier(format!("{NAME}:write"), WORKERS).enter().within(Duration::from_secs(30)).await?;
+    tokio::time::sleep(Duration::from_millis(50) * worker).await; // its part
+    section.leave().within(Duration::from_secs(30)).await?;
+    println!("worker {worker}: all parts are written");
+
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

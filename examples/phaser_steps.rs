@@ -1,0 +1,44 @@
+//! Steps of a build by parties that come and go: no step begins before all have done the one before.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example phaser_steps`
+
+use std::error::Error;
+use std::time::Duration;
+
+use redgrid::{Grid, Party};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(url.as_str()).await?;
+    // One name per run: a phaser ends with its last party.
+    let phaser = grid.phaser(format!("redgrid-example:build:{}", std::process::id()));
+
+    // All of them at once, so that no step is over before the last is there.
+    let builders = phaser.bulk_register(3).await?;
+    let builders: Vec<_> = builders.into_iter().zip(1..).map(|(party, n)| tokio::spawn(build(party, n))).collect();
+
+    // Nobody need take part to watch.
+    for phase in 0..3 {
+        phaser.wait_advance(phase).within(Duration::from_secs(30)).await?;
+        println!("watching: step {phase} is over");
+    }
+    for builder in builders {
+        builder.await?.map_err(|error| error.to_string())?;
+    }
+    println!("ended: {}", phaser.state().await?.is_terminated);
+    phaser.reset().await?;
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+async fn build(party: Party, n: u32) -> Result<(), Box<dyn Error + Send + Sync>> {
+    for step in ["fetch", "compile"] {
+        tokio::time::sleep(Duration::from_millis(60) * n).await;
+        println!("builder {n}: {step}");
+        party.arrive_and_wait().within(Duration::from_secs(30)).await?;
+    }
+    println!("builder {n}: test");
+    party.arrive_and_deregister().await?;
+    Ok(())
+}

@@ -1,0 +1,321 @@
+//! Barriers: all for all, round after round.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redgrid_barrier::{AskError, Barrier, BarrierError, BarrierWaitResult};
+use redgrid_core::{Client, InHand};
+use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::cancel::at_most;
+use redgrid_tests::process::Other;
+use redgrid_tests::{SOON, client, client_with, server};
+use tokio::task::JoinHandle;
+
+pub(crate) const MS: Duration = Duration::from_millis(1);
+pub(crate) const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+
+/// Short enough for a test that waits for its end, long enough for a busy machine.
+pub(crate) const LEASE: Duration = Duration::from_millis(1500);
+
+pub(crate) async fn leased(server: &RedisServer) -> Client {
+    client_with(&server.url(), |config| config.watchdog_lease(LEASE)).await
+}
+
+pub(crate) async fn count(observer: &Observer, key: &str) -> u64 {
+    observer.query(&["ZCARD", key]).await.unwrap()
+}
+
+/// Waits until so many are in a sorted set.
+pub(crate) async fn until(observer: &Observer, key: &str, many: u64) {
+    wait_until(SOON, async || count(observer, key).await == many).await;
+}
+
+/// What there is has a lifetime.
+pub(crate) async fn all_end(observer: &Observer) {
+    for key in observer.keys("redgrid*").await.unwrap() {
+        let left: i64 = observer.query(&["PTTL", &key]).await.unwrap();
+        assert!(left == -2 || (1..=700_000).contains(&left), "{key}: {left}");
+    }
+}
+
+/// Drops a future after so many polls, or a moment later where nothing has it polled so often.
+pub(crate) async fn dropped<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    tokio::time::timeout(30 * MS, at_most(polls, future)).await.ok().flatten()
+}
+
+fn wait(client: &Client, parties: u32) -> JoinHandle<Result<BarrierWaitResult, BarrierError>> {
+    tokio::spawn(Barrier::new(client, "a", parties).wait().within(SOON).into_future())
+}
+
+const WAITING: &str = "redgrid_barrier_waiting:{a}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_goes_on_before_all_are_there_and_one_of_them_leads() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let clients = [client(&server).await, client(&server).await];
+    for round in 1..=3 {
+        let early = [wait(&clients[0], 3), wait(&clients[1], 3)];
+        until(&observer, WAITING, 2).await;
+        assert!(early.iter().all(|task| !task.is_finished()));
+        let mut results = vec![wait(&clients[0], 3).await.unwrap().unwrap()];
+        assert!(results[0].is_leader());
+        for task in early {
+            results.push(task.await.unwrap().unwrap());
+        }
+        assert!(results.iter().all(|result| result.generation() == round), "{results:?}");
+        assert_eq!(results.iter().filter(|result| result.is_leader()).count(), 1);
+    }
+    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    assert_eq!(count(&observer, WAITING).await, 0);
+    all_end(&observer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rounds_of_many_do_not_mix() {
+    const PARTIES: u32 = 6;
+    const ROUNDS: u64 = 50;
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await, client(&server).await];
+    let arrived = Arc::new(AtomicU64::new(0));
+    let leaders = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..PARTIES)
+        .map(|task| {
+            let barrier = Barrier::new(&clients[task as usize % 3], "a", PARTIES);
+            let (arrived, leaders) = (arrived.clone(), leaders.clone());
+            tokio::spawn(async move {
+                let mut random = fastrand::Rng::with_seed(task.into());
+                for round in 1..=ROUNDS {
+                    // Delays of various lengths, so that rounds overlap wherever they can.
+                    if random.u8(..3) == 0 {
+                        tokio::time::sleep(MS * random.u32(..20)).await;
+                    }
+                    arrived.fetch_add(1, Ordering::SeqCst);
+                    let result = barrier.wait().within(SOON).await.unwrap();
+                    assert_eq!(result.generation(), round);
+                    let so_far = arrived.load(Ordering::SeqCst);
+                    assert!(so_far >= round * u64::from(PARTIES), "{so_far} had come when round {round} opened");
+                    leaders.fetch_add(result.is_leader().into(), Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(leaders.load(Ordering::SeqCst), ROUNDS);
+    // What is remembered is bounded by who takes part, not by rounds.
+    let observer = server.observer().await.unwrap();
+    let fields: u64 = observer.query(&["HLEN", "redgrid_barrier:{a}"]).await.unwrap();
+    assert!(fields <= u64::from(PARTIES) + 2, "{fields}");
+    all_end(&observer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gives_up_is_not_counted() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let first = wait(&one, 3);
+    until(&observer, WAITING, 1).await;
+    let late = Barrier::new(&two, "a", 3).wait().within(200 * MS).await;
+    assert!(matches!(late, Err(BarrierError::TimedOut { .. })), "{late:?}");
+    assert_eq!(count(&observer, WAITING).await, 1, "told when it has left");
+    // Dropped wherever it waits, it is gone a moment later; before that, two of them could open it.
+    for polls in 1..40 {
+        drop(dropped(polls, Barrier::new(&two, "a", 3).wait().into_future()).await);
+        until(&observer, WAITING, 1).await;
+    }
+    wait_until(SOON, async || two.in_hand() == NOTHING).await;
+    let second = wait(&two, 3);
+    until(&observer, WAITING, 2).await;
+    assert!(!first.is_finished() && !second.is_finished());
+    wait(&two, 3).await.unwrap().unwrap();
+    assert_eq!((first.await.unwrap().unwrap().generation(), second.await.unwrap().unwrap().generation()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_killed_is_not_counted_for_longer_than_its_lease() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let one = leased(&server).await;
+    let lease = LEASE.as_millis().to_string();
+    let other = Other::start(env!("CARGO_BIN_EXE_party"), &[&server.url(), &lease, "barrier", "a", "3"]).await;
+    until(&observer, WAITING, 1).await;
+    other.kill().await;
+    let killed = tokio::time::Instant::now();
+    tokio::time::sleep_until(killed + LEASE + LEASE / 10).await;
+    let (first, second) = (wait(&one, 3), wait(&one, 3));
+    until(&observer, WAITING, 2).await;
+    // Looks have gone by, with which they would have been through with the dead one.
+    let looked = tokio::time::Instant::now();
+    tokio::time::sleep_until(looked + LEASE).await;
+    assert!(!first.is_finished() && !second.is_finished(), "the dead one is not here");
+    wait(&one, 3).await.unwrap().unwrap();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_counts_for_many_leases_and_without_messages_is_through_by_its_own_look() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let deaf = client_with(&server.url_via(proxy.addr()), |config| config.watchdog_lease(LEASE)).await;
+    proxy.drop_publishes(true);
+    let first = wait(&deaf, 2);
+    until(&observer, WAITING, 1).await;
+    let began = tokio::time::Instant::now();
+    tokio::time::sleep_until(began + 2 * LEASE + LEASE / 2).await;
+    // Renewed all the time, it is there for the second.
+    let opened = wait(&client(&server).await, 2).await.unwrap().unwrap();
+    assert!(opened.is_leader());
+    let looked = tokio::time::timeout(LEASE, first).await.expect("within its next look");
+    assert_eq!(looked.unwrap().unwrap().generation(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_answers_count_once() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let lossy = client_with(&server.url_via(proxy.addr()), |config| config.timeout(300 * MS)).await;
+    let one = client(&server).await;
+    let swallow = |count| proxy.next(count, "barrier_arrive.lua: wait", Action::SwallowReply);
+    // The one who waits: it does not count twice. By hash or by text, whichever is sent.
+    swallow(1);
+    let first = wait(&lossy, 3);
+    until(&observer, WAITING, 1).await;
+    wait_until(SOON, async || proxy.counts().swallowed == 1).await;
+    let second = wait(&one, 3);
+    until(&observer, WAITING, 2).await;
+    assert!(!first.is_finished() && !second.is_finished());
+    let third = wait(&one, 3).await.unwrap().unwrap();
+    assert_eq!((third.generation(), first.await.unwrap().unwrap().generation()), (1, 1));
+    second.await.unwrap().unwrap();
+    // The one who opens it: it leads, and does not wait for the next round.
+    let (first, second) = (wait(&one, 3), wait(&one, 3));
+    until(&observer, WAITING, 2).await;
+    let sha = sha_of("barrier_arrive.lua");
+    proxy.next(1, sha, Action::SwallowReply);
+    let third = wait(&lossy, 3).await.unwrap().unwrap();
+    assert_eq!(proxy.counts().swallowed, 2);
+    assert!(third.is_leader());
+    assert_eq!(third.generation(), 2);
+    assert!(!first.await.unwrap().unwrap().is_leader() && !second.await.unwrap().unwrap().is_leader());
+    assert_eq!(count(&observer, WAITING).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_comes_after_its_sender_has_left_counts_for_nobody() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let slow = client_with(&server.url_via(proxy.addr()), |config| config.timeout(SOON)).await;
+    // The script is known to the server from here on, and goes by its hash.
+    drop(Barrier::new(&slow, "b", 2).wait().within(300 * MS).await);
+    let sha = sha_of("barrier_arrive.lua");
+    proxy.next(1, sha, Action::Hold);
+    let waiting = wait(&slow, 2);
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    // A second copy, on another connection, is carried out; then it leaves.
+    proxy.cut_all();
+    until(&observer, WAITING, 1).await;
+    waiting.abort();
+    until(&observer, WAITING, 0).await;
+    assert_eq!(proxy.release_held().await, 1);
+    // Behind it on the way: when this is done, the copy was carried out.
+    for _ in 0..20 {
+        drop(Barrier::new(&slow, "b", 2).wait().within(20 * MS).await);
+    }
+    assert_eq!(count(&observer, WAITING).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_says_another_number_is_told() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let first = wait(&client, 2);
+    until(&observer, WAITING, 1).await;
+    let told = wait(&client, 3).await.unwrap();
+    assert!(matches!(told, Err(BarrierError::PartiesDiffer { ours: 3, theirs: 2, .. })), "{told:?}");
+    wait(&client, 2).await.unwrap().unwrap();
+    first.await.unwrap().unwrap();
+    // With nobody there, it is another barrier.
+    assert!(wait(&client, 1).await.unwrap().unwrap().is_leader());
+    let none = wait(&client, 0).await.unwrap();
+    assert!(matches!(none, Err(BarrierError::InvalidArgument { .. })), "{none:?}");
+    let unnamed = Barrier::new(&client, "", 2).wait().await;
+    assert!(matches!(unnamed, Err(BarrierError::Failed(AskError::InvalidName(_)))), "{unnamed:?}");
+    observer.cmd(&["SET", "redgrid_barrier:{c}", "no hash"]).await.unwrap();
+    let refused = Barrier::new(&client, "c", 2).wait().await;
+    assert!(matches!(refused, Err(BarrierError::Failed(AskError::Refused { .. }))), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_takes_out_who_waits_and_tells_it() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let leaving = client(&server).await;
+    let first = wait(&leaving, 2);
+    until(&observer, WAITING, 1).await;
+    leaving.shutdown(SOON).await.unwrap();
+    let told = first.await.unwrap();
+    assert!(matches!(told, Err(BarrierError::Failed(AskError::ShuttingDown { .. }))), "{told:?}");
+    assert_eq!(count(&observer, WAITING).await, 0);
+    let refused = wait(&leaving, 2).await.unwrap();
+    assert!(matches!(refused, Err(BarrierError::Failed(AskError::ShuttingDown { .. }))), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_at_a_server_that_forgot_everything_is_there_again() {
+    let server = server().await;
+    let (one, two) = (leased(&server).await, leased(&server).await);
+    let first = wait(&one, 2);
+    until(&server.observer().await.unwrap(), WAITING, 1).await;
+    server.restart_empty().await.unwrap();
+    until(&server.observer().await.unwrap(), WAITING, 1).await;
+    let second = wait(&two, 2).await.unwrap().unwrap();
+    assert_eq!(first.await.unwrap().unwrap().generation(), second.generation());
+}
+
+/// Nobody answers: it ends by its bound, or `Unavailable` after its patience.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_contact_a_wait_ends_by_its_bound_or_unavailable() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let quick = |config: redgrid_core::Config| config.timeout(200 * MS).retries(1);
+    let client = client_with(&server.url_via(proxy.addr()), quick).await;
+    proxy.set_both(redgrid_testkit::Fault::BlackHole);
+    let began = tokio::time::Instant::now();
+    let bounded = Barrier::new(&client, "a", 2).wait().within(700 * MS).await;
+    assert!(matches!(&bounded, Err(BarrierError::Failed(error)) if no_contact(error)), "{bounded:?}");
+    assert!((700 * MS..5000 * MS).contains(&began.elapsed()), "{:?}", began.elapsed());
+    let patient = tokio::time::timeout(SOON, Barrier::new(&client, "a", 2).wait()).await.expect("it ends");
+    assert!(matches!(&patient, Err(BarrierError::Failed(error)) if no_contact(error)), "{patient:?}");
+}
+
+fn no_contact(error: &AskError) -> bool {
+    matches!(error, AskError::Unavailable { .. } | AskError::OutcomeUnknown { .. })
+}
+
+/// The hash of a script that the server knows, by a word of its text.
+pub(crate) fn sha_of(file: &str) -> String {
+    let read = |file: &str| match file {
+        "seats.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/seats.lua"),
+        "line.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/line.lua"),
+        "phaser.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser.lua"),
+        "barrier_arrive.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/barrier_arrive.lua"),
+        "line_wait.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/line_wait.lua"),
+        "phaser_arrive.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_arrive.lua"),
+        other => panic!("{other} is not read here"),
+    };
+    let between = match file.split_once('_') {
+        Some(("line", _)) => read("line.lua"),
+        Some(("phaser", _)) => read("phaser.lua"),
+        _ => "",
+    };
+    redgrid_tests::sha(&["local k = KEYS\n", read("seats.lua"), between, read(file)].concat())
+}

@@ -1,0 +1,367 @@
+//! Events, notifications and conditions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use redgrid_barrier::{AskError, Condition, ConditionError, Event, Notify, WaitError};
+use redgrid_core::Client;
+use redgrid_locks::{FairLock, Lock};
+use redgrid_testkit::{Action, Observer, Proxy, wait_until};
+use redgrid_tests::process::Other;
+use redgrid_tests::{SOON, client, client_with, server};
+use tokio::task::JoinHandle;
+
+use crate::barrier::{LEASE, MS, NOTHING, all_end, count, dropped, leased, sha_of, until};
+
+fn happened(client: &Client) -> JoinHandle<Result<(), WaitError>> {
+    tokio::spawn(Event::new(client, "a").wait().within(SOON).into_future())
+}
+
+async fn listening(observer: &Observer, channel: &str) {
+    let listening = async || observer.pubsub_channels("*").await.unwrap().iter().any(|it| it == channel);
+    wait_until(SOON, listening).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_lets_everybody_on_until_it_is_reset() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let event = Event::new(&one, "a");
+    let waiting: Vec<_> = (0..20).map(|n| happened(if n % 2 == 0 { &one } else { &two })).collect();
+    listening(&observer, "redgrid_event__channel:{a}").await;
+    assert!(!event.is_set().await.unwrap() && !event.reset().await.unwrap());
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
+    assert!(event.set().await.unwrap());
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    assert!(!event.set().await.unwrap(), "it is set already");
+    happened(&two).await.unwrap().unwrap();
+    all_end_but_events(&observer).await;
+    assert!(event.reset().await.unwrap() && !event.is_set().await.unwrap());
+    let late = Event::new(&two, "a").wait().within(100 * MS).await;
+    assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
+    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    all_end(&observer).await;
+}
+
+async fn all_end_but_events(observer: &Observer) {
+    let left: i64 = observer.query(&["PTTL", "redgrid_event:{a}"]).await.unwrap();
+    assert!(left > 29 * 24 * 3_600_000, "{left}");
+}
+
+/// Set and reset between two looks: who waited goes on all the same. Without messages, by its own look.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_goes_on_although_the_event_is_reset_at_once() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let deaf = client_with(&server.url_via(proxy.addr()), |config| config.watchdog_lease(LEASE)).await;
+    let event = Event::new(&client(&server).await, "a");
+    for _ in 0..2 {
+        proxy.drop_publishes(true);
+        let waiting = happened(&deaf);
+        listening(&observer, "redgrid_event__channel:{a}").await;
+        assert!(event.set().await.unwrap() && event.reset().await.unwrap());
+        tokio::time::timeout(2 * LEASE, waiting).await.expect("it looks").unwrap().unwrap();
+        wait_until(SOON, async || deaf.in_hand() == NOTHING).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_events_lifetime_ends_it_and_can_be_left_out() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let event = Event::new(&client, "a");
+    event.clone().lifetime(300 * MS).set().await.unwrap();
+    assert!(event.is_set().await.unwrap());
+    wait_until(SOON, async || !event.is_set().await.unwrap()).await;
+    event.without_lifetime().set().await.unwrap();
+    assert_eq!(observer.query::<i64>(&["PTTL", "redgrid_event:{a}"]).await.unwrap(), -1);
+}
+
+fn notified(client: &Client) -> JoinHandle<Result<(), WaitError>> {
+    tokio::spawn(Notify::new(client, "a").notified().within(SOON).into_future())
+}
+
+const LINE: &str = "redgrid_notify_line:{a}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let notify = Notify::new(&two, "a");
+    let first = notified(&one);
+    until(&observer, LINE, 1).await;
+    let second = notified(&two);
+    until(&observer, LINE, 2).await;
+    assert!(notify.notify_one().await.unwrap());
+    first.await.unwrap().unwrap();
+    assert!(!second.is_finished());
+    assert!(notify.notify_one().await.unwrap());
+    second.await.unwrap().unwrap();
+    // Nobody waits: kept, but once.
+    assert!(!notify.notify_one().await.unwrap() && !notify.notify_one().await.unwrap());
+    notified(&one).await.unwrap().unwrap();
+    let none = Notify::new(&one, "a").notified().within(100 * MS).await;
+    assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
+    // All at once, and nothing is kept.
+    let waiting: Vec<_> = (0..10).map(|n| notified(if n % 2 == 0 { &one } else { &two })).collect();
+    until(&observer, LINE, 10).await;
+    assert_eq!(notify.notify_waiters().await.unwrap(), 10);
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    assert_eq!(notify.notify_waiters().await.unwrap(), 0);
+    let none = Notify::new(&one, "a").notified().within(100 * MS).await;
+    assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
+    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    all_end(&observer).await;
+}
+
+/// One goes on for each notification, whoever is dropped on the way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notification_is_eaten_by_nobody_who_is_dropped() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (through, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let tasks: Vec<_> = (0..12_u64)
+        .map(|task| {
+            let notify = Notify::new(if task % 2 == 0 { &one } else { &two }, "a");
+            let (through, over) = (through.clone(), over.clone());
+            tokio::spawn(async move {
+                let mut random = fastrand::Rng::with_seed(task);
+                while !over.load(Ordering::SeqCst) {
+                    let got = match random.bool() {
+                        true => dropped(random.usize(1..12), notify.notified().into_future()).await,
+                        false => Some(notify.notified().within(MS * random.u32(1..60)).await),
+                    };
+                    if let Some(Ok(())) = got {
+                        through.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            })
+        })
+        .collect();
+    let notify = Notify::new(&one, "a");
+    for given in 1..=60 {
+        notify.notify_one().await.unwrap();
+        wait_until(SOON, async || through.load(Ordering::SeqCst) >= given).await;
+        assert_eq!(through.load(Ordering::SeqCst), given);
+    }
+    over.store(true, Ordering::SeqCst);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(through.load(Ordering::SeqCst), 60);
+    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    until(&observer, "redgrid_notify_notified:{a}", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let lossy = client_with(&server.url_via(proxy.addr()), |config| config.timeout(300 * MS)).await;
+    let one = leased(&server).await;
+    let lease = LEASE.as_millis().to_string();
+    let dead = Other::start(env!("CARGO_BIN_EXE_party"), &[&server.url(), &lease, "notify", "a", "0"]).await;
+    until(&observer, LINE, 1).await;
+    dead.kill().await;
+    let killed = tokio::time::Instant::now();
+    tokio::time::sleep_until(killed + LEASE + LEASE / 10).await;
+    let (first, second) = (notified(&one), notified(&one));
+    until(&observer, LINE, 3).await;
+    // Not by the dead one, and by one of them, although the answer is lost.
+    proxy.next(1, "line_one.lua: notify", Action::SwallowReply);
+    assert!(Notify::new(&lossy, "a").notify_one().await.unwrap());
+    assert_eq!(proxy.counts().swallowed, 1);
+    wait_until(SOON, async || first.is_finished() || second.is_finished()).await;
+    until(&observer, LINE, 1).await;
+    assert!(!(first.is_finished() && second.is_finished()));
+    // The answer that tells it so is lost: it is notified all the same, and once.
+    Notify::new(&lossy, "a").notify_one().await.unwrap();
+    first.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    Notify::new(&one, "a").notify_one().await.unwrap();
+    proxy.next(1, sha_of("line_wait.lua"), Action::SwallowReply);
+    notified(&lossy).await.unwrap().unwrap();
+    assert_eq!(proxy.counts().swallowed, 2);
+    let none = Notify::new(&one, "a").notified().within(100 * MS).await;
+    assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_leaves_the_line_and_passes_on() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (leaving, one) = (client(&server).await, client(&server).await);
+    let first = notified(&leaving);
+    until(&observer, LINE, 1).await;
+    leaving.shutdown(SOON).await.unwrap();
+    assert_eq!(count(&observer, LINE).await, 0);
+    let told = first.await.unwrap();
+    assert!(matches!(told, Err(WaitError::Failed(AskError::ShuttingDown { .. }))), "{told:?}");
+    assert!(!Notify::new(&one, "a").notify_one().await.unwrap());
+}
+
+/// A stock that many take from and many fill, each only under the lock; nobody takes what is not there, and nobody sleeps on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_condition_loses_no_wake_up() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await];
+    let (stock, taken) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut tasks = Vec::new();
+    for task in 0..6_usize {
+        let client = clients[task % 2].clone();
+        let (stock, taken) = (stock.clone(), taken.clone());
+        tasks.push(tokio::spawn(async move {
+            let (lock, filled) = (Lock::new(&client, "a"), Condition::new(&client, "a:filled"));
+            for _ in 0..15 {
+                let mut guard = lock.acquire().wait(SOON).await.unwrap();
+                while stock.load(Ordering::SeqCst) == 0 {
+                    guard = filled.wait(guard).await.unwrap();
+                }
+                assert!(guard.is_held());
+                assert!(stock.fetch_sub(1, Ordering::SeqCst) > 0, "one at a time is in");
+                taken.fetch_add(1, Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in 0..3_u64 {
+        let client = clients[task as usize % 2].clone();
+        let stock = stock.clone();
+        tasks.push(tokio::spawn(async move {
+            let (lock, filled) = (Lock::new(&client, "a"), Condition::new(&client, "a:filled"));
+            let mut random = fastrand::Rng::with_seed(task);
+            for _ in 0..30 {
+                if random.bool() {
+                    tokio::time::sleep(MS * random.u32(..8)).await;
+                }
+                let guard = lock.acquire().wait(SOON).await.unwrap();
+                stock.fetch_add(1, Ordering::SeqCst);
+                filled.notify_one().await.unwrap();
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        tokio::time::timeout(3 * SOON, task).await.expect("nobody sleeps on").unwrap();
+    }
+    assert_eq!((taken.load(Ordering::SeqCst), stock.load(Ordering::SeqCst)), (90, 0));
+    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    let observer = server.observer().await.unwrap();
+    until(&observer, "redgrid_condition_notified:{a:filled}", 0).await;
+    all_end(&observer).await;
+}
+
+const WAITERS: &str = "redgrid_condition_line:{a}";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let condition = Condition::new(&one, "a");
+    let guard = Lock::new(&one, "l").acquire().await.unwrap();
+    let (guard, was_notified) = condition.wait_within(guard, 100 * MS).await.unwrap();
+    assert!(guard.is_held() && !was_notified);
+    let waiting = tokio::spawn({
+        let condition = condition.clone();
+        async move { condition.wait_within(guard, SOON).await }
+    });
+    until(&observer, WAITERS, 1).await;
+    // Others hold it meanwhile; who is notified waits for them.
+    let other = Lock::new(&two, "l").acquire().wait(SOON).await.unwrap();
+    assert_eq!(Condition::new(&two, "a").notify_all().await.unwrap(), 1);
+    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    assert!(!waiting.is_finished());
+    other.release().await.unwrap();
+    let (guard, was_notified) = waiting.await.unwrap().unwrap();
+    assert!(guard.is_held() && was_notified);
+    // Nothing is kept where nobody waits.
+    assert!(!condition.notify_one().await.unwrap());
+    let (guard, was_notified) = condition.wait_within(guard, 100 * MS).await.unwrap();
+    assert!(!was_notified);
+    // Who holds twice would wait under the lock.
+    let again = guard.reenter().unwrap();
+    let refused = condition.wait(guard).await;
+    assert!(matches!(refused, Err(ConditionError::Reentered { .. })), "{refused:?}");
+    assert!(again.is_held());
+    // A lock that was lost is not waited under.
+    Lock::new(&two, "l").force_release().await.unwrap();
+    let lost = condition.wait(again).await;
+    assert!(matches!(lost, Err(ConditionError::NotReleased { .. })), "{lost:?}");
+    wait_until(SOON, async || one.in_hand() == NOTHING).await;
+    until(&observer, WAITERS, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_condition_works_with_a_fair_lock() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let (lock, condition) = (FairLock::new(&client, "l"), Condition::new(&client, "a"));
+    let guard = lock.acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let condition = condition.clone();
+        async move { condition.wait(guard).await }
+    });
+    until(&observer, WAITERS, 1).await;
+    let other = lock.acquire().wait(SOON).await.unwrap();
+    assert!(condition.notify_one().await.unwrap());
+    other.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notification_of_who_is_killed_or_dropped_goes_to_the_next() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let one = leased(&server).await;
+    let lease = LEASE.as_millis().to_string();
+    let dying = Other::start(env!("CARGO_BIN_EXE_party"), &[&server.url(), &lease, "notified", "a", "0"]).await;
+    until(&observer, WAITERS, 1).await;
+    let (lock, condition) = (Lock::new(&one, "a"), Condition::new(&one, "a"));
+    let waits = || {
+        let (lock, condition) = (lock.clone(), condition.clone());
+        tokio::spawn(async move {
+            let guard = lock.acquire().wait(SOON).await.unwrap();
+            condition.wait(guard).await
+        })
+    };
+    let second = waits();
+    until(&observer, WAITERS, 2).await;
+    // Notified under the lock, the first can not go on, and dies.
+    let guard = lock.acquire().wait(SOON).await.unwrap();
+    assert!(condition.notify_one().await.unwrap());
+    until(&observer, "redgrid_condition_notified:{a}", 1).await;
+    dying.kill().await;
+    guard.release().await.unwrap();
+    let guard = tokio::time::timeout(4 * LEASE, second).await.expect("it is passed on").unwrap().unwrap();
+    // The same for one that is dropped while it waits for the lock.
+    guard.release().await.unwrap();
+    let leaving = waits();
+    until(&observer, WAITERS, 1).await;
+    let third = waits();
+    until(&observer, WAITERS, 2).await;
+    let guard = lock.acquire().wait(SOON).await.unwrap();
+    assert!(condition.notify_one().await.unwrap());
+    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    leaving.abort();
+    guard.release().await.unwrap();
+    tokio::time::timeout(SOON, third).await.expect("it is passed on").unwrap().unwrap().release().await.unwrap();
+    // Dropped wherever it waits, nothing is left of it.
+    for polls in 1..40 {
+        let guard = lock.acquire().wait(SOON).await.unwrap();
+        drop(dropped(polls, condition.wait(guard)).await);
+    }
+    until(&observer, WAITERS, 0).await;
+    wait_until(SOON, async || one.in_hand() == NOTHING && !observer.exists("a").await.unwrap()).await;
+}

@@ -1,0 +1,50 @@
+//! Other processes that take part, and are killed.
+
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use crate::SOON;
+
+/// A process that takes part in something until it is killed.
+#[derive(Debug)]
+pub struct Other {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Other {
+    /// Starts `program` (one of this package's, by `CARGO_BIN_EXE_…`) and waits until it says `there`.
+    pub async fn start(program: &str, args: &[&str]) -> Other {
+        let mut child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut other = Other { child, lines };
+        assert_eq!(other.says().await, "there");
+        other
+    }
+
+    /// What it says next.
+    pub async fn says(&mut self) -> String {
+        let said = tokio::time::timeout(SOON, self.lines.next_line()).await.expect("in time").expect("readable");
+        said.expect("it lives")
+    }
+
+    /// Sends it a signal, as `-STOP`.
+    pub fn signal(&self, signal: &str) {
+        let pid = self.child.id().expect("it lives").to_string();
+        let sent = std::process::Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.expect("there is a kill").success());
+    }
+
+    /// Ends it at once, by SIGKILL.
+    pub async fn kill(mut self) {
+        self.child.kill().await.expect("it can be killed");
+    }
+}
