@@ -7,7 +7,9 @@ mod events;
 mod failover;
 mod ground;
 mod kinds;
+mod lag;
 mod migration;
+mod pipe;
 mod read_write;
 
 use std::process::ExitCode;
@@ -52,8 +54,9 @@ fn main() -> ExitCode {
             }
         }
     }
-    for scenario in [durable::scenarios(), events::scenarios(), failover::scenarios(), migration::scenarios()].concat()
-    {
+    let alone =
+        [durable::scenarios(), events::scenarios(), failover::scenarios(), lag::scenarios(), migration::scenarios()];
+    for scenario in alone.concat() {
         let on = runtime.handle().clone();
         trials.push(Trial::test(scenario.name, move || run(&on, (scenario.run)())));
     }

@@ -177,6 +177,14 @@ impl Config {
         self.by_code("read_mode")
     }
 
+    /// How far a replica may be behind its primary and still be read from: 1 s unless set. It is to have by now all that the
+    /// primary had that long ago; compared every [`scan_interval`](Self::scan_interval). Longer reads from slow ones, too; shorter
+    /// turns to the primary sooner.
+    pub fn max_replica_lag(mut self, lag: Duration) -> Self {
+        self.settings.max_replica_lag = lag;
+        self.by_code("max_replica_lag")
+    }
+
     /// How often the topology is looked at although nothing tells of a change: every second unless set. It bounds how long a
     /// change that nobody told of goes unnoticed.
     pub fn scan_interval(mut self, interval: Duration) -> Self {

@@ -16,7 +16,7 @@ pub enum ReadMode {
     /// The primary.
     #[default]
     Primary,
-    /// The replicas in turn; the primary where none is fit.
+    /// The replicas in turn; the primary where none is fit: in touch with it, and not behind by more than `max_replica_lag`.
     Replica,
     /// The primary and the replicas in turn.
     Any,
@@ -92,6 +92,7 @@ pub(crate) struct Settings {
     pub(crate) connections_per_node: u32,
     pub(crate) scan_interval: Duration,
     pub(crate) read_mode: ReadMode,
+    pub(crate) max_replica_lag: Duration,
     pub(crate) sharded_subscriptions: ShardedSubscriptions,
     pub(crate) watchdog_lease: Duration,
     pub(crate) durability: Durability,
@@ -117,6 +118,7 @@ impl Default for Settings {
             connections_per_node: 1,
             scan_interval: Duration::from_secs(1),
             read_mode: ReadMode::Primary,
+            max_replica_lag: Duration::from_secs(1),
             sharded_subscriptions: ShardedSubscriptions::Auto,
             watchdog_lease: Duration::from_secs(30),
             durability: Durability::Primary,

@@ -173,6 +173,12 @@ pub(super) static TABLE: &[Setting] = &[
         "Which nodes answer reads: the primary, the replicas, or all. Replicas are behind by the replication lag. Locks and all that is written always ask the primary, where subscriptions are, too.",
     ),
     row(
+        "max_replica_lag",
+        Connections,
+        Time(|d| &mut d.settings.max_replica_lag, ms(10), DAY),
+        "How far a replica may be behind and still be asked: it is to have by now all that its primary had so long ago. Compared every `scan_interval`, so one that falls behind is found out that much later. Longer asks slow ones, too; shorter turns to the primary sooner.",
+    ),
+    row(
         "sharded_subscriptions",
         Connections,
         Choice(SHARDED, |d| &mut d.sharded_subscriptions),

@@ -109,6 +109,11 @@ pub trait Server: Send + Sync + 'static {
         None
     }
 
+    /// Whether it is a replica that is behind its primary by more than it may.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// What is known of the server's clock.
     fn time(&self) -> &ServerClock;
 

@@ -51,6 +51,7 @@ fn every_field_of_the_settings_has_a_row() {
         connections_per_node: 7,
         scan_interval: Duration::from_secs(7),
         read_mode: ReadMode::Any,
+        max_replica_lag: Duration::from_secs(7),
         sharded_subscriptions: ShardedSubscriptions::Off,
         watchdog_lease: Duration::from_secs(8),
         durability: Durability::Replicas { at_least: 7, timeout: Duration::from_secs(7) },

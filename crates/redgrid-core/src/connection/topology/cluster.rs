@@ -15,6 +15,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use super::lag::{self, Copies};
 use super::nowhere::Nowhere;
 use super::slots::{self, Range};
 use super::{gap, reader};
@@ -56,7 +57,12 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerEr
         let node = cluster.nodes.open(seed, Part::Any)?;
         cluster.map().known.insert(seed.clone(), Known { node, part: Part::Any, until: Instant::NEVER });
     }
-    *cluster.watching.lock().unwrap_or_else(|p| p.into_inner()) = Some(tokio::spawn(Arc::clone(&cluster).watch()));
+    let mut watching = vec![tokio::spawn(Arc::clone(&cluster).watch())];
+    if cluster.nodes.settings.read_mode != ReadMode::Primary {
+        let of = Arc::clone(&cluster);
+        watching.push(tokio::spawn(lag::watch(cluster.nodes.clone(), move || of.copies())));
+    }
+    *cluster.watching.lock().unwrap_or_else(|p| p.into_inner()) = watching;
     Ok(cluster)
 }
 
@@ -70,7 +76,7 @@ pub(super) struct Cluster {
     turn: AtomicUsize,
     asks: AtomicUsize,
     closed: AtomicBool,
-    watching: Mutex<Option<JoinHandle<()>>>,
+    watching: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -174,6 +180,12 @@ impl Cluster {
             close(vec![former.node]);
         }
         Ok(node)
+    }
+
+    fn copies(&self) -> Vec<Copies> {
+        let map = self.map();
+        let copies = |primary: Arc<Node>| Copies { replicas: map.replicas_of(&primary).to_vec(), primary };
+        map.owners().into_iter().map(copies).collect()
     }
 
     async fn watch(self: Arc<Self>) {
@@ -409,7 +421,7 @@ impl Topology for Cluster {
 
     async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        if let Some(watching) = self.watching.lock().unwrap_or_else(|p| p.into_inner()).take() {
+        for watching in self.watching.lock().unwrap_or_else(|p| p.into_inner()).drain(..) {
             watching.abort();
         }
         let known = std::mem::take(&mut *self.map());

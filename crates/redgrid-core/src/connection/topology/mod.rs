@@ -1,6 +1,7 @@
 //! Which server a name belongs to, one file per topology.
 
 mod cluster;
+mod lag;
 mod master_slave;
 mod nowhere;
 mod replicated;
@@ -32,7 +33,7 @@ fn gap(settings: &Settings) -> Duration {
     settings.retry_delay.min(LONGEST_GAP)
 }
 
-/// Who reads are asked of: the primary and those replicas that are fit, in turn, as far as the mode says; the primary where
+/// Who reads are asked of: the primary and those replicas that are fit, in touch with it and not behind, in turn, as far as the mode says; the primary where
 /// nobody else is fit.
 fn reader<'a>(
     mode: ReadMode,
@@ -40,7 +41,7 @@ fn reader<'a>(
     primary: &Arc<Node>,
     replicas: impl Iterator<Item = &'a Arc<Node>>,
 ) -> Arc<dyn Server> {
-    let fit: Vec<_> = replicas.filter(|replica| replica.epoch().borrow().is_some()).collect();
+    let fit: Vec<_> = replicas.filter(|replica| replica.is_fit()).collect();
     let with_primary = usize::from(mode != ReadMode::Replica || fit.is_empty());
     let turn = turn.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
     Arc::clone(fit.get(turn).copied().unwrap_or(primary)) as Arc<dyn Server>

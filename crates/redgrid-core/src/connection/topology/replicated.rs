@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use super::lag::{self, Copies};
 use super::nowhere::Nowhere;
 use super::reader;
 use crate::config::{Address, ReadMode};
@@ -59,6 +60,22 @@ impl Replicated {
             watching: Mutex::default(),
             closed: AtomicBool::new(false),
         })
+    }
+
+    /// Has replicas that are behind left out of reads, where any is read from.
+    pub(super) fn compare_replicas(self: &Arc<Self>) {
+        if self.nodes.settings.read_mode != ReadMode::Primary {
+            let replicated = Arc::clone(self);
+            let copies = move || replicated.copies();
+            self.watched_by(tokio::spawn(lag::watch(self.nodes.clone(), copies)));
+        }
+    }
+
+    fn copies(&self) -> Vec<Copies> {
+        let members = self.members();
+        let Some((_, primary)) = &members.primary else { return Vec::new() };
+        let replicas = members.replicas.iter().map(|replica| Arc::clone(&replica.node)).collect();
+        vec![Copies { primary: Arc::clone(primary), replicas }]
     }
 
     /// Has a task end with this.

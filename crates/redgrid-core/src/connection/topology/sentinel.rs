@@ -53,6 +53,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>,
         watch.ask(address)?;
     }
     replicated.watched_by(tokio::spawn(watch.run()));
+    replicated.compare_replicas();
     Ok(replicated)
 }
 
