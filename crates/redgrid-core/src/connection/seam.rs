@@ -178,6 +178,11 @@ pub trait Topology: Send + Sync + 'static {
         self.primaries().into_iter().map(all).collect()
     }
 
+    /// Those that are asked who the primary is; none where nobody is.
+    fn sentinels(&self) -> Vec<Arc<dyn Server>> {
+        Vec::new()
+    }
+
     /// A node to read `key` from, by the read mode.
     fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
         self.primary(key)

@@ -26,6 +26,8 @@ pub(super) struct Replicated {
     /// Why nobody tells at the moment who the primary is.
     trouble: Mutex<Option<String>>,
     members: RwLock<Members>,
+    /// Those that tell who the primary is.
+    sentinels: Mutex<Vec<Arc<Node>>>,
     /// Something told that the primary may have been replaced.
     pub(super) doubts: Notify,
     changes: watch::Sender<u64>,
@@ -54,6 +56,7 @@ impl Replicated {
             nowhere: Arc::new(Nowhere::new(why)),
             trouble: Mutex::default(),
             members: RwLock::default(),
+            sentinels: Mutex::default(),
             doubts: Notify::new(),
             changes: watch::Sender::new(0),
             turn: AtomicUsize::new(0),
@@ -81,6 +84,13 @@ impl Replicated {
     /// Has a task end with this.
     pub(super) fn watched_by(&self, task: JoinHandle<()>) {
         self.watching.lock().unwrap_or_else(|p| p.into_inner()).push(task);
+    }
+
+    /// From now on these tell who the primary is.
+    pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
+        let mut told = self.sentinels.lock().unwrap_or_else(|p| p.into_inner());
+        // Looked at under the lock, which `close` takes after it has set it: none outlives it.
+        *told = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
     /// Why nobody tells who the primary is; the one that is known is kept.
@@ -177,6 +187,11 @@ impl Topology for Replicated {
         vec![ShardServers { primary: Arc::clone(primary) as Arc<dyn Server>, slots: Vec::new(), replicas }]
     }
 
+    fn sentinels(&self) -> Vec<Arc<dyn Server>> {
+        let sentinels = self.sentinels.lock().unwrap_or_else(|p| p.into_inner());
+        sentinels.iter().map(|sentinel| Arc::clone(sentinel) as Arc<dyn Server>).collect()
+    }
+
     fn reader(&self, _key: &[u8]) -> Arc<dyn Server> {
         let members = self.members();
         let Some((_, primary)) = &members.primary else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
@@ -201,6 +216,7 @@ impl Topology for Replicated {
         for task in self.watching.lock().unwrap_or_else(|p| p.into_inner()).drain(..) {
             task.abort();
         }
+        self.set_sentinels(Vec::new());
         let members = std::mem::take(&mut *self.members.write().unwrap_or_else(|p| p.into_inner()));
         let nodes = members.primary.into_iter().map(|(_, node)| node);
         let nodes: Vec<_> = nodes.chain(members.replicas.into_iter().map(|replica| replica.node)).collect();

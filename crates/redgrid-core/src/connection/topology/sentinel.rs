@@ -100,8 +100,13 @@ impl Watch {
             let pause = self.nodes.settings.retry_delay.min(LONGEST_PAUSE);
             let listening = tokio::spawn(listen(Arc::clone(&node), Arc::clone(&self.switched), pause));
             self.sentinels.insert(address.clone(), Asked { node, listening, lost_at: Some(Instant::now()) });
+            self.tell_sentinels();
         }
         Ok(())
+    }
+
+    fn tell_sentinels(&self) {
+        self.replicated.set_sentinels(self.sentinels.values().map(|asked| Arc::clone(&asked.node)).collect());
     }
 
     async fn run(mut self) {
@@ -192,6 +197,7 @@ impl Watch {
             gone.iter().for_each(|gone| {
                 self.sentinels.remove(gone);
             });
+            self.tell_sentinels();
             for other in &others {
                 self.ask(other)?;
             }
