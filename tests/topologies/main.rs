@@ -8,6 +8,7 @@ mod failover;
 mod ground;
 mod kinds;
 mod lag;
+mod listening;
 mod migration;
 mod pipe;
 mod read_write;
@@ -54,8 +55,14 @@ fn main() -> ExitCode {
             }
         }
     }
-    let alone =
-        [durable::scenarios(), events::scenarios(), failover::scenarios(), lag::scenarios(), migration::scenarios()];
+    let alone = [
+        durable::scenarios(),
+        events::scenarios(),
+        failover::scenarios(),
+        lag::scenarios(),
+        listening::scenarios(),
+        migration::scenarios(),
+    ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();
         trials.push(Trial::test(scenario.name, move || run(&on, (scenario.run)())));

@@ -120,6 +120,12 @@ impl Node {
         }
     }
 
+    /// Has it looked at whether its server still has what was subscribed there.
+    pub(super) fn look_after_subscriptions(self: &Arc<Self>) {
+        let node = Arc::clone(self);
+        tokio::spawn(async move { node.subscriber.look_after().await });
+    }
+
     /// Has its connections end, and with them the tasks that watch them.
     fn stop(&self) {
         self.commands.close();

@@ -154,7 +154,7 @@ pub struct ShardServers {
     pub primary: Arc<dyn Server>,
     /// The slots, in order; none outside a cluster.
     pub slots: Vec<RangeInclusive<u16>>,
-    /// Those that are read from.
+    /// Those that are read from, or listened to.
     pub replicas: Vec<Arc<dyn Server>>,
 }
 
@@ -185,6 +185,11 @@ pub trait Topology: Send + Sync + 'static {
 
     /// A node to read `key` from, by the read mode.
     fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
+        self.primary(key)
+    }
+
+    /// The node where waiters of `key` listen, by the subscription mode.
+    fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
         self.primary(key)
     }
 

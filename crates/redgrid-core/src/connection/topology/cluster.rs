@@ -18,9 +18,9 @@ use tokio::task::JoinHandle;
 use super::lag::{self, Copies};
 use super::nowhere::Nowhere;
 use super::slots::{self, Range};
-use super::{gap, reader};
+use super::{gap, listener, reader};
 use crate::clock::Instant;
-use crate::config::{Address, Cluster as Seeds, ReadMode, ShardedSubscriptions};
+use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::slot::{SLOTS, slot};
@@ -58,9 +58,9 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerEr
         cluster.map().known.insert(seed.clone(), Known { node, part: Part::Any, until: Instant::NEVER });
     }
     let mut watching = vec![tokio::spawn(Arc::clone(&cluster).watch())];
-    if cluster.nodes.settings.read_mode != ReadMode::Primary {
-        let of = Arc::clone(&cluster);
-        watching.push(tokio::spawn(lag::watch(cluster.nodes.clone(), move || of.copies())));
+    if cluster.nodes.settings.uses_replicas() {
+        let (of, changes) = (Arc::clone(&cluster), cluster.changes.clone());
+        watching.push(tokio::spawn(lag::watch(cluster.nodes.clone(), move || of.copies(), changes)));
     }
     *cluster.watching.lock().unwrap_or_else(|p| p.into_inner()) = watching;
     Ok(cluster)
@@ -290,7 +290,7 @@ impl Cluster {
             if !named.contains(&range.primary) {
                 named.push(range.primary.clone());
             }
-            if self.nodes.settings.read_mode == ReadMode::Primary || replicas.contains_key(&range.primary) {
+            if !self.nodes.settings.uses_replicas() || replicas.contains_key(&range.primary) {
                 continue;
             }
             let mut copies = Vec::new();
@@ -375,6 +375,12 @@ impl Topology for Cluster {
         let map = self.map();
         let Some(primary) = map.owner(slot(key)) else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
         reader(self.nodes.settings.read_mode, &self.turn, primary, map.replicas_of(primary).iter())
+    }
+
+    fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
+        let map = self.map();
+        let Some(primary) = map.owner(slot(key)) else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
+        listener(self.nodes.settings.subscription_mode, key, primary, map.replicas_of(primary).iter())
     }
 
     fn slot(&self, key: &[u8]) -> u16 {

@@ -9,9 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 
 use crate::Reply;
 use crate::clock::Instant;
+use crate::config::SubscriptionMode;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{Epoch, Request, Server};
 use crate::error::ServerError;
@@ -22,12 +26,32 @@ pub(super) struct Copies {
     pub(super) replicas: Vec<Arc<Node>>,
 }
 
-/// Compares at every interval, for as long as it is not aborted.
-pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>) {
+/// Compares at every interval, for as long as it is not aborted. Where waiters listen at replicas, it is a change when one of
+/// them is no longer fit for that, or is again.
+pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, changes: watch::Sender<u64>) {
     let mut trails: Vec<(Arc<Node>, Trail)> = Vec::new();
+    let (mut fit, is_listened_to) = (Vec::new(), nodes.settings.subscription_mode == SubscriptionMode::Replica);
+    let mut next = tokio::time::interval(nodes.settings.scan_interval);
+    next.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::time::sleep(nodes.settings.scan_interval).await;
+        let known = copies();
+        let mut epochs: Vec<_> = replicas_of(&known).map(|replica| replica.epoch()).collect();
+        if is_listened_to {
+            let now: Vec<_> =
+                replicas_of(&known).filter(|replica| replica.is_fit()).map(|one| one.id().clone()).collect();
+            if now != fit {
+                fit = now;
+                changes.send_modify(|count| *count += 1);
+            }
+        }
+        tokio::select! {
+            _ = next.tick() => {}
+            () = any_changed(&mut epochs), if is_listened_to => continue,
+        }
         let copies = copies();
+        if is_listened_to {
+            replicas_of(&copies).for_each(|replica| replica.look_after_subscriptions());
+        }
         trails.retain(|(of, _)| copies.iter().any(|copies| Arc::ptr_eq(&copies.primary, of)));
         for Copies { primary, .. } in &copies {
             if !trails.iter().any(|(of, _)| Arc::ptr_eq(of, primary)) {
@@ -55,6 +79,21 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>) {
             }
         }
     }
+}
+
+fn replicas_of(copies: &[Copies]) -> impl Iterator<Item = &Arc<Node>> {
+    copies.iter().flat_map(|copies| &copies.replicas)
+}
+
+/// Completes when a connection comes or goes. Never, where there are none.
+async fn any_changed(epochs: &mut [watch::Receiver<Option<Epoch>>]) {
+    let mut changed: FuturesUnordered<_> = epochs.iter_mut().map(|epoch| epoch.changed()).collect();
+    while let Some(changed) = changed.next().await {
+        if changed.is_ok() {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// What a server says of where it is in the stream of writes.

@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 
 use super::lag::{self, Copies};
 use super::nowhere::Nowhere;
-use super::reader;
-use crate::config::{Address, ReadMode};
+use super::{listener, reader};
+use crate::config::Address;
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Doubt, Request, Server, ShardServers, Topology};
@@ -65,12 +65,12 @@ impl Replicated {
         })
     }
 
-    /// Has replicas that are behind left out of reads, where any is read from.
+    /// Has replicas that are behind left out, where any is read from or listened to.
     pub(super) fn compare_replicas(self: &Arc<Self>) {
-        if self.nodes.settings.read_mode != ReadMode::Primary {
-            let replicated = Arc::clone(self);
+        if self.nodes.settings.uses_replicas() {
+            let (replicated, changes) = (Arc::clone(self), self.changes.clone());
             let copies = move || replicated.copies();
-            self.watched_by(tokio::spawn(lag::watch(self.nodes.clone(), copies)));
+            self.watched_by(tokio::spawn(lag::watch(self.nodes.clone(), copies, changes)));
         }
     }
 
@@ -117,19 +117,24 @@ impl Replicated {
         }
         let node = self.nodes.open(&address, Part::Primary)?;
         tracing::info!(%address, "primary");
-        let former = members.primary.replace((address, node));
+        // It was one of them, perhaps; two nodes at one address would be taken for each other.
+        let (promoted, replicas): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut members.replicas).into_iter().partition(|replica| replica.address == address);
+        members.replicas = replicas;
+        let former = members.primary.replace((address, node)).map(|(_, former)| former);
         drop(members);
-        if let Some((_, former)) = former {
-            tokio::spawn(async move { former.close().await });
-        }
+        let former: Vec<_> = former.into_iter().chain(promoted.into_iter().map(|replica| replica.node)).collect();
+        tokio::spawn(async move {
+            join_all(former.iter().map(|node| node.close())).await;
+        });
         self.changes.send_modify(|count| *count += 1);
         Ok(())
     }
 
-    /// From now on these are the replicas. Where nobody reads from them they are left alone.
+    /// From now on these are the replicas. Where nobody reads from them, nor listens, they are left alone.
     pub(super) fn set_replicas(&self, addresses: &[Address]) -> Result<(), ServerError> {
         let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
-        if self.nodes.settings.read_mode == ReadMode::Primary || self.closed.load(Ordering::Acquire) {
+        if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
         let (stay, leave): (Vec<_>, Vec<_>) =
@@ -197,6 +202,13 @@ impl Topology for Replicated {
         let Some((_, primary)) = &members.primary else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
         let replicas = members.replicas.iter().map(|replica| &replica.node);
         reader(self.nodes.settings.read_mode, &self.turn, primary, replicas)
+    }
+
+    fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
+        let members = self.members();
+        let Some((_, primary)) = &members.primary else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
+        let replicas = members.replicas.iter().map(|replica| &replica.node);
+        listener(self.nodes.settings.subscription_mode, key, primary, replicas)
     }
 
     fn doubt(&self, _doubt: Doubt) {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::gap;
 use super::replicated::Replicated;
-use crate::config::{Address, ReadMode, Sentinel};
+use crate::config::{Address, Sentinel};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{ChannelKind, DeploymentKind, Push, Reply, Request, Server};
@@ -182,7 +182,7 @@ impl Watch {
         }
         self.replicated.set_primary(told.primary.clone())?;
         self.latest = told.epoch;
-        if self.nodes.settings.read_mode != ReadMode::Primary
+        if self.nodes.settings.uses_replicas()
             && let Ok(replicas) = replicas_by(&*by, name).await
         {
             self.replicated.set_replicas(&replicas)?;
