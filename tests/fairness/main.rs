@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redgrid_core::Client;
+use redgrid_core::config::SubscriptionMode;
+use redgrid_core::{Client, Config};
 use redgrid_locks::Lock;
-use redgrid_testkit::{RedisServer, wait_until};
+use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, wait_until};
 use redgrid_tests::{SOON, client, client_with, sections, server};
 
 /// Turns that are not measured.
@@ -56,11 +57,17 @@ async fn one_of_three(what: &str, attempt: impl AsyncFn() -> Result<(), String>)
 
 /// Many processes of many tasks want one lock until it has changed hands `turns` times.
 async fn contest(server: &RedisServer, processes: usize, tasks: usize, section: Duration, turns: u64) -> Outcome {
+    contest_by(&Config::from_url(&server.url()).unwrap(), processes, tasks, section, turns).await
+}
+
+/// The same, on servers that are found by `config`.
+async fn contest_by(config: &Config, processes: usize, tasks: usize, section: Duration, turns: u64) -> Outcome {
     let stop = Arc::new(AtomicBool::new(false));
     let turn = Arc::new(Turns::default());
     let mut clients = Vec::new();
     for _ in 0..processes {
-        let client = client(server).await;
+        let client = Client::connect(config.clone()).await.unwrap();
+        client.wait_ready(SOON).await.unwrap();
         // Everything is known to the server, and all begin at once.
         Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
         clients.push(client);
@@ -166,6 +173,33 @@ async fn no_process_waits_longer_than_a_stretch_of_each_of_the_others() {
         one_of_three(&format!("{processes} processes of {tasks} tasks, {section} ms"), async || {
             let outcome = contest(&server, processes, tasks, section * MS, 230).await;
             // Each of the others once, our own, one that came in between; and the 50 ms of the promise, in stretches of 10.
+            let bound = processes as u64 + 1 + 5;
+            if outcome.longest_round() <= bound { Ok(()) } else { Err(format!("not {bound}: {outcome:?}")) }
+        })
+        .await;
+    }
+}
+
+/// The primary counts none of those who listen at a replica, and a replica tells them later.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_order_is_the_same_where_a_replica_is_listened_to() {
+    let replicated = Replicated::start(2).await.unwrap();
+    let replicas = replicated.replicas().iter().map(|replica| replica.addr().to_string());
+    let config = Config::master_slave(replicated.primary().addr().to_string(), replicas).unwrap();
+    rounds_at_replicas(config, &[(2, 16), (3, 16), (8, 16)]).await;
+    drop(replicated);
+    let sentinels = Sentinels::start().await.unwrap();
+    rounds_at_replicas(Config::from_url(&sentinels.url()).unwrap(), &[(3, 16)]).await;
+    drop(sentinels);
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    rounds_at_replicas(Config::from_url(&cluster.url()).unwrap(), &[(3, 16)]).await;
+}
+
+async fn rounds_at_replicas(config: Config, contests: &[(usize, usize)]) {
+    let config = config.subscription_mode(SubscriptionMode::Replica).max_replica_lag(SOON);
+    for (processes, tasks) in contests.iter().copied() {
+        one_of_three(&format!("{processes} processes of {tasks} tasks"), async || {
+            let outcome = contest_by(&config, processes, tasks, Duration::ZERO, 230).await;
             let bound = processes as u64 + 1 + 5;
             if outcome.longest_round() <= bound { Ok(()) } else { Err(format!("not {bound}: {outcome:?}")) }
         })

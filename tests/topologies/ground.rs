@@ -155,7 +155,7 @@ pub(crate) fn published(topology: Topology) -> String {
     });
     all.extend(["+get +del", "+hget", "+decrby", "+zcount", "+get +hincrby"].into_iter().flat_map(rules));
     // What tests do besides locking: they read, from replicas too, and list connections.
-    all.extend(["+get", "+client|list", "+readonly"].map(str::to_owned));
+    all.extend(["+get", "+client|list", "+readonly", "+role"].map(str::to_owned));
     // Before 7.0 there are no sharded channels, and a server does not start with commands it does not know.
     if ServerBinary::find().is_ok_and(|found| found.version().major < 7) {
         all.retain(|rule| !["+ssubscribe", "+sunsubscribe", "+spublish"].contains(&rule.as_str()));

@@ -8,9 +8,12 @@ mod events;
 mod failover;
 mod ground;
 mod kinds;
+mod lag;
 mod latch;
 mod latch_failover;
+mod listening;
 mod migration;
+mod pipe;
 mod read_write;
 mod semaphores;
 
@@ -64,15 +67,16 @@ fn main() -> ExitCode {
             }
         }
     }
-    for scenario in [
+    let alone = [
         durable::scenarios(),
         events::scenarios(),
         failover::scenarios(),
         latch_failover::scenarios(),
+        lag::scenarios(),
+        listening::scenarios(),
         migration::scenarios(),
-    ]
-    .concat()
-    {
+    ];
+    for scenario in alone.concat() {
         let on = runtime.handle().clone();
         trials.push(Trial::test(scenario.name, move || run(&on, (scenario.run)())));
     }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::server::Server;
 
 /// How long one node may take to answer at first: 3 s. The deployment as a whole has answered already.
-const READY_WITHIN: Duration = Duration::from_secs(3);
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(3);
 
 /// Settings of a server that are looked at.
 const SETTINGS: [&str; 15] = [
@@ -178,7 +178,7 @@ impl Facts {
             Servers::Single(single) => vec![single.address.clone()],
             Servers::MasterSlave(servers) => [vec![servers.primary.clone()], servers.replicas.clone()].concat(),
             Servers::Sentinel(asked) => {
-                let told = Sentinels::ask(asked).await;
+                let told = Sentinels::ask(client, asked).await;
                 let known = told.nodes.clone();
                 sentinels = Some(told);
                 if known.is_empty() { own_address(client).await.into_iter().collect() } else { known }

@@ -1,11 +1,13 @@
 //! The sentinels: who they are, and whether enough of them are there to name another primary.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use redgrid::config::{Address, Sentinel};
-use redgrid_testkit::Observer;
+use redgrid::{Client, Code, Request, ServerError};
+use redgrid_core::{FromReply, Server};
 
-use super::facts::Facts;
+use super::facts::{Facts, READY_WITHIN};
 use super::finding::Finding;
 
 const CHECK: &str = "sentinels";
@@ -23,24 +25,25 @@ pub(crate) struct Sentinels {
     pub(crate) quorum: u64,
     /// What `SENTINEL CKQUORUM` says when there are not enough.
     pub(crate) short: Option<String>,
+    /// The user may not ask that.
+    pub(crate) unasked: bool,
     /// Of those that were named, the ones that did not answer.
     pub(crate) absent: Vec<String>,
 }
 
 impl Sentinels {
-    pub(crate) async fn ask(named: &Sentinel) -> Self {
+    /// Asks those that were named, on the connections of the client: they have the login and the encryption.
+    pub(crate) async fn ask(client: &Client, named: &Sentinel) -> Self {
         let mut told = Sentinels::default();
-        if named.password.is_some() {
-            told.silent = Some("they ask for a password, which is not handed on here".into());
-            return told;
-        }
         for address in &named.sentinels {
-            match told.ask_one(address, &named.master_name).await {
-                Ok(()) => {}
-                Err(error) => {
-                    told.absent.push(address.to_string());
-                    told.silent.get_or_insert(error.to_string());
-                }
+            let known = client.sentinels().into_iter().find(|known| *known.id().0 == *address.to_string());
+            let asked = match known {
+                Some(sentinel) => told.ask_one(&sentinel, &named.master_name).await,
+                None => Err(ServerError::NotSent { reason: "nobody knows it any more".into() }),
+            };
+            if let Err(error) = asked {
+                told.absent.push(address.to_string());
+                told.silent.get_or_insert(error.to_string());
             }
         }
         if !told.nodes.is_empty() {
@@ -49,20 +52,30 @@ impl Sentinels {
         told
     }
 
-    async fn ask_one(&mut self, address: &Address, name: &str) -> Result<(), redgrid_testkit::redis::RedisError> {
-        let sentinel = Observer::connect(&format!("redis://{address}")).await?;
-        let primary: HashMap<String, String> = sentinel.query(&["SENTINEL", "MASTER", name]).await?;
+    async fn ask_one(&mut self, sentinel: &Arc<dyn Server>, name: &str) -> Result<(), ServerError> {
+        // Without a connection in time, it says why there is none.
+        let _ = tokio::time::timeout(READY_WITHIN, sentinel.epoch().wait_for(Option::is_some)).await;
+        let primary: HashMap<String, String> = ask(&**sentinel, "MASTER", name).await?;
         if !self.nodes.is_empty() {
             return Ok(());
         }
-        let replicas: Vec<HashMap<String, String>> = sentinel.query(&["SENTINEL", "REPLICAS", name]).await?;
+        let replicas: Vec<HashMap<String, String>> = ask(&**sentinel, "REPLICAS", name).await?;
         let number = |name: &str| primary.get(name).and_then(|value| value.parse().ok()).unwrap_or(0);
         self.count = number("num-other-sentinels") + 1;
         self.quorum = number("quorum");
         self.nodes = std::iter::once(&primary).chain(&replicas).filter_map(place).collect();
-        self.short = sentinel.cmd(&["SENTINEL", "CKQUORUM", name]).await.err().map(|error| error.to_string());
+        match ask::<String>(&**sentinel, "CKQUORUM", name).await {
+            Ok(_) => {}
+            Err(error) if error.code() == Some(Code::NoPermission) => self.unasked = true,
+            Err(error) => self.short = Some(error.to_string()),
+        }
         Ok(())
     }
+}
+
+async fn ask<T: FromReply>(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<T, ServerError> {
+    let answer = sentinel.call(vec![Request::command("SENTINEL").arg(what).arg(name.to_owned())]).await.pop();
+    answer.unwrap_or_else(|| Err(ServerError::NotSent { reason: "nothing was asked".into() }))?.into_typed()
 }
 
 fn place(facts: &HashMap<String, String>) -> Option<Address> {
@@ -78,6 +91,10 @@ pub(crate) fn check(facts: &Facts) -> Vec<Finding> {
     if !told.absent.is_empty() {
         let says = format!("{} did not answer; a client that knows no other finds no primary", told.absent.join(", "));
         findings.push(Finding::warn(CHECK, says));
+    }
+    if told.unasked {
+        let says = "whether enough of them are there was not looked at: the user there may not (+sentinel|ckquorum)";
+        findings.push(Finding::warn(CHECK, says.to_owned()));
     }
     findings
 }

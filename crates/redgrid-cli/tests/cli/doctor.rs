@@ -1,6 +1,6 @@
 //! `redgrid doctor` against servers that are set up well, and badly.
 
-use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels};
+use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, StartError};
 use serde_json::{Value, json};
 
 use crate::support::{Ended, run};
@@ -105,6 +105,52 @@ async fn every_node_of_a_sentinel_deployment_is_looked_at() {
         levels(&examine(&sentinels.url()).json(), "sentinels").contains(&"fail".to_owned())
     })
     .await;
+}
+
+/// What docs/security.md says a user at the sentinels needs.
+const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
+                       +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_are_asked_with_the_login_that_is_set_for_them() {
+    let page = include_str!("../../../../docs/security.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
+    // Not to be had without being encoded in a URL.
+    let (secret, encoded) = ("p/w @?#", "p%2Fw%20%40%3F%23");
+    let rules = format!("on \">{secret}\" resetchannels -@all {WATCHER}");
+    let asked = RedisServer::builder().password("nobody").user("watcher", &rules);
+    let able = asked.user("able", format!("{rules} +sentinel|ckquorum"));
+    let sentinels = Sentinels::builder().server_options(RedisServer::builder().password("of-the-servers"));
+    let sentinels = sentinels.sentinel_options(able).start().await.expect("it starts");
+    let as_user = |user: &str| format!("{}?sentinel_username={user}&sentinel_password={encoded}", sentinels.url());
+    let able = examine(&as_user("able"));
+    let told = able.json();
+    assert_level(&told, "sentinels", "ok");
+    assert_eq!(told["nodes"].as_array().map(Vec::len), Some(3), "{told}");
+    assert!(!able.stdout().contains(secret) && !able.stderr().contains(secret), "{told}");
+    // Who has the least that clients need is told what was not looked at, and nothing is taken for broken.
+    let told = examine(&as_user("watcher")).json();
+    let mut levels = levels(&told, "sentinels");
+    levels.sort();
+    assert_eq!(levels, ["ok", "warn"], "{told}");
+    assert!(told["findings"].to_string().contains("+sentinel|ckquorum"), "{told}");
+    let gone = &sentinels.sentinels()[2];
+    gone.kill().await.expect("it was running");
+    let told = examine(&as_user("able")).json();
+    assert!(told["findings"].to_string().contains(&format!("{} did not answer", gone.addr())), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_are_asked_over_tls() {
+    let sentinels = Sentinels::builder().replicas(1).server_options(RedisServer::builder().tls());
+    let sentinels = match sentinels.start().await {
+        Err(StartError::NoTls { .. }) => return,
+        started => started.expect("it starts"),
+    };
+    let authority = sentinels.sentinels()[0].tls().expect("it speaks TLS").ca_file();
+    let told = examine(&format!("{}?tls_ca_file={}", sentinels.url(), authority.display())).json();
+    assert_level(&told, "sentinels", "ok");
+    assert_eq!(told["nodes"].as_array().map(Vec::len), Some(2), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

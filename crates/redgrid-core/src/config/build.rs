@@ -6,7 +6,7 @@ use super::Config;
 use super::access::{CredentialProvider, Provider, Secret, Tls};
 use super::error::{ConfigError, Origin};
 use super::servers::{Sentinel, Servers};
-use super::settings::{Durability, ReadMode, ShardedSubscriptions};
+use super::settings::{Durability, ReadMode, ShardedSubscriptions, SubscriptionMode};
 use crate::name::Namespace;
 
 impl Config {
@@ -175,6 +175,21 @@ impl Config {
     pub fn read_mode(mut self, mode: ReadMode) -> Self {
         self.settings.read_mode = mode;
         self.by_code("read_mode")
+    }
+
+    /// Where waiters listen: at the primary unless set. What decides stays there in any case. All services that share locks must be
+    /// set alike.
+    pub fn subscription_mode(mut self, mode: SubscriptionMode) -> Self {
+        self.settings.subscription_mode = mode;
+        self.by_code("subscription_mode")
+    }
+
+    /// How far a replica may be behind its primary and still be read from, or listened to: 1 s unless set. It is to have by now all that the
+    /// primary had that long ago; compared every [`scan_interval`](Self::scan_interval). Longer reads from slow ones, too; shorter
+    /// turns to the primary sooner.
+    pub fn max_replica_lag(mut self, lag: Duration) -> Self {
+        self.settings.max_replica_lag = lag;
+        self.by_code("max_replica_lag")
     }
 
     /// How often the topology is looked at although nothing tells of a change: every second unless set. It bounds how long a

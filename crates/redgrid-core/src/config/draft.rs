@@ -8,7 +8,7 @@ use super::access::{Access, Provider, Secret, Tls};
 use super::check;
 use super::error::{ConfigError, Origin};
 use super::servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, UnixSocket};
-use super::settings::{Durability, ReadMode, Settings, ShardedSubscriptions};
+use super::settings::{Durability, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode};
 use super::{Config, Notes};
 use crate::name::Namespace;
 
@@ -34,6 +34,7 @@ pub(super) struct Draft {
     pub(super) tls_key_file: Option<PathBuf>,
     pub(super) tls_server_name: Option<String>,
     pub(super) read_mode: usize,
+    pub(super) subscription_mode: usize,
     pub(super) sharded_subscriptions: usize,
     pub(super) durability: usize,
     pub(super) durability_at_least: u32,
@@ -45,6 +46,7 @@ pub(super) struct Draft {
 }
 
 const READ_MODES: [ReadMode; 3] = [ReadMode::Primary, ReadMode::Replica, ReadMode::Any];
+const SUBSCRIPTION_MODES: [SubscriptionMode; 2] = [SubscriptionMode::Primary, SubscriptionMode::Replica];
 const SHARDED: [ShardedSubscriptions; 3] =
     [ShardedSubscriptions::Auto, ShardedSubscriptions::On, ShardedSubscriptions::Off];
 
@@ -93,6 +95,10 @@ impl Draft {
             tls_key_file: tls.key_file,
             tls_server_name: tls.server_name,
             read_mode: READ_MODES.iter().position(|mode| *mode == settings.read_mode).unwrap_or_default(),
+            subscription_mode: SUBSCRIPTION_MODES
+                .iter()
+                .position(|mode| *mode == settings.subscription_mode)
+                .unwrap_or_default(),
             sharded_subscriptions: SHARDED
                 .iter()
                 .position(|s| *s == settings.sharded_subscriptions)
@@ -136,6 +142,7 @@ impl Draft {
         };
         let settings = Settings {
             read_mode: READ_MODES.get(self.read_mode).copied().unwrap_or_default(),
+            subscription_mode: SUBSCRIPTION_MODES.get(self.subscription_mode).copied().unwrap_or_default(),
             sharded_subscriptions: SHARDED.get(self.sharded_subscriptions).copied().unwrap_or_default(),
             durability,
             namespace: Namespace::new(self.namespace.unwrap_or_default()).map_err(ConfigError::Namespace)?,

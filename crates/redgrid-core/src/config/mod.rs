@@ -30,7 +30,7 @@ pub use error::{ConfigError, Origin, Warning};
 pub use explain::{Explained, reference};
 pub use servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, UnixSocket};
 pub(crate) use settings::Settings;
-pub use settings::{Durability, LONGEST_LEASE, ReadMode, SHORTEST_LEASE, ShardedSubscriptions};
+pub use settings::{Durability, LONGEST_LEASE, ReadMode, SHORTEST_LEASE, ShardedSubscriptions, SubscriptionMode};
 
 use draft::{Draft, Origins};
 use form::Value;

@@ -16,10 +16,21 @@ pub enum ReadMode {
     /// The primary.
     #[default]
     Primary,
-    /// The replicas in turn; the primary where none is fit.
+    /// The replicas in turn; the primary where none is fit: in touch with it, and not behind by more than `max_replica_lag`.
     Replica,
     /// The primary and the replicas in turn.
     Any,
+}
+
+/// Where waiters listen for what is published when a lock is given back. All services that share locks must be set alike, for the
+/// sake of turns: who listens at a replica is not counted by the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SubscriptionMode {
+    /// At the primary.
+    #[default]
+    Primary,
+    /// At a replica of it, the same one for all waiters of a name; at the primary where none is fit.
+    Replica,
 }
 
 /// Whether a cluster's messages go by sharded channels. Java services that share locks must be set alike: who listens to one
@@ -92,6 +103,8 @@ pub(crate) struct Settings {
     pub(crate) connections_per_node: u32,
     pub(crate) scan_interval: Duration,
     pub(crate) read_mode: ReadMode,
+    pub(crate) subscription_mode: SubscriptionMode,
+    pub(crate) max_replica_lag: Duration,
     pub(crate) sharded_subscriptions: ShardedSubscriptions,
     pub(crate) watchdog_lease: Duration,
     pub(crate) durability: Durability,
@@ -117,6 +130,8 @@ impl Default for Settings {
             connections_per_node: 1,
             scan_interval: Duration::from_secs(1),
             read_mode: ReadMode::Primary,
+            subscription_mode: SubscriptionMode::Primary,
+            max_replica_lag: Duration::from_secs(1),
             sharded_subscriptions: ShardedSubscriptions::Auto,
             watchdog_lease: Duration::from_secs(30),
             durability: Durability::Primary,
@@ -135,6 +150,11 @@ impl Settings {
     /// How long a call without a bound of its own may be without contact to the server: `timeout × (retries + 1)`.
     pub(crate) fn patience(&self) -> Duration {
         self.timeout.saturating_mul(self.retries.saturating_add(1))
+    }
+
+    /// Whether replicas are asked anything, or listened to.
+    pub(crate) fn uses_replicas(&self) -> bool {
+        self.read_mode != ReadMode::Primary || self.subscription_mode != SubscriptionMode::Primary
     }
 }
 

@@ -54,6 +54,7 @@ const fn ms(millis: u64) -> Duration {
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];
+pub(super) const SUBSCRIPTION_MODES: &[&str] = &["primary", "replica"];
 pub(super) const SHARDED: &[&str] = &["auto", "on", "off"];
 pub(super) const DURABILITIES: &[&str] = &["primary", "replicas", "disk"];
 
@@ -170,7 +171,19 @@ pub(super) static TABLE: &[Setting] = &[
         "read_mode",
         Connections,
         Choice(READ_MODES, |d| &mut d.read_mode),
-        "Which nodes answer reads: the primary, the replicas, or all. Replicas are behind by the replication lag. Locks and all that is written always ask the primary, where subscriptions are, too.",
+        "Which nodes answer reads: the primary, the replicas, or all. Replicas are behind by the replication lag. Locks and all that is written always ask the primary.",
+    ),
+    row(
+        "subscription_mode",
+        Connections,
+        Choice(SUBSCRIPTION_MODES, |d| &mut d.subscription_mode),
+        "Where waiters listen: at the primary, or at a replica of it, which spares the primary and has each release answered by two servers. Where no replica is fit, at the primary. All services that share locks must agree.",
+    ),
+    row(
+        "max_replica_lag",
+        Connections,
+        Time(|d| &mut d.settings.max_replica_lag, ms(10), DAY),
+        "How far a replica may be behind and still be asked: it is to have by now all that its primary had so long ago. Compared every `scan_interval`, so one that falls behind is found out that much later. Longer asks slow ones, too; shorter turns to the primary sooner.",
     ),
     row(
         "sharded_subscriptions",

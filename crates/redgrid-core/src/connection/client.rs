@@ -13,7 +13,7 @@ use super::events::{EventReceiver, Events};
 use super::exchange::{Persistence, Progress};
 use super::health::HealthCheck;
 use super::shared::Shared;
-use super::{Command, Deployment, FromReply, Request, Topology, topology};
+use super::{Command, Deployment, FromReply, Request, Server, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;
@@ -75,7 +75,7 @@ impl Client {
 
     /// The same over one server for every name.
     #[cfg(feature = "testing")]
-    pub fn over_one(server: Arc<dyn super::Server>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
+    pub fn over_one(server: Arc<dyn Server>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
         Client::over(Arc::new(topology::Single::new(server)), config, clock)
     }
 
@@ -152,7 +152,7 @@ impl Client {
             Err(_) => {
                 let mut why = ServerError::not_sent("not connected");
                 // Those that are down say why at once; one that is up and hangs is not in the way.
-                let down = |server: &Arc<dyn super::Server>| server.epoch().borrow().is_none();
+                let down = |server: &Arc<dyn Server>| server.epoch().borrow().is_none();
                 for server in self.0.core.topology.primaries().into_iter().filter(down) {
                     let answer = server.call(vec![Request::command("PING")]).await.pop();
                     if let Some(Err(error)) = answer {
@@ -394,6 +394,12 @@ impl Client {
     /// Who serves what, as the client knows it at the moment. Asks nobody.
     pub fn topology(&self) -> Deployment {
         Deployment::of(&*self.0.core.topology)
+    }
+
+    /// The sentinels that this client asks, those that others have named among them, with the login and the encryption that are
+    /// set for them; none in other topologies. For questions about the deployment, as `redgrid doctor` has them.
+    pub fn sentinels(&self) -> Vec<Arc<dyn Server>> {
+        self.0.core.topology.sentinels()
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

@@ -48,7 +48,8 @@ pub struct Shard {
     pub primary: NodeId,
     /// The slots that it serves, in order; none outside a cluster, where it serves everything.
     pub slots: Vec<RangeInclusive<u16>>,
-    /// The replicas that the client reads from; none where it reads from primaries only (`read_mode`).
+    /// The replicas that the client reads from or listens to; none where it has to do with primaries only (`read_mode`,
+    /// `subscription_mode`).
     pub replicas: Vec<NodeId>,
 }
 

@@ -123,6 +123,8 @@ pub struct NodeHealth {
     pub clock_offset_micros: Option<i64>,
     /// What stands in the way, in the words of the server or the system.
     pub trouble: Option<String>,
+    /// Whether it is a replica that is behind its primary by more than `max_replica_lag`, and left out of reads for that.
+    pub is_behind: bool,
     /// Channels that are wanted at this node.
     pub channels: usize,
     /// Channels whose subscription the server has confirmed; the others are made up for by polling.
@@ -162,6 +164,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         round_trip: trouble.is_none().then(|| now.since(asked)),
         clock_offset_micros: server.time().at(now, now).and_then(ahead_of_here),
         trouble,
+        is_behind: server.is_behind(),
         channels,
         subscribed,
     }

@@ -60,6 +60,8 @@ pub(super) struct Node {
     commands: Arc<Lines>,
     subscriber: Subscriber,
     commits: Commits,
+    /// Its data is older than a replica's may be.
+    behind: AtomicBool,
     watchers: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -95,6 +97,7 @@ impl Node {
             subscriber,
             commits: Commits::new(Arc::clone(&commands), way, settings, clock.clone()),
             commands,
+            behind: AtomicBool::new(false),
             watchers: watchers.into(),
         })
     }
@@ -102,6 +105,25 @@ impl Node {
     /// Has it looked at soon whether it still has its part; where not, it is not believed until it has.
     pub(super) fn look_after(&self) {
         self.commands.doubt();
+    }
+
+    /// Whether a replica is to be asked: it is connected, has its part, and is not behind.
+    pub(super) fn is_fit(&self) -> bool {
+        self.commands.is_up() && !self.is_behind()
+    }
+
+    /// A replica is behind its primary by more than it may, or is so no more.
+    pub(super) fn set_behind(&self, behind: bool) {
+        if self.behind.swap(behind, Ordering::AcqRel) != behind {
+            let news = if behind { "a replica is behind, and left out" } else { "a replica has caught up" };
+            tracing::info!(node = %self.id, news);
+        }
+    }
+
+    /// Has it looked at whether its server still has what was subscribed there.
+    pub(super) fn look_after_subscriptions(self: &Arc<Self>) {
+        let node = Arc::clone(self);
+        tokio::spawn(async move { node.subscriber.look_after().await });
     }
 
     /// Has its connections end, and with them the tasks that watch them.
@@ -205,6 +227,10 @@ impl Server for Node {
 
     fn trouble(&self) -> Option<String> {
         Some(self.commands.trouble())
+    }
+
+    fn is_behind(&self) -> bool {
+        self.behind.load(Ordering::Acquire)
     }
 
     fn time(&self) -> &ServerClock {

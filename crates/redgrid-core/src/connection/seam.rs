@@ -114,6 +114,11 @@ pub trait Server: Send + Sync + 'static {
         None
     }
 
+    /// Whether it is a replica that is behind its primary by more than it may.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// What is known of the server's clock.
     fn time(&self) -> &ServerClock;
 
@@ -156,7 +161,7 @@ pub struct ShardServers {
     pub primary: Arc<dyn Server>,
     /// The slots, in order; none outside a cluster.
     pub slots: Vec<RangeInclusive<u16>>,
-    /// Those that are read from.
+    /// Those that are read from, or listened to.
     pub replicas: Vec<Arc<dyn Server>>,
 }
 
@@ -180,8 +185,18 @@ pub trait Topology: Send + Sync + 'static {
         self.primaries().into_iter().map(all).collect()
     }
 
+    /// Those that are asked who the primary is; none where nobody is.
+    fn sentinels(&self) -> Vec<Arc<dyn Server>> {
+        Vec::new()
+    }
+
     /// A node to read `key` from, by the read mode.
     fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
+        self.primary(key)
+    }
+
+    /// The node where waiters of `key` listen, by the subscription mode.
+    fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
         self.primary(key)
     }
 

@@ -38,6 +38,7 @@ pub(super) struct Subscriber {
 struct Subscribed {
     connection: u64,
     plain: HashSet<String>,
+    sharded: HashSet<String>,
     /// A SUBSCRIBE was left in the middle: what it came to is not known.
     midway: bool,
     /// What the last PING said.
@@ -77,7 +78,7 @@ impl Subscriber {
         subscribed.midway = true;
         let refused = match kind {
             ChannelKind::Plain => self.subscribe_plain(&mut subscribed, &channels).await,
-            ChannelKind::Sharded => self.subscribe_sharded(&channels).await,
+            ChannelKind::Sharded => self.subscribe_sharded(&mut subscribed, &channels).await,
         };
         subscribed.midway = false;
         let refused = match refused {
@@ -99,7 +100,7 @@ impl Subscriber {
         subscribed.plain.extend(channels.iter().cloned());
         let expected = subscribed.plain.len();
         // Both are on their way before either is waited for: first polls keep their order.
-        let (sent, counted) = tokio::join!(self.link.fred().subscribe(channels.to_vec()), self.count());
+        let (sent, counted) = tokio::join!(self.link.fred().subscribe(channels.to_vec()), self.count("sub="));
         sent.map_err(|error| ServerError::unknown(error.details().to_owned()))?;
         if counted?.is_none_or(|counted| counted >= expected) {
             return Ok(Vec::new());
@@ -113,14 +114,20 @@ impl Subscriber {
 
     /// One command for each: fred takes one answer for a command, and the server gives one for each channel. So each is known to
     /// be in force, or why it is not: it is denied, or its slot is elsewhere.
-    async fn subscribe_sharded(&self, channels: &[String]) -> Result<Refused, ServerError> {
+    async fn subscribe_sharded(
+        &self,
+        subscribed: &mut Subscribed,
+        channels: &[String],
+    ) -> Result<Refused, ServerError> {
         let commands =
             channels.iter().map(|channel| self.link.send_static("SSUBSCRIBE", vec![channel.as_str().into()]));
         let answers = join_all(commands).await;
         let mut refused = Vec::new();
         for (channel, answer) in channels.iter().zip(answers) {
             match answer {
-                Ok(reply) if confirms(&reply, channel) => {}
+                Ok(reply) if confirms(&reply, channel) => {
+                    subscribed.sharded.insert(channel.clone());
+                }
                 Ok(other) => {
                     return Err(ServerError::unknown(format!("SSUBSCRIBE {channel} was answered by {other:?}")));
                 }
@@ -131,12 +138,28 @@ impl Subscriber {
         Ok(refused)
     }
 
-    /// How many plain channels are subscribed on the connection; `None` where the user may not ask.
-    async fn count(&self) -> Result<Option<usize>, ServerError> {
+    /// A replica ends sharded subscriptions when it learns of another primary, be it later than we do, and says so to nobody
+    /// that fred would tell. So they are counted: where some are missing, all are made anew on another connection.
+    pub(super) async fn look_after(&self) {
+        // Whoever is at it finds out as well.
+        let Ok(mut subscribed) = self.turn.try_lock() else { return };
+        let Some(connection) = self.connection() else { return };
+        subscribed.on(connection);
+        let expected = subscribed.sharded.len();
+        if expected > 0
+            && let Ok(Some(counted)) = self.count("ssub=").await
+            && counted < expected
+        {
+            self.link.renew().await;
+        }
+    }
+
+    /// How many channels of a kind are subscribed on the connection; `None` where the user may not ask.
+    async fn count(&self, kind: &str) -> Result<Option<usize>, ServerError> {
         match self.link.send_static("CLIENT", vec!["INFO".into()]).await {
             Ok(reply) => {
                 let info = reply.into_typed::<String>()?;
-                let count = info.split(' ').find_map(|part| part.strip_prefix("sub=")?.parse().ok());
+                let count = info.split(' ').find_map(|part| part.strip_prefix(kind)?.parse().ok());
                 count.map(Some).ok_or_else(|| ServerError::unknown("CLIENT INFO was answered by something else"))
             }
             Err(error) if may_not_ask(&error) => match self.link.send_static("PING", Vec::new()).await? {
@@ -166,6 +189,9 @@ impl Subscriber {
                 let _ = self.link.fred().unsubscribe(channels).await;
             }
             ChannelKind::Sharded => {
+                channels.iter().for_each(|channel| {
+                    subscribed.sharded.remove(channel);
+                });
                 let mut by_slot = channels;
                 by_slot.sort_by_cached_key(|channel| slot(channel.as_bytes()));
                 for group in by_slot.chunk_by(|one, other| slot(one.as_bytes()) == slot(other.as_bytes())) {

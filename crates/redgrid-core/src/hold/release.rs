@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join;
 use tokio::sync::oneshot;
 
 use super::error::{LostReason, ReleaseError};
@@ -74,6 +75,11 @@ pub(super) enum Parting {
     Lost(LostReason),
     /// The last guard, and nobody of us waits: the tenure is to be released under this number.
     Release { id: u64, keep_until: Instant, alone: bool },
+}
+
+/// Whether it matters to a kind who else listens: in a queue on the server, or where a hold is shared, nobody yields.
+pub(super) fn takes_turns(kind: &dyn HoldKind) -> bool {
+    kind.queue().is_none() && !kind.shares()
 }
 
 /// What letting go of one guard leads to.
@@ -230,7 +236,16 @@ impl Table {
         };
         let lease_ends = tenure.deadline() + terms::margin(tenure.lease());
         let heard = self.core.hub.heard(&tenure.target.channel);
-        let mut asked = self.send_release(tenure, way, lease_ends).await;
+        // Beside each other, so that nobody waits for the replica's count; where none listen there, it is not asked.
+        let channel = (&tenure.target.channel, &tenure.target.key);
+        let counting = if takes_turns(tenure.kind) { self.core.hub.copied(&[channel]) } else { None };
+        let (mut asked, copied) = match counting {
+            None => (self.send_release(tenure, way, lease_ends).await, None),
+            Some(counting) => {
+                let (asked, copied) = Box::pin(join(self.send_release(tenure, way, lease_ends), counting)).await;
+                (asked, copied.first().copied())
+            }
+        };
         let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if way == Way::Yield && asked.result.as_ref().is_err_and(denied) {
             // Perhaps it was only the mark that may not be read.
@@ -241,7 +256,10 @@ impl Table {
         }
         let answer = asked.result.clone().and_then(Answered::read);
         let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && keep.is_zero());
-        let audience = audience.map(|answer| Audience { listeners: answer.listeners, unseen: answer.unseen, heard });
+        let audience = audience.map(|answer| {
+            let told = Audience { listeners: answer.listeners, by_replica: false, unseen: answer.unseen, heard };
+            told.with(copied)
+        });
         let result = released(tenure, &asked, answer.map(|answer| answer.was_ours));
         Released { result, audience }
     }

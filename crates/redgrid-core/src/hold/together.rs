@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::join;
 use tokio::sync::oneshot;
 
 use super::error::{LostReason, ReleaseError};
 use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
-use super::release::{BULK, Parting, released};
+use super::release::{BULK, Parting, released, takes_turns};
 use super::state::Hold;
 use super::table::Table;
 use super::tenure::Tenure;
@@ -154,7 +155,11 @@ impl Table {
         let claims: Vec<_> = going.iter().map(|(_, tenure)| tenure.claim(std::time::Duration::ZERO)).collect();
         let ends = going.iter().map(|(_, tenure)| tenure.deadline() + terms::margin(tenure.lease())).min();
         let heard: Vec<_> = going.iter().map(|(_, tenure)| self.core.hub.heard(&tenure.target.channel)).collect();
-        let asked = self.send_all_back(first.kind, &claims, ends.unwrap_or(Instant::PAST)).await;
+        let channels: Vec<_> = going.iter().map(|(_, tenure)| (&tenure.target.channel, &tenure.target.key)).collect();
+        let counting = if takes_turns(first.kind) { self.core.hub.copied(&channels) } else { None };
+        let counting = async { if let Some(counting) = counting { counting.await } else { Vec::new() } };
+        let sending = self.send_all_back(first.kind, &claims, ends.unwrap_or(Instant::PAST));
+        let (asked, copied) = join(sending, counting).await;
         let answers = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let answers = answers.ok().filter(|answers| answers.len() == going.len());
         for (nth, (id, tenure)) in going.iter().enumerate() {
@@ -166,7 +171,8 @@ impl Table {
                 continue;
             }
             let listeners = status.unsigned_abs().saturating_sub(1);
-            let audience = (status > 0).then_some(Audience { listeners, unseen: false, heard: heard[nth] });
+            let told = Audience { listeners, by_replica: false, unseen: false, heard: heard[nth] };
+            let audience = (status > 0).then_some(told.with(copied.get(nth).copied()));
             errors.extend(released(tenure, &asked, Ok(status > 0)).err());
             self.release_landed(Some(*id), tenure, audience);
         }

@@ -6,11 +6,17 @@
 
 use std::time::Duration;
 
+use crate::wait::Copied;
+
 /// The shortest silence that counts: 2 ms. A process that was woken tries within a fraction of it.
 const SILENCE: Duration = Duration::from_millis(2);
 
 /// The silence that counts while somebody waits who looks every 100 ms (but at times only after 200) and can not be told.
 const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
+
+/// The silence that counts before a release has been heard here that is passed on by a replica: 20 ms. A replica that does not
+/// lag needs a fraction of it, and those who listen at the same one hear of it when we do.
+const SILENCE_BY_REPLICA: Duration = Duration::from_millis(20);
 
 /// How long after a release a request of the same process still obeys the turn that the release began: two stretches of
 /// another. A turn that is forgotten within one lets two processes that leave and return shut out a third (found by the
@@ -20,8 +26,10 @@ const STRETCHES: u32 = 2;
 /// What a release said about those who wait elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Audience {
-    /// Subscribers that its message reached.
+    /// Subscribers that its message reached, or will reach by a replica.
     pub(crate) listeners: u64,
+    /// They listen at a replica.
+    pub(crate) by_replica: bool,
     /// Somebody waits who can not be told.
     pub(crate) unseen: bool,
     /// How many messages had been heard here before the release left, where the subscription was in force.
@@ -29,6 +37,21 @@ pub(crate) struct Audience {
 }
 
 impl Audience {
+    /// The primary counts those whom it tells itself, and `copied` are those whom a replica tells: `None` where it did not say,
+    /// which is taken for one other. It may be that nobody listens there.
+    pub(crate) fn with(self, copied: Option<Copied>) -> Audience {
+        match copied {
+            None => self,
+            Some(Copied::Listeners(count)) => {
+                Audience { listeners: self.listeners + count, by_replica: count > 0, ..self }
+            }
+            Some(Copied::Unknown) => {
+                let least = 1 + u64::from(self.heard.is_some());
+                Audience { listeners: self.listeners + least, by_replica: true, ..self }
+            }
+        }
+    }
+
     /// Subscribers other than this process.
     pub(crate) fn others(self) -> u64 {
         self.listeners.saturating_sub(u64::from(self.heard.is_some()))
@@ -45,6 +68,8 @@ pub(crate) struct Turn {
     /// The count from which they are counted; unknown until the subscription is in force.
     from: Option<u64>,
     silence: Duration,
+    /// It passes by a replica.
+    by_replica: bool,
 }
 
 impl Turn {
@@ -54,8 +79,8 @@ impl Turn {
             return None;
         }
         let silence = if audience.unseen { SILENCE_FOR_POLLERS } else { SILENCE.max(round_trip * 2) };
-        let Audience { listeners, unseen, heard } = audience;
-        Some(Turn { passes: listeners + u64::from(unseen), unseen, from: heard, silence })
+        let Audience { listeners, unseen, heard, by_replica } = audience;
+        Some(Turn { passes: listeners + u64::from(unseen), unseen, from: heard, silence, by_replica })
     }
 
     /// Whether it is known that somebody waits: a listener may listen for another reason, who left a mark does not.
@@ -69,7 +94,9 @@ impl Turn {
     pub(crate) fn silence(&self, heard: Option<u64>) -> Duration {
         let passed = heard.zip(self.from).map_or(0, |(heard, from)| heard.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
-        self.silence.mul_f64(1.0 + left)
+        // Not even our own release has come: nobody has heard of it who could try.
+        let least = if self.by_replica && passed == 0 { SILENCE_BY_REPLICA } else { Duration::ZERO };
+        self.silence.max(least).mul_f64(1.0 + left)
     }
 
     /// The same for who begins to listen anew: the count begins with that.
@@ -91,7 +118,7 @@ impl Turn {
 }
 
 /// How long a request after a release still belongs to what was before.
-pub(super) fn remembered_for(stretch: Duration, round_trip: Duration) -> Duration {
+pub(crate) fn remembered_for(stretch: Duration, round_trip: Duration) -> Duration {
     (stretch * STRETCHES).max(round_trip * 2)
 }
 
@@ -102,7 +129,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn audience(listeners: u64, heard: Option<u64>) -> Audience {
-        Audience { listeners, unseen: false, heard }
+        Audience { listeners, by_replica: false, unseen: false, heard }
     }
 
     #[test]
@@ -130,11 +157,28 @@ mod tests {
 
     #[test]
     fn who_can_only_poll_is_given_the_time_of_a_poll() {
-        let unseen = Audience { listeners: 1, unseen: true, heard: Some(0) };
+        let unseen = Audience { listeners: 1, by_replica: false, unseen: true, heard: Some(0) };
         let mut turn = Turn::after(unseen, MS).unwrap();
         assert_eq!(turn.silence(Some(2)), SILENCE_FOR_POLLERS);
         // Our own message, and that of whoever could not be told.
         assert_eq!([1, 2].map(|heard| turn.is_over(Some(heard))), [false, true]);
+    }
+
+    #[test]
+    fn who_listens_at_a_replica_is_counted_there_and_given_the_time_to_hear() {
+        // The primary reaches nobody: without the replica's count there would be no turn.
+        assert_eq!(Turn::after(audience(0, Some(7)), MS), None);
+        let mut turn = Turn::after(audience(0, Some(7)).with(Some(Copied::Listeners(2))), MS).unwrap();
+        assert_eq!(turn.silence(Some(7)), 2 * SILENCE_BY_REPLICA);
+        assert!(turn.silence(Some(8)) < 2 * SILENCE);
+        assert_eq!([8, 9].map(|heard| turn.is_over(Some(heard))), [false, true]);
+        // Alone there, and alone although nobody was counted there.
+        assert_eq!(Turn::after(audience(0, Some(7)).with(Some(Copied::Listeners(1))), MS), None);
+        assert_eq!(Turn::after(audience(1, Some(7)).with(None), MS), None);
+        // Where the replica did not say, one other is taken to listen.
+        for heard in [Some(7), None] {
+            assert_eq!(audience(0, heard).with(Some(Copied::Unknown)).others(), 1);
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
+
 use super::error::ReleaseError;
 use super::exchange::{Asked, Said, on_server};
 use super::pool::{Back, Call, Entry, Failure, Pool, State};
@@ -16,7 +18,7 @@ use crate::connection::{CommitError, Exchange};
 use crate::error::ServerError;
 use crate::hold::{Audience, Lease, LostReason, Turn, deadline, stretch_length};
 use crate::once;
-use crate::wait::Watch;
+use crate::wait::{Copied, Watch};
 
 /// How often who waits looks while it gets no messages: 100 ms, as for other names.
 const UNSUBSCRIBED_LOOK: Duration = Duration::from_millis(100);
@@ -128,7 +130,17 @@ impl Pool {
         let request = call.words.request(&self.core, &self.source, self.pools.number());
         // Of all copies the first one may be the one that was carried out: leases are counted from before it.
         let sent = self.clock().now();
-        let (answer, asked) = once::chase(&self.core, &request, &call.progress).await;
+        let chase = once::chase(&self.core, &request, &call.progress);
+        // Where others listen at a replica, it is asked how many.
+        let channel = (&self.source.channel, &self.source.key);
+        let counting = if call.ends_stretch { self.core.hub.copied(&[channel]) } else { None };
+        let ((answer, asked), copied) = match counting {
+            None => (chase.await, None),
+            Some(counting) => {
+                let (answer, copied) = join(chase, counting).await;
+                (answer, copied.first().copied())
+            }
+        };
         match answer.and_then(Said::of) {
             Ok(said) => {
                 let granted = said.taken.as_ref().is_some_and(|taken| taken.contains(&true));
@@ -136,7 +148,7 @@ impl Pool {
                     true => self.core.commit(&asked, call.durability, &self.source.key).await,
                     false => Ok(()),
                 };
-                self.answered(call, said, proven, (sent, &asked));
+                self.answered(call, said, proven, (sent, &asked, copied));
             }
             Err(error) => self.failed(call, error),
         }
@@ -147,7 +159,7 @@ impl Pool {
         call: Call,
         said: Said,
         proven: Result<(), CommitError>,
-        (sent, by): (Instant, &Exchange),
+        (sent, by, copied): (Instant, &Exchange, Option<Copied>),
     ) {
         let now = self.clock().now();
         let heard = self.core.hub.heard(&self.source.channel);
@@ -197,7 +209,8 @@ impl Pool {
         state.contended = !state.queue.is_empty();
         state.next_end = said.next.map_or(Instant::NEVER, |next| now + next + Duration::from_millis(1));
         if ends_stretch {
-            let audience = Audience { listeners: said.told.unwrap_or(0), unseen: false, heard };
+            let listeners = said.told.unwrap_or(0);
+            let audience = Audience { listeners, by_replica: false, unseen: false, heard }.with(copied);
             let round_trip = by.received.since(by.sent);
             match Turn::after(audience, round_trip) {
                 Some(turn) => {

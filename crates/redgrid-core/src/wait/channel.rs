@@ -14,8 +14,10 @@ use crate::connection::{ChannelKind, NodeId};
 pub(super) struct Channel {
     /// What decides where it is subscribed.
     pub(super) key: Bytes,
-    /// Where it is, or is to be, subscribed.
+    /// Where it is, or is to be, subscribed: the primary, or a replica of it.
     pub(super) home: NodeId,
+    /// Who decides for the key, and is polled.
+    pub(super) primary: NodeId,
     /// Whether its messages may travel by slot.
     pub(super) by_slot: bool,
     pub(super) kind: ChannelKind,
@@ -78,8 +80,20 @@ impl Signal {
 }
 
 impl Channel {
-    pub(super) fn new(key: Bytes, home: NodeId, by_slot: bool, kind: ChannelKind, force: Force) -> Channel {
-        Channel { key, home, by_slot, kind, watchers: HashMap::new(), force, asked: false, poll: None, heard: 0 }
+    pub(super) fn new(key: Bytes, home: NodeId, primary: NodeId, by_slot: bool, kind: ChannelKind) -> Channel {
+        let force = Force::Wanted;
+        Channel {
+            key,
+            home,
+            primary,
+            by_slot,
+            kind,
+            watchers: HashMap::new(),
+            force,
+            asked: false,
+            poll: None,
+            heard: 0,
+        }
     }
 
     /// Whether it is wanted at a node, as this kind.

@@ -1,7 +1,8 @@
 //! The wake-up hub of a client: which channels are wanted, by whom, and at which node each is subscribed.
 //!
-//! A channel is subscribed at the node that decides for its key, its home. When the home changes, because a primary was
-//! replaced or a slot has moved, the channel moves with it, and its watchers are told to look.
+//! A channel is subscribed at the node that decides for its key, or at a replica of that: its home. What is polled is polled at the
+//! primary. When one of them changes, because a primary was replaced, a slot has moved or a replica is no longer fit, the
+//! channel moves, and its watchers are told to look.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -53,11 +54,16 @@ impl State {
             let interrupted = post.desired.interrupted;
             *post = begin();
             post.desired.interrupted = interrupted;
-            for (name, channel) in self.channels.iter_mut().filter(|(_, channel)| channel.home == *home.id()) {
+            for (name, channel) in &mut self.channels {
+                if channel.primary == *home.id() {
+                    post.desired.polls.extend(channel.poll.as_ref().map(|poll| (poll.due, name.clone())));
+                }
+                if channel.home != *home.id() {
+                    continue;
+                }
                 post.desired.interrupted |= channel.force == Force::Confirmed;
                 channel.set(Force::Wanted);
                 post.desired.to_join.insert(name.clone());
-                post.desired.polls.extend(channel.poll.as_ref().map(|poll| (poll.due, name.clone())));
                 if channel.watchers.is_empty() {
                     post.desired.to_leave.insert(name.clone());
                 }
@@ -153,14 +159,17 @@ impl Hub {
         state.next_id += 1;
         let id = state.next_id;
         if !state.channels.contains_key(name) {
-            let home = self.topology.primary(key);
+            let (home, primary) = (self.topology.listener(key), self.topology.primary(key));
             if !state.closed {
                 state.post(self, &home);
+                state.post(self, &primary);
             }
             // A denial is remembered beyond the last watcher: each try costs the subscriber connection.
             let force = if state.denied.contains_key(name) { Force::Denied } else { Force::Wanted };
             let kind = self.kind(by_slot);
-            state.channels.insert(name.clone(), Channel::new(key.clone(), home.id().clone(), by_slot, kind, force));
+            let mut channel = Channel::new(key.clone(), home.id().clone(), primary.id().clone(), by_slot, kind);
+            channel.force = force;
+            state.channels.insert(name.clone(), channel);
         }
         let State { channels, posts, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return id };
@@ -176,23 +185,23 @@ impl Hub {
             _ => {}
         }
         channel.watchers.insert(id, sink);
-        let Some(post) = posts.get_mut(&channel.home) else { return id };
-        let is_new = channel.force == Force::Wanted && channel.watchers.len() == 1;
-        match (poll, &mut channel.poll) {
-            (Some(poll), Some(known)) => known.mark = known.mark.take().or(poll.mark),
-            (Some(poll), none) => {
+        match (poll, &mut channel.poll, posts.get_mut(&channel.primary)) {
+            (Some(poll), Some(known), _) => known.mark = known.mark.take().or(poll.mark),
+            (Some(poll), none, Some(post)) => {
                 let due = now + UNSUBSCRIBED_POLL;
                 *none = Some(Poll { due, ..poll });
                 post.desired.polls.insert((due, name.clone()));
+                post.lane.polls.notify_one();
             }
-            (None, _) => {}
+            (None, ..) | (_, None, None) => {}
         }
+        let is_new = channel.force == Force::Wanted && channel.watchers.len() == 1;
+        let Some(post) = posts.get_mut(&channel.home) else { return id };
         post.desired.to_leave.remove(name);
         if is_new {
             post.desired.to_join.insert(name.clone());
             post.lane.wanted.notify_one();
         }
-        post.lane.polls.notify_one();
         id
     }
 
@@ -201,12 +210,13 @@ impl Hub {
         let State { channels, posts, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return };
         channel.watchers.remove(&id);
-        if channel.watchers.is_empty()
-            && let Some(post) = posts.get_mut(&channel.home)
-        {
-            if let Some(poll) = channel.poll.take() {
-                post.desired.polls.remove(&(poll.due, name.clone()));
-            }
+        if !channel.watchers.is_empty() {
+            return;
+        }
+        if let Some((poll, post)) = channel.poll.take().zip(posts.get_mut(&channel.primary)) {
+            post.desired.polls.remove(&(poll.due, name.clone()));
+        }
+        if let Some(post) = posts.get_mut(&channel.home) {
             post.desired.to_leave.insert(name.clone());
             post.lane.wanted.notify_one();
         }
@@ -217,7 +227,7 @@ impl Hub {
         if by_slot && self.topology.is_sharded() { ChannelKind::Sharded } else { ChannelKind::Plain }
     }
 
-    /// Moves every channel to where its key is by now.
+    /// Moves every channel to where its key is, or is listened to, by now.
     pub(crate) fn rehome(self: &Arc<Self>) {
         let now = self.clock.now();
         let mut state = self.state();
@@ -228,23 +238,31 @@ impl Hub {
             .channels
             .iter()
             .filter_map(|(name, channel)| {
-                let (home, kind) = (self.topology.primary(&channel.key), self.kind(channel.by_slot));
-                let post = state.posts.get(&channel.home);
-                let stays = post.is_some_and(|post| is_same(&post.lane.server, &home)) && channel.kind == kind;
-                (!stays).then(|| (name.clone(), home, kind))
+                let (home, primary) = (self.topology.listener(&channel.key), self.topology.primary(&channel.key));
+                let kind = self.kind(channel.by_slot);
+                let is_at = |id: &NodeId, node: &Arc<dyn Server>| {
+                    state.posts.get(id).is_some_and(|post| is_same(&post.lane.server, node))
+                };
+                // Also where a replica has another primary: it may have ended what was subscribed for the former one.
+                let is_led = is_at(&channel.primary, &primary);
+                let stays = is_at(&channel.home, &home) && is_led && channel.kind == kind;
+                (!stays).then(|| (name.clone(), home, primary, is_led, kind))
             })
             .collect();
-        for (name, home, kind) in moves {
+        for (name, home, primary, is_led, kind) in moves {
             let State { channels, posts, denied, .. } = &mut *state;
             let Some(channel) = channels.get_mut(&name) else { continue };
+            if let Some((poll, post)) = channel.poll.as_ref().zip(posts.get_mut(&channel.primary)) {
+                post.desired.polls.remove(&(poll.due, name.clone()));
+            }
             let former = posts.get_mut(&channel.home);
             let mut interrupted = channel.force == Force::Confirmed;
             if let Some(Post { lane, desired, .. }) = former {
                 interrupted |= desired.interrupted;
-                desired.forget(&name, channel.poll.as_ref().map(|poll| poll.due));
-                // A slot's channels end with its leaving a node; the others have to be ended.
-                if channel.may_be_subscribed() && channel.kind == ChannelKind::Plain {
-                    desired.to_end.insert(name.clone());
+                desired.forget(&name);
+                // A slot's channels end with its leaving a primary; the others have to be ended.
+                if channel.may_be_subscribed() && (channel.kind == ChannelKind::Plain || is_led) {
+                    desired.to_end.insert((channel.kind, name.clone()));
                     lane.wanted.notify_one();
                 }
             }
@@ -253,24 +271,25 @@ impl Hub {
                 channels.remove(&name);
                 continue;
             }
-            (channel.home, channel.kind, channel.asked) = (home.id().clone(), kind, false);
+            (channel.home, channel.primary) = (home.id().clone(), primary.id().clone());
+            (channel.kind, channel.asked) = (kind, false);
             channel.set(Force::Wanted);
             let due = channel.poll.as_mut().map(|poll| {
                 poll.due = now + UNSUBSCRIBED_POLL;
                 poll.due
             });
+            let Post { lane, desired, .. } = state.post(self, &primary);
+            desired.polls.extend(due.map(|due| (due, name.clone())));
+            lane.polls.notify_one();
             let Post { lane, desired, .. } = state.post(self, &home);
             desired.interrupted |= interrupted;
-            desired.polls.extend(due.map(|due| (due, name.clone())));
-            if kind == ChannelKind::Plain {
-                desired.to_end.remove(&name);
-            }
+            desired.to_end.remove(&(kind, name.clone()));
             desired.to_join.insert(name);
             lane.wanted.notify_one();
-            lane.polls.notify_one();
         }
-        let primaries = self.topology.primaries();
-        state.posts.retain(|_, post| primaries.iter().any(|primary| is_same(primary, &post.lane.server)));
+        let mut nodes = self.topology.primaries();
+        nodes.extend(self.topology.shards().into_iter().flat_map(|shard| shard.replicas));
+        state.posts.retain(|_, post| nodes.iter().any(|node| is_same(node, &post.lane.server)));
     }
 
     /// When the home of a key last answered a poll: while names are awaited there, it is asked all the time.

@@ -1,6 +1,6 @@
 //! What is subscribed at one node, kept equal to what is wanted there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::channel::{Channel, Force};
 use super::hub::{Hub, State};
 use super::poll::{self, Look, UNSUBSCRIBED_POLL};
 use crate::clock::Instant;
-use crate::connection::{ChannelKind, Doubt, Push, Refused, Server};
+use crate::connection::{ChannelKind, Doubt, NodeId, Push, Refused, Server};
 use crate::error::ServerError;
 
 /// Channels subscribed by one command.
@@ -63,7 +63,7 @@ pub(super) struct Desired {
     /// Channels that nobody watches any more.
     pub(super) to_leave: BTreeSet<Bytes>,
     /// Channels that have moved elsewhere and are still subscribed here.
-    pub(super) to_end: BTreeSet<Bytes>,
+    pub(super) to_end: BTreeSet<(ChannelKind, Bytes)>,
     pub(super) polls: BTreeSet<(Instant, Bytes)>,
     /// Counts the gaps: what was subscribed before one is not in force after it.
     gaps: u64,
@@ -73,14 +73,25 @@ pub(super) struct Desired {
 
 impl Desired {
     /// The channel is wanted here no more.
-    pub(super) fn forget(&mut self, name: &Bytes, polled: Option<Instant>) {
+    pub(super) fn forget(&mut self, name: &Bytes) {
         self.to_join.remove(name);
         self.to_try.remove(name);
         self.to_leave.remove(name);
-        if let Some(due) = polled {
-            self.polls.remove(&(due, name.clone()));
-        }
     }
+}
+
+/// Has the names looked at at another time.
+fn poll_at(
+    posts: &mut HashMap<NodeId, Post>,
+    channel: &mut Channel,
+    name: &Bytes,
+    at: impl FnOnce(Instant) -> Instant,
+) {
+    let Some((poll, post)) = channel.poll.as_mut().zip(posts.get_mut(&channel.primary)) else { return };
+    post.desired.polls.remove(&(poll.due, name.clone()));
+    poll.due = at(poll.due);
+    post.desired.polls.insert((poll.due, name.clone()));
+    post.lane.polls.notify_one();
 }
 
 /// A lane with what is wanted there, and the tasks that see to it. Dropped, they end.
@@ -129,7 +140,6 @@ async fn dispatch(hub: Arc<Hub>, lane: Arc<Lane>) {
                 hub.nothing_in_force(&lane);
                 lane.renewed.notify_one();
                 lane.wanted.notify_one();
-                lane.polls.notify_one();
             }
         }
     }
@@ -185,19 +195,15 @@ impl Hub {
         let State { channels, posts, .. } = &mut *state;
         let Some(Post { desired, .. }) = posts.get_mut(node).filter(|post| post.is_of(lane)) else { return };
         desired.gaps += 1;
-        for (name, channel) in channels.iter_mut().filter(|(_, channel)| channel.home == *node) {
-            if channel.force != Force::Confirmed {
-                continue;
-            }
+        let in_force = |channel: &Channel| channel.home == *node && channel.force == Force::Confirmed;
+        for (name, channel) in channels.iter_mut().filter(|(_, channel)| in_force(channel)) {
             channel.set(Force::Wanted);
-            desired.interrupted = true;
-            desired.to_join.insert(name.clone());
-            // Nobody will tell meanwhile: look soon, and often.
-            if let Some(poll) = &mut channel.poll {
-                desired.polls.remove(&(poll.due, name.clone()));
-                poll.due = (now + UNSUBSCRIBED_POLL).min(poll.due);
-                desired.polls.insert((poll.due, name.clone()));
+            if let Some(Post { desired, .. }) = posts.get_mut(node) {
+                desired.interrupted = true;
+                desired.to_join.insert(name.clone());
             }
+            // Nobody will tell meanwhile: look soon, and often.
+            poll_at(posts, channel, name, |due| due.min(now + UNSUBSCRIBED_POLL));
         }
     }
 
@@ -243,7 +249,9 @@ impl Hub {
                 ChannelKind::Sharded => sharded.push(name),
             }
         }
-        plain.extend(std::mem::take(to_end));
+        for (kind, name) in std::mem::take(to_end) {
+            if kind == ChannelKind::Plain { plain.push(name) } else { sharded.push(name) }
+        }
         // One kind at a time; a command carries one.
         let mut others = Vec::new();
         while differences.joining.len() < CHUNK {
@@ -276,15 +284,18 @@ impl Hub {
         let node = lane.server.id();
         let mut state = self.state();
         let State { channels, posts, .. } = &mut *state;
-        let Some(Post { desired, .. }) = posts.get_mut(node).filter(|post| post.is_of(lane)) else { return };
+        if !posts.get(node).is_some_and(|post| post.is_of(lane)) {
+            return;
+        }
         // More than a second's budget at once would be a storm; the poll reaches the rest.
         let mut direct = self.settings.poll_budget;
         for name in chunk {
+            let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
             // Left by its last watcher meanwhile: `to_leave` has it.
             let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
                 // Moved meanwhile, and not to be heard twice.
                 if kind == ChannelKind::Plain && channels.contains_key(name) {
-                    desired.to_end.insert(name.clone());
+                    desired.to_end.insert((kind, name.clone()));
                 }
                 continue;
             };
@@ -298,12 +309,11 @@ impl Hub {
             if direct > 0 {
                 direct -= 1;
                 channel.recheck();
-            } else if let Some(poll) = &mut channel.poll {
-                desired.polls.remove(&(poll.due, name.clone()));
-                poll.due = Instant::PAST;
-                desired.polls.insert((Instant::PAST, name.clone()));
+            } else {
+                poll_at(posts, channel, name, |_| Instant::PAST);
             }
         }
+        let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
         if desired.to_join.is_empty() && std::mem::take(&mut desired.interrupted) {
             drop(state);
             self.events.gap(node);

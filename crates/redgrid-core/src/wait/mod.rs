@@ -4,10 +4,12 @@
 //! finds the key gone, and when the lease it was told runs out.
 
 mod channel;
+mod copied;
 mod hub;
 mod lane;
 mod poll;
 
 pub(crate) use channel::Listener;
 pub use channel::{Heard, Hearing, Wake, Watch};
+pub(crate) use copied::Copied;
 pub(crate) use hub::Hub;

@@ -203,7 +203,7 @@ pub(super) const BASE: Rows = &[
 /// In the sections of topologies that have replicas.
 pub(super) const REPLICAS: Rows = &[
     ("readMode", Word("read_mode", &[("SLAVE", "replica"), ("MASTER", "primary"), ("MASTER_SLAVE", "any")])),
-    ("subscriptionMode", Already("MASTER", "subscriptions are at the primary")),
+    ("subscriptionMode", Word("subscription_mode", &[("SLAVE", "replica"), ("MASTER", "primary")])),
     ("loadBalancer", Class("org.redisson.connection.balancer.RoundRobinLoadBalancer", "replicas are asked in turn")),
     ("masterConnectionMinimumIdleSize", Ignored(POOL)),
     ("masterConnectionPoolSize", Ignored(POOL)),

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::super::draft::Draft;
 use super::super::form::{Form, Value};
-use super::super::table::{DURABILITIES, READ_MODES, SHARDED, TABLE};
-use super::super::{Access, Config, Durability, ReadMode, Settings, ShardedSubscriptions, Tls, reference};
+use super::super::table::{DURABILITIES, READ_MODES, SHARDED, SUBSCRIPTION_MODES, TABLE};
+use super::super::{
+    Access, Config, Durability, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode, Tls, reference,
+};
 use super::value;
 
 /// `REWRITE=1 cargo test -p redgrid-core --lib the_reference` writes it anew.
@@ -51,6 +53,8 @@ fn every_field_of_the_settings_has_a_row() {
         connections_per_node: 7,
         scan_interval: Duration::from_secs(7),
         read_mode: ReadMode::Any,
+        subscription_mode: SubscriptionMode::Replica,
+        max_replica_lag: Duration::from_secs(7),
         sharded_subscriptions: ShardedSubscriptions::Off,
         watchdog_lease: Duration::from_secs(8),
         durability: Durability::Replicas { at_least: 7, timeout: Duration::from_secs(7) },
@@ -79,6 +83,9 @@ fn words_and_kinds_belong_together() {
     let config = |url: &str| Config::from_url(url).unwrap();
     for (word, mode) in READ_MODES.iter().zip([ReadMode::Primary, ReadMode::Replica, ReadMode::Any]) {
         assert_eq!(config(&format!("redis://h?read_mode={word}")).settings.read_mode, mode);
+    }
+    for (word, mode) in SUBSCRIPTION_MODES.iter().zip([SubscriptionMode::Primary, SubscriptionMode::Replica]) {
+        assert_eq!(config(&format!("redis://h?subscription_mode={word}")).settings.subscription_mode, mode);
     }
     let kinds = [ShardedSubscriptions::Auto, ShardedSubscriptions::On, ShardedSubscriptions::Off];
     for (word, kind) in SHARDED.iter().zip(kinds) {

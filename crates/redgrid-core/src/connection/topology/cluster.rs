@@ -15,11 +15,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use super::lag::{self, Copies};
 use super::nowhere::Nowhere;
 use super::slots::{self, Range};
-use super::{EAGER_FOR, EAGERLY, gap, reader};
+use super::{EAGER_FOR, EAGERLY, gap, listener, reader};
 use crate::clock::Instant;
-use crate::config::{Address, Cluster as Seeds, ReadMode, ShardedSubscriptions};
+use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::slot::{SLOTS, slot};
@@ -57,7 +58,12 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerEr
         let known = Known { node, part: Part::Any, until: Instant::NEVER, missed_since: None };
         cluster.map().known.insert(seed.clone(), known);
     }
-    *cluster.watching.lock().unwrap_or_else(|p| p.into_inner()) = Some(tokio::spawn(Arc::clone(&cluster).watch()));
+    let mut watching = vec![tokio::spawn(Arc::clone(&cluster).watch())];
+    if cluster.nodes.settings.uses_replicas() {
+        let (of, changes) = (Arc::clone(&cluster), cluster.changes.clone());
+        watching.push(tokio::spawn(lag::watch(cluster.nodes.clone(), move || of.copies(), changes)));
+    }
+    *cluster.watching.lock().unwrap_or_else(|p| p.into_inner()) = watching;
     Ok(cluster)
 }
 
@@ -71,7 +77,7 @@ pub(super) struct Cluster {
     turn: AtomicUsize,
     asks: AtomicUsize,
     closed: AtomicBool,
-    watching: Mutex<Option<JoinHandle<()>>>,
+    watching: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -196,6 +202,12 @@ impl Cluster {
         Ok(node)
     }
 
+    fn copies(&self) -> Vec<Copies> {
+        let map = self.map();
+        let copies = |primary: Arc<Node>| Copies { replicas: map.replicas_of(&primary).to_vec(), primary };
+        map.owners().into_iter().map(copies).collect()
+    }
+
     async fn watch(self: Arc<Self>) {
         let settings = self.nodes.settings.clone();
         loop {
@@ -301,7 +313,7 @@ impl Cluster {
             if !named.contains(&range.primary) {
                 named.push(range.primary.clone());
             }
-            if self.nodes.settings.read_mode == ReadMode::Primary || replicas.contains_key(&range.primary) {
+            if !self.nodes.settings.uses_replicas() || replicas.contains_key(&range.primary) {
                 continue;
             }
             let mut copies = Vec::new();
@@ -388,6 +400,12 @@ impl Topology for Cluster {
         reader(self.nodes.settings.read_mode, &self.turn, primary, map.replicas_of(primary).iter())
     }
 
+    fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
+        let map = self.map();
+        let Some(primary) = map.owner(slot(key)) else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
+        listener(self.nodes.settings.subscription_mode, key, primary, map.replicas_of(primary).iter())
+    }
+
     fn slot(&self, key: &[u8]) -> u16 {
         slot(key)
     }
@@ -439,7 +457,7 @@ impl Topology for Cluster {
 
     async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        if let Some(watching) = self.watching.lock().unwrap_or_else(|p| p.into_inner()).take() {
+        for watching in self.watching.lock().unwrap_or_else(|p| p.into_inner()).drain(..) {
             watching.abort();
         }
         let known = std::mem::take(&mut *self.map());

@@ -17,6 +17,7 @@ pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Result<Arc<Replicated
     replicated.set_replicas(&servers.replicas)?;
     let watching = watch(Arc::clone(&replicated), servers.clone(), nodes);
     replicated.watched_by(tokio::spawn(watching));
+    replicated.compare_replicas();
     Ok(replicated)
 }
 

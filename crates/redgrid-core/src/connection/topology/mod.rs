@@ -1,6 +1,7 @@
 //! Which server a name belongs to, one file per topology.
 
 mod cluster;
+mod lag;
 mod master_slave;
 mod nowhere;
 mod replicated;
@@ -16,11 +17,12 @@ use std::time::Duration;
 
 use super::link::Part;
 use super::node::{Node, Nodes};
+use super::slot::slot;
 #[cfg(unix)]
 use super::way::Place;
 use super::{ConnectError, Server, Topology};
 use crate::clock::Clock;
-use crate::config::{Config, ReadMode, Servers, Settings};
+use crate::config::{Config, ReadMode, Servers, Settings, SubscriptionMode};
 use crate::error::ServerError;
 
 /// The longest pause between a doubt and the look it leads to: 50 ms. Many doubts at once lead to one look; a longer one would
@@ -40,7 +42,7 @@ fn gap(settings: &Settings) -> Duration {
     settings.retry_delay.min(LONGEST_GAP)
 }
 
-/// Who reads are asked of: the primary and those replicas that are fit, in turn, as far as the mode says; the primary where
+/// Who reads are asked of: the primary and those replicas that are fit, in touch with it and not behind, in turn, as far as the mode says; the primary where
 /// nobody else is fit.
 fn reader<'a>(
     mode: ReadMode,
@@ -48,10 +50,32 @@ fn reader<'a>(
     primary: &Arc<Node>,
     replicas: impl Iterator<Item = &'a Arc<Node>>,
 ) -> Arc<dyn Server> {
-    let fit: Vec<_> = replicas.filter(|replica| replica.epoch().borrow().is_some()).collect();
+    if mode == ReadMode::Primary {
+        return Arc::clone(primary) as Arc<dyn Server>;
+    }
+    let fit: Vec<_> = replicas.filter(|replica| replica.is_fit()).collect();
     let with_primary = usize::from(mode != ReadMode::Replica || fit.is_empty());
     let turn = turn.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
     Arc::clone(fit.get(turn).copied().unwrap_or(primary)) as Arc<dyn Server>
+}
+
+/// Where waiters of `key` listen: the same replica for all who know the same ones, so that they are counted there and hear of a
+/// release at the same time; the next one where it is not fit, and the primary where none is.
+fn listener<'a>(
+    mode: SubscriptionMode,
+    key: &[u8],
+    primary: &Arc<Node>,
+    replicas: impl Iterator<Item = &'a Arc<Node>>,
+) -> Arc<dyn Server> {
+    if mode == SubscriptionMode::Primary {
+        return Arc::clone(primary) as Arc<dyn Server>;
+    }
+    let mut known: Vec<_> = replicas.collect();
+    known.sort_by_key(|replica| replica.id());
+    let first = usize::from(slot(key)) % known.len().max(1);
+    known.rotate_left(first);
+    let fit = known.into_iter().find(|replica| replica.is_fit());
+    Arc::clone(fit.unwrap_or(primary)) as Arc<dyn Server>
 }
 
 /// Begins to look for the servers of a configuration; nothing is waited for.

@@ -9,9 +9,10 @@ use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use super::lag::{self, Copies};
 use super::nowhere::Nowhere;
-use super::reader;
-use crate::config::{Address, ReadMode};
+use super::{listener, reader};
+use crate::config::Address;
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Doubt, Request, Server, ShardServers, Topology};
@@ -25,6 +26,8 @@ pub(super) struct Replicated {
     /// Why nobody tells at the moment who the primary is.
     trouble: Mutex<Option<String>>,
     members: RwLock<Members>,
+    /// Those that tell who the primary is.
+    sentinels: Mutex<Vec<Arc<Node>>>,
     /// Something told that the primary may have been replaced.
     pub(super) doubts: Notify,
     changes: watch::Sender<u64>,
@@ -53,6 +56,7 @@ impl Replicated {
             nowhere: Arc::new(Nowhere::new(why)),
             trouble: Mutex::default(),
             members: RwLock::default(),
+            sentinels: Mutex::default(),
             doubts: Notify::new(),
             changes: watch::Sender::new(0),
             turn: AtomicUsize::new(0),
@@ -61,9 +65,32 @@ impl Replicated {
         })
     }
 
+    /// Has replicas that are behind left out, where any is read from or listened to.
+    pub(super) fn compare_replicas(self: &Arc<Self>) {
+        if self.nodes.settings.uses_replicas() {
+            let (replicated, changes) = (Arc::clone(self), self.changes.clone());
+            let copies = move || replicated.copies();
+            self.watched_by(tokio::spawn(lag::watch(self.nodes.clone(), copies, changes)));
+        }
+    }
+
+    fn copies(&self) -> Vec<Copies> {
+        let members = self.members();
+        let Some((_, primary)) = &members.primary else { return Vec::new() };
+        let replicas = members.replicas.iter().map(|replica| Arc::clone(&replica.node)).collect();
+        vec![Copies { primary: Arc::clone(primary), replicas }]
+    }
+
     /// Has a task end with this.
     pub(super) fn watched_by(&self, task: JoinHandle<()>) {
         self.watching.lock().unwrap_or_else(|p| p.into_inner()).push(task);
+    }
+
+    /// From now on these tell who the primary is.
+    pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
+        let mut told = self.sentinels.lock().unwrap_or_else(|p| p.into_inner());
+        // Looked at under the lock, which `close` takes after it has set it: none outlives it.
+        *told = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
     /// Why nobody tells who the primary is; the one that is known is kept.
@@ -108,19 +135,24 @@ impl Replicated {
             None => self.open(&address)?,
         };
         tracing::info!(%address, "primary");
-        let former = members.primary.replace((address, node));
+        // It was one of them, perhaps; two nodes at one address would be taken for each other.
+        let (promoted, replicas): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut members.replicas).into_iter().partition(|replica| replica.address == address);
+        members.replicas = replicas;
+        let former = members.primary.replace((address, node)).map(|(_, former)| former);
         drop(members);
-        if let Some((_, former)) = former {
-            tokio::spawn(async move { former.close().await });
-        }
+        let former: Vec<_> = former.into_iter().chain(promoted.into_iter().map(|replica| replica.node)).collect();
+        tokio::spawn(async move {
+            join_all(former.iter().map(|node| node.close())).await;
+        });
         self.changes.send_modify(|count| *count += 1);
         Ok(())
     }
 
-    /// From now on these are the replicas. Where nobody reads from them they are left alone.
+    /// From now on these are the replicas. Where nobody reads from them, nor listens, they are left alone.
     pub(super) fn set_replicas(&self, addresses: &[Address]) -> Result<(), ServerError> {
         let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
-        if self.nodes.settings.read_mode == ReadMode::Primary || self.closed.load(Ordering::Acquire) {
+        if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
         let (stay, leave): (Vec<_>, Vec<_>) =
@@ -178,11 +210,23 @@ impl Topology for Replicated {
         vec![ShardServers { primary: Arc::clone(primary) as Arc<dyn Server>, slots: Vec::new(), replicas }]
     }
 
+    fn sentinels(&self) -> Vec<Arc<dyn Server>> {
+        let sentinels = self.sentinels.lock().unwrap_or_else(|p| p.into_inner());
+        sentinels.iter().map(|sentinel| Arc::clone(sentinel) as Arc<dyn Server>).collect()
+    }
+
     fn reader(&self, _key: &[u8]) -> Arc<dyn Server> {
         let members = self.members();
         let Some((_, primary)) = &members.primary else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
         let replicas = members.replicas.iter().map(|replica| &replica.node);
         reader(self.nodes.settings.read_mode, &self.turn, primary, replicas)
+    }
+
+    fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
+        let members = self.members();
+        let Some((_, primary)) = &members.primary else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
+        let replicas = members.replicas.iter().map(|replica| &replica.node);
+        listener(self.nodes.settings.subscription_mode, key, primary, replicas)
     }
 
     fn doubt(&self, doubt: Doubt) {
@@ -206,6 +250,7 @@ impl Topology for Replicated {
         for task in self.watching.lock().unwrap_or_else(|p| p.into_inner()).drain(..) {
             task.abort();
         }
+        self.set_sentinels(Vec::new());
         let members = std::mem::take(&mut *self.members.write().unwrap_or_else(|p| p.into_inner()));
         let nodes = members.primary.into_iter().map(|(_, node)| node);
         let nodes: Vec<_> = nodes.chain(members.replicas.into_iter().map(|replica| replica.node)).collect();

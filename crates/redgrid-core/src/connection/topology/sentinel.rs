@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::replicated::Replicated;
 use super::{EAGER_FOR, EAGERLY, gap};
-use crate::config::{Address, ReadMode, Sentinel};
+use crate::config::{Address, Sentinel};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{ChannelKind, DeploymentKind, Push, Reply, Request, Server};
@@ -63,6 +63,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>,
         watch.ask(address)?;
     }
     replicated.watched_by(tokio::spawn(watch.run()));
+    replicated.compare_replicas();
     Ok(replicated)
 }
 
@@ -132,8 +133,13 @@ impl Watch {
             let pause = self.nodes.settings.retry_delay.min(LONGEST_PAUSE);
             let listening = tokio::spawn(listen(Arc::clone(&node), Arc::clone(&self.switched), pause));
             self.sentinels.insert(address.clone(), Asked { node, listening, lost_at: Some(Instant::now()) });
+            self.tell_sentinels();
         }
         Ok(())
+    }
+
+    fn tell_sentinels(&self) {
+        self.replicated.set_sentinels(self.sentinels.values().map(|asked| Arc::clone(&asked.node)).collect());
     }
 
     async fn run(mut self) {
@@ -247,7 +253,7 @@ impl Watch {
         }
         self.latest = told.epoch;
         self.follow(told)?;
-        if self.nodes.settings.read_mode != ReadMode::Primary
+        if self.nodes.settings.uses_replicas()
             && let Ok(replicas) = replicas_by(&*by, name).await
         {
             self.replicated.set_replicas(&replicas)?;
@@ -262,6 +268,7 @@ impl Watch {
             gone.iter().for_each(|gone| {
                 self.sentinels.remove(gone);
             });
+            self.tell_sentinels();
             for other in &others {
                 self.ask(other)?;
             }

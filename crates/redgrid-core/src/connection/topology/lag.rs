@@ -1,0 +1,239 @@
+//! Replicas that are behind: left alone until they have caught up.
+//!
+//! A replica can be connected and stand still, because its process or the way to it does. How far it is behind is told as a
+//! time: it is to have all by now that its primary had `max_replica_lag` ago. Bytes would say nothing without the rate of
+//! writes, and the age of its last contact nothing of what is still on the way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+use crate::Reply;
+use crate::clock::Instant;
+use crate::config::SubscriptionMode;
+use crate::connection::node::{Node, Nodes};
+use crate::connection::{Epoch, Request, Server};
+use crate::error::ServerError;
+
+/// A primary and those that copy it.
+pub(super) struct Copies {
+    pub(super) primary: Arc<Node>,
+    pub(super) replicas: Vec<Arc<Node>>,
+}
+
+/// Compares at every interval, for as long as it is not aborted. Where waiters listen at replicas, it is a change when one of
+/// them is no longer fit for that, or is again.
+pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, changes: watch::Sender<u64>) {
+    let mut trails: Vec<(Arc<Node>, Trail)> = Vec::new();
+    let (mut fit, is_listened_to) = (Vec::new(), nodes.settings.subscription_mode == SubscriptionMode::Replica);
+    let mut next = tokio::time::interval(nodes.settings.scan_interval);
+    next.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let known = copies();
+        let mut epochs: Vec<_> = replicas_of(&known).map(|replica| replica.epoch()).collect();
+        if is_listened_to {
+            let now: Vec<_> =
+                replicas_of(&known).filter(|replica| replica.is_fit()).map(|one| one.id().clone()).collect();
+            if now != fit {
+                fit = now;
+                changes.send_modify(|count| *count += 1);
+            }
+        }
+        tokio::select! {
+            _ = next.tick() => {}
+            () = any_changed(&mut epochs), if is_listened_to => continue,
+        }
+        let copies = copies();
+        if is_listened_to {
+            replicas_of(&copies).for_each(|replica| replica.look_after_subscriptions());
+        }
+        trails.retain(|(of, _)| copies.iter().any(|copies| Arc::ptr_eq(&copies.primary, of)));
+        for Copies { primary, .. } in &copies {
+            if !trails.iter().any(|(of, _)| Arc::ptr_eq(of, primary)) {
+                trails.push((Arc::clone(primary), Trail::default()));
+            }
+        }
+        let looks = copies.iter().map(async |copies| {
+            let asked = nodes.clock.now();
+            let said = join_all(copies.replicas.iter().map(|replica| place(&nodes, replica)));
+            (asked, join(place(&nodes, &copies.primary), said).await)
+        });
+        for (Copies { primary, replicas }, (asked, (at_primary, at_replicas))) in
+            copies.iter().zip(join_all(looks).await)
+        {
+            let Some((_, trail)) = trails.iter_mut().find(|(of, _)| Arc::ptr_eq(of, primary)) else { continue };
+            if let Place::Primary(offset) = at_primary {
+                let epoch = primary.epoch().borrow().clone();
+                trail.passed(epoch, nodes.clock.now(), offset, nodes.settings.max_replica_lag);
+            }
+            let wanted = trail.before(asked - nodes.settings.max_replica_lag);
+            for (replica, place) in replicas.iter().zip(at_replicas) {
+                if let Some(behind) = is_behind(&place, wanted) {
+                    replica.set_behind(behind);
+                }
+            }
+        }
+    }
+}
+
+fn replicas_of(copies: &[Copies]) -> impl Iterator<Item = &Arc<Node>> {
+    copies.iter().flat_map(|copies| &copies.replicas)
+}
+
+/// Completes when a connection comes or goes. Never, where there are none.
+async fn any_changed(epochs: &mut [watch::Receiver<Option<Epoch>>]) {
+    let mut changed: FuturesUnordered<_> = epochs.iter_mut().map(|epoch| epoch.changed()).collect();
+    while let Some(changed) = changed.next().await {
+        if changed.is_ok() {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
+/// What a server says of where it is in the stream of writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Primary(i64),
+    Replica(i64),
+    /// The user may not ask.
+    Untold,
+    /// No answer, in the time that it may be behind.
+    Silent,
+    /// There is no connection, and nobody asks it anything.
+    Gone,
+}
+
+async fn place(nodes: &Nodes, node: &Node) -> Place {
+    let within = nodes.settings.max_replica_lag.min(nodes.settings.timeout);
+    let answer = tokio::time::timeout(within, node.call(vec![Request::command("ROLE")])).await;
+    match answer.map(|mut answers| answers.pop()) {
+        Ok(Some(Ok(role))) => place_in(role),
+        Ok(Some(Err(ServerError::NotSent { .. }))) => Place::Gone,
+        Ok(Some(Err(ServerError::Refused { code, .. }))) if !code.is_passing() => Place::Untold,
+        Ok(_) | Err(_) => Place::Silent,
+    }
+}
+
+/// Reads `master, offset, …` and `slave, host, port, state, offset`.
+fn place_in(role: Reply) -> Place {
+    let Reply::Array(words) = role else { return Place::Untold };
+    match (words.first(), words.get(1), words.get(4)) {
+        (Some(Reply::Bytes(role)), Some(Reply::Int(offset)), _) if &role[..] == b"master" => Place::Primary(*offset),
+        (Some(Reply::Bytes(role)), _, Some(Reply::Int(offset))) if &role[..] == b"slave" => Place::Replica(*offset),
+        _ => Place::Untold,
+    }
+}
+
+/// Whether a replica is behind that is to have arrived at `wanted`; `None` where nothing is known anew.
+fn is_behind(place: &Place, wanted: Option<i64>) -> Option<bool> {
+    match *place {
+        Place::Replica(offset) => Some(wanted.is_some_and(|wanted| offset < wanted)),
+        Place::Untold => Some(false),
+        Place::Silent => Some(true),
+        Place::Primary(_) | Place::Gone => None,
+    }
+}
+
+/// Where a primary has been, and when that was known.
+#[derive(Default)]
+struct Trail {
+    life: Option<Epoch>,
+    steps: VecDeque<(Instant, i64)>,
+}
+
+impl Trail {
+    /// It is at `offset`, as was learned at `now`.
+    fn passed(&mut self, life: Option<Epoch>, now: Instant, offset: i64, lag: Duration) {
+        // Another process counts anew; a new connection to the same one changes nothing.
+        let is_same = self.life.as_ref().zip(life.as_ref()).is_some_and(|(known, new)| {
+            known.run_id == new.run_id && (!new.run_id.is_empty() || known.connection == new.connection)
+        });
+        if !is_same {
+            self.steps.clear();
+        }
+        self.life = life;
+        if self.steps.back().is_none_or(|(last, _)| now.since(*last) >= lag / PARTS) {
+            self.steps.push_back((now, offset));
+        }
+        // Of those that are old enough the newest is needed.
+        while self.steps.get(1).is_some_and(|(at, _)| now.since(*at) >= lag) {
+            self.steps.pop_front();
+        }
+    }
+
+    /// The latest place that it is known to have had by `then`.
+    fn before(&self, then: Instant) -> Option<i64> {
+        self.steps.iter().rev().find(|(at, _)| *at <= then).map(|(_, offset)| *offset)
+    }
+}
+
+/// Into how many parts the time is divided in which a primary's places are kept: a replica is found out that much of it late.
+const PARTS: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAG: Duration = Duration::from_secs(1);
+
+    fn at(millis: u64) -> Instant {
+        Instant::PAST + Duration::from_secs(60) + Duration::from_millis(millis)
+    }
+
+    fn life(run_id: &str, connection: u64) -> Option<Epoch> {
+        Some(Epoch { run_id: run_id.into(), connection })
+    }
+
+    #[test]
+    fn a_replica_is_to_have_what_the_primary_had_a_lag_ago() {
+        let mut trail = Trail::default();
+        let wanted = |trail: &Trail, asked: u64| trail.before(at(asked) - LAG);
+        trail.passed(life("a", 1), at(0), 100, LAG);
+        assert_eq!((wanted(&trail, 999), wanted(&trail, 1000)), (None, Some(100)));
+        trail.passed(life("a", 1), at(900), 5000, LAG);
+        trail.passed(life("a", 2), at(1800), 6000, LAG);
+        assert_eq!(
+            (wanted(&trail, 1800), wanted(&trail, 1900), wanted(&trail, 9000)),
+            (Some(100), Some(5000), Some(6000))
+        );
+        assert_eq!(is_behind(&Place::Replica(4999), Some(5000)), Some(true));
+        assert_eq!(is_behind(&Place::Replica(5000), Some(5000)), Some(false));
+        assert_eq!(is_behind(&Place::Replica(0), None), Some(false));
+        // Another process counts from its own beginning.
+        trail.passed(life("b", 3), at(2700), 10, LAG);
+        assert_eq!((wanted(&trail, 3600), wanted(&trail, 3700)), (None, Some(10)));
+    }
+
+    #[test]
+    fn who_looks_often_keeps_a_few_places() {
+        let mut trail = Trail::default();
+        for millis in (0..60_000).step_by(10) {
+            trail.passed(life("a", 1), at(millis), i64::try_from(millis).unwrap(), LAG);
+            assert!(trail.steps.len() <= 10, "{:?}", trail.steps);
+            let wanted = trail.before(at(millis) - LAG).map_or(0, |offset| u64::try_from(offset).unwrap());
+            assert!(
+                millis < 1000 || (millis.saturating_sub(1130)..=millis - 1000).contains(&wanted),
+                "{millis} {wanted}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_role_says_where_a_server_is() {
+        let text = |text: &'static str| Reply::Bytes(text.into());
+        let primary = Reply::Array(vec![text("master"), Reply::Int(7), Reply::Array(Vec::new())]);
+        let replica = vec![text("slave"), text("10.0.0.1"), Reply::Int(6379), text("connected"), Reply::Int(5)];
+        assert_eq!(place_in(primary), Place::Primary(7));
+        assert_eq!(place_in(Reply::Array(replica)), Place::Replica(5));
+        assert_eq!(place_in(Reply::Array(vec![text("sentinel")])), Place::Untold);
+        assert_eq!(is_behind(&Place::Untold, Some(1)), Some(false));
+        assert_eq!(is_behind(&Place::Silent, None), Some(true));
+        assert_eq!(is_behind(&Place::Gone, Some(1)), None);
+    }
+}

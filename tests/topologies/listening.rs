@@ -1,0 +1,236 @@
+//! Waiters that listen at a replica: woken by it, also when it dies, lags or takes over, and in turns.
+
+use std::time::Duration;
+
+use redgrid_core::config::SubscriptionMode;
+use redgrid_core::{Client, Config};
+use redgrid_locks::Lock;
+use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, wait_until};
+use redgrid_tests::SOON;
+use tokio::task::JoinHandle;
+
+use crate::ground::{by_list, by_seeds, by_sentinels, connected, scenarios};
+use crate::lag::{of, piped};
+
+scenarios![
+    master_slave_a_replica_wakes_who_waits,
+    sentinel_a_replica_wakes_who_waits,
+    cluster_a_replica_wakes_who_waits,
+    single_where_there_is_no_replica_the_primary_wakes,
+    master_slave_who_waits_is_woken_although_its_replica_dies,
+    master_slave_a_replica_that_lags_is_not_listened_to_until_it_has_caught_up,
+    sentinel_who_waits_is_woken_after_a_failover,
+    cluster_who_waits_is_woken_after_a_failover,
+    cluster_a_subscription_that_the_server_ended_is_made_anew,
+];
+
+const MS: Duration = Duration::from_millis(1);
+
+const CHANNEL: &str = "redisson_lock__channel:{a}";
+
+/// Far longer than a test: what wakes is no poll.
+const NEVER: Duration = Duration::from_secs(3600);
+
+fn at_replicas(config: Config) -> Config {
+    config.subscription_mode(SubscriptionMode::Replica).poll_interval(NEVER).scan_interval(100 * MS)
+}
+
+/// How many listen to the channel of the lock at a server.
+async fn listeners(observer: &Observer) -> usize {
+    let ask = async |question| {
+        let counts: Result<(String, usize), _> = observer.query(&["PUBSUB", question, CHANNEL]).await;
+        counts.map_or(0, |(_, count)| count)
+    };
+    ask("NUMSUB").await + ask("SHARDNUMSUB").await
+}
+
+async fn until_listening(at: &RedisServer, not_at: &RedisServer) {
+    let (there, elsewhere) = (at.observer().await.unwrap(), not_at.observer().await.unwrap());
+    wait_until(SOON, async || listeners(&there).await == 1 && listeners(&elsewhere).await == 0).await;
+}
+
+/// A client that waits for the lock, which another one holds.
+async fn waiting(config: Config) -> (Client, JoinHandle<()>) {
+    let client = connected(config).await;
+    let lock = Lock::new(&client, "a");
+    let waiter = tokio::spawn(async move {
+        let guard = lock.acquire().wait(SOON * 2).await.unwrap();
+        guard.release().await.unwrap();
+    });
+    (client, waiter)
+}
+
+/// All that are subscribed at their node, as the client sees it.
+async fn until_in_force(client: &Client) {
+    let all = async || {
+        let health = client.health().await;
+        let of = |count: fn(&redgrid_core::NodeHealth) -> usize| health.nodes.iter().map(count).sum::<usize>();
+        of(|node| node.channels) == 2 && of(|node| node.subscribed) == 2
+    };
+    wait_until(SOON, all).await;
+}
+
+async fn is_woken(waiter: JoinHandle<()>) {
+    // Long before the lease of the one that held it, or a poll.
+    tokio::time::timeout(SOON / 2, waiter).await.expect("it is woken").unwrap();
+}
+
+async fn a_replica_wakes(config: Config, primary: &RedisServer, replicas: &[&RedisServer]) {
+    let holder = connected(at_replicas(config.clone())).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let (client, waiter) = waiting(at_replicas(config)).await;
+    let mut observers = Vec::new();
+    for replica in replicas {
+        observers.push(replica.observer().await.unwrap());
+    }
+    let at_replicas = async || {
+        let mut count = 0;
+        for observer in &observers {
+            count += listeners(observer).await;
+        }
+        count
+    };
+    wait_until(SOON, async || at_replicas().await == 1).await;
+    assert_eq!(listeners(&primary.observer().await.unwrap()).await, 0);
+    until_in_force(&client).await;
+    held.release().await.unwrap();
+    is_woken(waiter).await;
+}
+
+async fn master_slave_a_replica_wakes_who_waits() {
+    let replicated = Replicated::start(2).await.unwrap();
+    let replicas: Vec<_> = replicated.replicas().iter().collect();
+    a_replica_wakes(by_list(&replicated), replicated.primary(), &replicas).await;
+}
+
+async fn sentinel_a_replica_wakes_who_waits() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let primary = sentinels.current_primary().await.unwrap();
+    let replicas: Vec<_> = sentinels.servers().iter().filter(|server| server.addr() != primary.addr()).collect();
+    a_replica_wakes(by_sentinels(&sentinels), primary, &replicas).await;
+}
+
+async fn cluster_a_replica_wakes_who_waits() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let primary = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
+    a_replica_wakes(by_seeds(&cluster), primary, &cluster.replicas_of(primary).await.unwrap()).await;
+}
+
+async fn single_where_there_is_no_replica_the_primary_wakes() {
+    let server = RedisServer::start().await.unwrap();
+    let config = Config::single(server.addr().to_string()).unwrap();
+    let held = Lock::new(&connected(config.clone()).await, "a").acquire().await.unwrap();
+    let (client, waiter) = waiting(at_replicas(config)).await;
+    let observer = server.observer().await.unwrap();
+    wait_until(SOON, async || listeners(&observer).await == 1).await;
+    until_in_force(&client).await;
+    held.release().await.unwrap();
+    is_woken(waiter).await;
+}
+
+async fn master_slave_who_waits_is_woken_although_its_replica_dies() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let (primary, replica) = (replicated.primary(), &replicated.replicas()[0]);
+    let holder = connected(by_list(&replicated)).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let (client, waiter) = waiting(at_replicas(by_list(&replicated))).await;
+    until_listening(replica, primary).await;
+    until_in_force(&client).await;
+    replica.kill().await.unwrap();
+    let observer = primary.observer().await.unwrap();
+    wait_until(SOON, async || listeners(&observer).await == 1).await;
+    // And back, when it is there again.
+    replica.restart_empty().await.unwrap();
+    until_listening(replica, primary).await;
+    replica.kill().await.unwrap();
+    // Whether it listens elsewhere by now or not.
+    held.release().await.unwrap();
+    is_woken(waiter).await;
+}
+
+async fn master_slave_a_replica_that_lags_is_not_listened_to_until_it_has_caught_up() {
+    let (primary, pipe, replica) = piped().await;
+    let config = of(&primary, &replica);
+    let holder = connected(config.clone()).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let (client, waiter) = waiting(at_replicas(config.clone())).await;
+    until_listening(&replica, &primary).await;
+    until_in_force(&client).await;
+    pipe.hold(true);
+    // Something is written that it does not get.
+    holder.command("SET").key("b").unwrap().arg("1").query::<()>().await.unwrap();
+    until_listening(&primary, &replica).await;
+    until_in_force(&client).await;
+    held.release().await.unwrap();
+    is_woken(waiter).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let (client, waiter) = waiting(at_replicas(config)).await;
+    pipe.hold(false);
+    until_listening(&replica, &primary).await;
+    until_in_force(&client).await;
+    held.release().await.unwrap();
+    is_woken(waiter).await;
+}
+
+async fn sentinel_who_waits_is_woken_after_a_failover() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let holder = connected(by_sentinels(&sentinels)).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let (client, waiter) = waiting(at_replicas(by_sentinels(&sentinels))).await;
+    until_in_force(&client).await;
+    let former = sentinels.current_primary().await.unwrap();
+    former.kill().await.unwrap();
+    let promoted = sentinels.wait_for_primary_other_than(former.addr()).await.unwrap();
+    let is_other = |server: &&RedisServer| ![former.addr(), promoted.addr()].contains(&server.addr());
+    let left = sentinels.servers().iter().find(is_other).unwrap();
+    until_listening(left, promoted).await;
+    until_in_force(&client).await;
+    held.release().await.unwrap();
+    is_woken(waiter).await;
+}
+
+async fn cluster_who_waits_is_woken_after_a_failover() {
+    let cluster = Cluster::builder().replicas_per_primary(2).start().await.unwrap();
+    let primary = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
+    let holder = connected(by_seeds(&cluster)).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let (_client, waiter) = waiting(at_replicas(by_seeds(&cluster))).await;
+    let at_one_of = async |servers: &[&RedisServer]| {
+        let mut count = 0;
+        for server in servers {
+            count += listeners(&server.observer().await.unwrap()).await;
+        }
+        count == 1
+    };
+    let replicas = cluster.replicas_of(primary).await.unwrap();
+    wait_until(SOON, async || at_one_of(&replicas).await).await;
+    let promoted = cluster.fail_over(primary).await.unwrap();
+    // Each of them ends what was subscribed when it learns of it, and is counted anew.
+    let replicas: Vec<_> = replicas.into_iter().filter(|one| one.addr() != promoted.addr()).chain([primary]).collect();
+    wait_until(SOON, async || at_one_of(&replicas).await && !at_one_of(&[promoted]).await).await;
+    held.release().await.unwrap();
+    is_woken(waiter).await;
+}
+
+/// As a replica does that learns of another primary later than the client.
+async fn cluster_a_subscription_that_the_server_ended_is_made_anew() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let slot = cluster.slot_of("a").await.unwrap();
+    let primary = cluster.primary_of(slot).await.unwrap();
+    let replica = cluster.replicas_of(primary).await.unwrap()[0];
+    let holder = connected(by_seeds(&cluster)).await;
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let (_client, waiter) = waiting(at_replicas(by_seeds(&cluster))).await;
+    until_listening(replica, primary).await;
+    // It forgets who serves the slot, until the next word of its primary.
+    let observer = replica.observer().await.unwrap();
+    let connections = async || {
+        let clients = replica.clients().await.unwrap().into_iter();
+        clients.filter(|client| client.name == "redgrid:subscriber").map(|client| client.id).collect::<Vec<_>>()
+    };
+    let before = connections().await;
+    observer.cmd(&["CLUSTER", "DELSLOTS", &slot.to_string()]).await.unwrap();
+    wait_until(SOON, async || listeners(&observer).await == 1 && connections().await != before).await;
+    held.release().await.unwrap();
+    is_woken(waiter).await;
+}
