@@ -137,9 +137,9 @@ async fn answers_that_are_lost_or_late_cost_no_permit() {
         let observer = server.observer().await.unwrap();
         let lost = Arc::new(AtomicU64::new(0));
         let mut rigs = Vec::new();
-        for _ in 0..8 {
+        for _ in 0..(wanted / 100).clamp(8, 32) {
             let proxy = Proxy::to(&server).await.unwrap();
-            let (client, semaphore) = lossy(&server.url_via(proxy.addr()), &proxy, leases, 4).await;
+            let (client, semaphore) = lossy(&server.url_via(proxy.addr()), &proxy, leases, 3).await;
             rigs.push((proxy, client, semaphore));
         }
         let runs = rigs.iter().map(|(proxy, client, semaphore)| {

@@ -51,13 +51,15 @@ pub(super) enum Workload {
     W6Fair,
     /// One read-write lock for all; each tenth time a task writes.
     W6Rw,
+    /// One of eight permits, for all.
+    W6Sem,
     /// All wait for a latch.
     W6Latch,
 }
 
 /// A workload that this driver does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no workload `{0}` here; there are W1, W2, W3, W5, W6fair, W6rw and W6latch")]
+#[error("no workload `{0}` here; there are W1, W2, W3, W5, W6fair, W6rw, W6sem and W6latch")]
 pub(super) struct Unsupported(String);
 
 impl FromStr for Workload {
@@ -71,6 +73,7 @@ impl FromStr for Workload {
             "W5" => Ok(Workload::W5),
             "W6fair" => Ok(Workload::W6Fair),
             "W6rw" => Ok(Workload::W6Rw),
+            "W6sem" => Ok(Workload::W6Sem),
             "W6latch" => Ok(Workload::W6Latch),
             _ => Err(Unsupported(name.to_owned())),
         }
@@ -86,6 +89,7 @@ impl fmt::Display for Workload {
             Workload::W5 => "W5",
             Workload::W6Fair => "W6fair",
             Workload::W6Rw => "W6rw",
+            Workload::W6Sem => "W6sem",
             Workload::W6Latch => "W6latch",
         })
     }

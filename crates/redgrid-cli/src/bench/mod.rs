@@ -11,6 +11,7 @@ mod job;
 mod latch;
 mod latency;
 mod outcome;
+mod permits;
 mod reading;
 mod serve;
 mod start;
@@ -69,6 +70,7 @@ impl Driver {
             Workload::W2 => contended::run(job, start, |name| self.grid.lock(name).acquire()).await,
             Workload::W6Fair => contended::run(job, start, |name| self.grid.fair_lock(name).acquire()).await,
             Workload::W6Rw => reading::run(&self.grid, job, start).await,
+            Workload::W6Sem => permits::run(&self.grid, job, start).await,
             Workload::W6Latch => latch::run(&self.grid, job, start).await,
             Workload::W3 => flash_sale::run(&self.grid, job, start).await,
             Workload::W5 => held::run(&self.grid, job, start, &mut self.held).await,

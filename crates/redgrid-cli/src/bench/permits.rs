@@ -1,0 +1,89 @@
+//! W6sem: all tasks take one of eight permits, with a look at whether more than eight are inside.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Instant;
+
+use redgrid::{Grid, Semaphore};
+
+use super::Trouble;
+use super::crew::{self, Bounds, Cycle, Notes};
+use super::job::Job;
+use super::outcome::Outcome;
+use super::start::Start;
+
+/// How many permits there are, as in the other drivers.
+const PERMITS: u64 = 8;
+
+/// Runs the job with permits as Redisson's semaphore has them: without leases.
+pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
+    if !job.warm.is_zero() {
+        measure(grid, &job.warm_prefix(), job.tasks, Bounds::time(job.warm)).await;
+    }
+    start.given().await?;
+    Ok(measure(grid, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await)
+}
+
+async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Outcome {
+    let inside = Arc::new(Inside::default());
+    let semaphore = grid.semaphore(name).capacity(PERMITS).without_leases();
+    let cycles = (0..tasks).map(|_| Visit { semaphore: semaphore.clone(), inside: Arc::clone(&inside) });
+    let mut outcome = crew::run(cycles.collect(), bounds).await;
+    outcome.violations = inside.violations.load(SeqCst);
+    outcome
+}
+
+/// Takes a permit, and gives it back.
+struct Visit {
+    semaphore: Semaphore,
+    inside: Arc<Inside>,
+}
+
+impl Cycle for Visit {
+    async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
+        let asked = Instant::now();
+        let permit = self.semaphore.acquire().await?;
+        notes.wait.record(asked.elapsed());
+        self.inside.enter();
+        self.inside.leave();
+        permit.release().await?;
+        notes.latency.record(asked.elapsed());
+        Ok(true)
+    }
+}
+
+/// What all the tasks share: how many are inside.
+#[derive(Default)]
+struct Inside {
+    now: AtomicU64,
+    violations: AtomicU64,
+}
+
+impl Inside {
+    fn enter(&self) {
+        let before = self.now.fetch_add(1, SeqCst);
+        self.violations.fetch_add(u64::from(before >= PERMITS), SeqCst);
+    }
+
+    fn leave(&self) {
+        self.now.fetch_sub(1, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ninth_inside_is_a_violation() {
+        let inside = Inside::default();
+        (0..PERMITS).for_each(|_| inside.enter());
+        assert_eq!(inside.violations.load(SeqCst), 0);
+        inside.enter();
+        assert_eq!(inside.violations.load(SeqCst), 1);
+        inside.leave();
+        inside.leave();
+        inside.enter();
+        assert_eq!(inside.violations.load(SeqCst), 1);
+    }
+}
