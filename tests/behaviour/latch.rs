@@ -383,9 +383,11 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let latch = CountDownLatch::new(&client, "a");
     latch.try_set_count(1000).await.unwrap();
-    for polls in 1..12 {
-        let waits = (0..5).map(|more| at_most(polls + more, latch.wait().into_future()));
-        assert!(futures_util::future::join_all(waits).await.iter().all(Option::is_none));
+    for moment in 0..40 {
+        // Before the first look is answered, before the subscription is, and in the middle of the wait.
+        let moment = || Duration::from_micros(moment * moment * 10 + fastrand::u64(..300));
+        let waits = (0..5).map(|_| tokio::time::timeout(moment(), latch.wait().into_future()));
+        assert!(futures_util::future::join_all(waits).await.iter().all(Result::is_err));
         wait_until(SOON, async || {
             client.in_hand().channels == 0 && observer.pubsub_channels("*latch*").await.unwrap().is_empty()
         })
@@ -393,8 +395,9 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
     }
     // With one that stays, the others' leaving changes nothing.
     let staying = waiter(&client, &latch).await;
-    for polls in 1..6 {
-        at_most(polls, latch.wait().into_future()).await;
+    for moment in 0..10 {
+        let wait = latch.wait().into_future();
+        assert!(tokio::time::timeout(Duration::from_micros(moment * 200), wait).await.is_err());
     }
     let (mut least, mut most) = (0, 0);
     for polls in 1..6 {
