@@ -40,6 +40,7 @@ scenarios![
     cluster_a_killed_primary_is_followed_and_the_others_see_no_error,
     cluster_a_call_that_waits_finds_the_promoted_one_without_a_scan,
     cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan,
+    cluster_a_node_that_leaves_slots_out_of_its_map_ends_no_connection,
     cluster_a_planned_failover_is_no_error_for_anybody,
     cluster_a_waiter_is_woken_by_a_release_on_the_new_primary,
     cluster_one_seed_that_lives_is_enough,
@@ -506,6 +507,53 @@ async fn cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan(
     let lock = Lock::new(&client, "fresh");
     cluster.primary_of(cluster.slot_of("fresh").await.unwrap()).await.unwrap().pause().await.unwrap();
     lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+}
+
+async fn cluster_a_node_that_leaves_slots_out_of_its_map_ends_no_connection() {
+    let cluster = Cluster::builder().primaries(3).replicas_per_primary(0).full_coverage(false).start().await.unwrap();
+    let client = connected(by_seeds(&cluster).scan_interval(20 * MS)).await;
+    let lock = Lock::new(&client, "held");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let owner = cluster.primary_of(cluster.slot_of("held").await.unwrap()).await.unwrap();
+    let (its, owner_port) = (owner.observer().await.unwrap(), owner.addr().port());
+    let forgetful = cluster.nodes().iter().find(|node| node.addr() != owner.addr()).unwrap().observer().await.unwrap();
+    // What a node says the owner serves, as `0-5460`.
+    let serves = async |observer: &Observer| -> Option<String> {
+        let nodes: String = observer.query(&["CLUSTER", "NODES"]).await.unwrap();
+        let line = nodes.lines().find(|line| line.contains(&format!(":{owner_port}@")))?;
+        line.split(' ').nth(8).map(str::to_owned)
+    };
+    let connections = async || -> Vec<String> {
+        let list: String = its.query(&["CLIENT", "LIST"]).await.unwrap();
+        let ours = list.lines().filter(|line| line.contains(" name=redgrid"));
+        ours.filter_map(|line| line.split(' ').next().map(str::to_owned)).collect()
+    };
+    let asked = async || -> u64 {
+        let info: String = forgetful.query(&["INFO", "commandstats"]).await.unwrap();
+        let line = info
+            .lines()
+            .find(|line| ["cmdstat_cluster|slots:", "cmdstat_cluster:"].iter().any(|of| line.starts_with(of)));
+        line.and_then(|line| line.split("calls=").nth(1)?.split(',').next()?.parse().ok()).unwrap_or(0)
+    };
+    let range = serves(&its).await.unwrap();
+    let (first, last) = range.split_once('-').unwrap();
+    let slots = first.parse::<u16>().unwrap()..=last.parse().unwrap();
+    let forget: Vec<String> =
+        ["CLUSTER", "DELSLOTS"].map(str::to_owned).into_iter().chain(slots.map(|slot| slot.to_string())).collect();
+    let forget: Vec<&str> = forget.iter().map(String::as_str).collect();
+    let (before, mut told) = (connections().await, 0);
+    wait_until(SOON, async || {
+        // It hears of them again by the next word of their owner.
+        let _ = forgetful.query::<String>(&forget).await;
+        let from = asked().await;
+        tokio::time::sleep(100 * MS).await;
+        let until = asked().await;
+        told += if serves(&forgetful).await.is_none() { until - from } else { 0 };
+        told >= 5
+    })
+    .await;
+    assert_eq!(connections().await, before);
+    lock.acquire().await.unwrap().release().await.unwrap();
 }
 
 async fn cluster_a_planned_failover_is_no_error_for_anybody() {

@@ -323,6 +323,10 @@ impl Cluster {
             }
             replicas.insert(range.primary.clone(), copies);
         }
+        for (address, kept) in left_out(&map, &served) {
+            served.push(kept);
+            named.push(address);
+        }
         served.sort_by_key(|served| served.first);
         let all_read = |copies: &HashMap<Address, Vec<Arc<Node>>>| {
             copies.values().flatten().map(Arc::as_ptr).collect::<HashSet<_>>()
@@ -354,6 +358,21 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// What no node serves by the new word, with the addresses of those who do by the last one. They still do: nodes that take a
+/// primary for failed leave its slots out for a moment, each at its own time, until they hear of the promoted one.
+fn left_out(map: &Map, served: &[Served]) -> Vec<(Address, Served)> {
+    let is_left_out = |old: &&Served| !served.iter().any(|new| new.first <= old.last && old.first <= new.last);
+    let address_of = |old: &Served| {
+        let mut known = map.known.iter();
+        known.find_map(|(address, known)| Arc::ptr_eq(&known.node, &old.node).then(|| address.clone()))
+    };
+    let kept = map.served.iter().filter(is_left_out).filter_map(|old| {
+        let Served { first, last, ref node } = *old;
+        Some((address_of(old)?, Served { first, last, node: Arc::clone(node) }))
+    });
+    kept.collect()
 }
 
 fn close(nodes: Vec<Arc<Node>>) {
