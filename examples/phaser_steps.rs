@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{Grid, Party};
+use redgrid::{Grid, Party, PhaserError};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -19,9 +19,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let builders: Vec<_> = builders.into_iter().zip(1..).map(|(party, n)| tokio::spawn(build(party, n))).collect();
 
     // Nobody need take part to watch.
-    for phase in 0..3 {
-        phaser.wait_advance(phase).within(Duration::from_secs(30)).await?;
-        println!("watching: step {phase} is over");
+    for phase in 0.. {
+        match phaser.wait_advance(phase).within(Duration::from_secs(30)).await {
+            Ok(_) => println!("watching: step {phase} is over"),
+            Err(PhaserError::Terminated { .. }) => break, // nobody is left
+            Err(error) => return Err(error.into()),
+        }
     }
     for builder in builders {
         builder.await?.map_err(|error| error.to_string())?;

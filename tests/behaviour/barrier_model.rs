@@ -41,7 +41,7 @@ async fn a_barrier_does_what_its_model_does() {
                 }
                 _ => {
                     let barrier = Barrier::new(&clients[random.usize(..3)], &name, parties);
-                    let task = tokio::spawn(barrier.wait().within(SOON).into_future());
+                    let task = tokio::spawn(barrier.wait().within(10 * SOON).into_future());
                     waiting.push(Waiter { task });
                 }
             }

@@ -201,7 +201,7 @@ impl ConditionError {
     fn waiting(error: WaitError) -> Self {
         match error {
             WaitError::Failed(error) => ConditionError::Failed(error),
-            // Nobody sets a bound where this is used.
+            // A bound is looked at before; without one no time is over.
             WaitError::TimedOut { name, .. } => ConditionError::Failed(AskError::ShuttingDown { name }),
         }
     }
