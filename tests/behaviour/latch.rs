@@ -75,7 +75,9 @@ async fn what_can_not_be_is_told_by_the_first_call_and_asked_of_nobody() {
     assert!(matches!(invalid.count().await, Err(LatchError::InvalidName(_))));
     assert!(matches!(invalid.delete().await, Err(LatchError::InvalidName(_))));
     assert!(matches!(invalid.wait().await, Err(WaitError::InvalidName(_))));
-    assert_eq!(monitor.take().await.unwrap(), []);
+    let asked =
+        monitor.take().await.unwrap().into_iter().filter(|seen| matches!(&*seen.name, "EVAL" | "EVALSHA" | "GET"));
+    assert_eq!(asked.collect::<Vec<_>>(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,6 +290,12 @@ async fn whoever_missed_the_end_of_its_round_goes_on_although_the_next_is_under_
     set.try_set_count(1).await.unwrap();
     let early = waiter(&waiting, &latch).await;
     until_sure(&server, &waiting, 2).await;
+    set.count_down().await.unwrap();
+    set.try_set_count(1).await.unwrap();
+    tokio::time::timeout(AT_ONCE, early).await.unwrap().unwrap().unwrap();
+    wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+    // Where somebody comes for the next round meanwhile, it is the same look that tells.
+    let early = waiter(&waiting, &latch).await;
     set.count_down().await.unwrap();
     set.try_set_count(1).await.unwrap();
     let late = tokio::spawn(latch.wait().into_future());
