@@ -196,6 +196,6 @@ async fn a_lost_opening_is_made_known_by_who_is_inside() {
     let third = enter(&one, 2);
     until(&observer, WAITING, 1).await;
     // The one inside says at its next word that session 1 had begun, and who waited for it is let in.
-    let third = tokio::time::timeout(2 * LEASE, third).await.expect("it is let in").unwrap().unwrap();
+    let third = tokio::time::timeout(SOON, third).await.expect("it is let in").unwrap().unwrap();
     assert_eq!((third.session(), inside.session()), (1, 1));
 }

@@ -37,13 +37,13 @@ async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
         let tasks = crowd(&latch, 100).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         let mut seen = Vec::new();
-        // The first, perhaps one for those who came after it was sent, and the one behind the confirmation.
+        // One for those who came before it was sent, again and again while the crowd gathers, and the one behind the confirmation.
         wait_until(SOON, async || {
             seen.extend(monitor.take().await.unwrap());
             looks(&seen) >= 2
         })
         .await;
-        assert!(looks(&seen) <= 4, "{} looks for a hundred", looks(&seen));
+        assert!(looks(&seen) <= 10, "{} looks for a hundred", looks(&seen));
         waiting.command("PING").query::<String>().await.unwrap();
         monitor.take().await.unwrap();
         for _ in 0..3 {

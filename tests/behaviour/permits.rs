@@ -73,6 +73,31 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
     assert!(matches!(mine.acquire().await.err(), Some(AcquireError::NotInitialised { .. })));
 }
 
+/// The leases once ended with the lifetime of a number that was set anew without one, and what was held came back to nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_number_has_the_leases_live_as_long_as_it_does() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    let (mail, seats) = (Semaphore::new(&client, "seats").capacity(3), PermitExpirableSemaphore::new(&client, "seats"));
+    let lifetimes = async || {
+        let leases = observer.time_to_live("{seats}:timeout").await.unwrap();
+        (observer.time_to_live("seats").await.unwrap().is_some(), leases.is_some())
+    };
+    assert!(mail.try_set_permits(3).expires_in(SOON).await.unwrap());
+    let held = seats.acquire().await.unwrap();
+    assert_eq!(lifetimes().await, (true, true));
+    seats.set_permits(4).await.unwrap();
+    assert_eq!(lifetimes().await, (false, false));
+    assert!(mail.set_permits(3).expires_in(SOON).await.unwrap());
+    assert_eq!(lifetimes().await, (true, true));
+    // Somebody else ends the lifetime of the number alone: the next who takes a permit puts that right.
+    assert!(observer.query::<bool>(&["PERSIST", "seats"]).await.unwrap());
+    seats.acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(lifetimes().await, (false, false));
+    held.release().await.unwrap();
+    assert_eq!(number(&observer, &["GET", "seats"]).await, 3);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_lease_is_lengthened_and_shortened_by_its_guard() {
     let server = server().await;

@@ -57,8 +57,8 @@ impl Actor {
         self.done().await.unwrap();
     }
 
-    /// Waits until the lock that was begun is waited for: Redisson has subscribed, has looked again, and only a message
-    /// or the end of the lease will wake it.
+    /// Waits until what was begun is waited for: Redisson has subscribed, has looked again, and only a message or the end
+    /// of the lease will wake it.
     pub(crate) async fn until_asleep(&self) {
         let mut other = self.redisson.actor();
         wait_until(SOON, async || other.value(&["sleeps", &self.name]).await).await;
@@ -156,6 +156,18 @@ impl Actor {
     /// Adds one to a counter, so many times, each under a lock of that kind; begun and not waited for.
     pub(crate) async fn begin_count_under(&mut self, verb: &str, name: &str, counter: &str, times: u64) {
         self.begin(&[verb, name, counter, &times.to_string()]).await;
+    }
+
+    /// A verb of `Permits.java` with its answer.
+    pub(crate) async fn permits(&mut self, verb: &str, name: &str, more: &[String]) -> Result<String, Thrown> {
+        self.begin_permits(verb, name, more).await;
+        self.done().await
+    }
+
+    /// The same, begun and not waited for.
+    pub(crate) async fn begin_permits(&mut self, verb: &str, name: &str, more: &[String]) {
+        let more = more.iter().map(String::as_str);
+        self.begin(&[verb, name].into_iter().chain(more).collect::<Vec<_>>()).await;
     }
 
     /// Waits for the answer to what was begun.

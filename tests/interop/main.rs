@@ -5,6 +5,7 @@
 
 mod actor;
 mod ground;
+mod permits;
 mod program;
 mod redisson;
 
@@ -20,6 +21,11 @@ mod leases;
 mod multi;
 mod read_write;
 mod reentry;
+mod semaphore;
+mod semaphore_crowds;
+mod semaphore_ids;
+mod semaphore_leases;
+mod semaphore_wire;
 mod spin;
 mod traces;
 
@@ -59,6 +65,11 @@ fn main() -> ExitCode {
         multi::scenarios(),
         read_write::scenarios(),
         reentry::scenarios(),
+        semaphore::scenarios(),
+        semaphore_crowds::scenarios(),
+        semaphore_ids::scenarios(),
+        semaphore_leases::scenarios(),
+        semaphore_wire::scenarios(),
         spin::scenarios(),
         traces::scenarios(),
     ]

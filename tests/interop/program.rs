@@ -8,8 +8,11 @@ use std::{env, fs, io};
 use tokio::process::Command;
 
 /// A program is built anew when any of it changes.
-const SOURCES: &[&str] =
-    &[include_str!("java/src/main/java/Peer.java"), include_str!("java/src/main/java/Variants.java")];
+const SOURCES: &[&str] = &[
+    include_str!("java/src/main/java/Peer.java"),
+    include_str!("java/src/main/java/Permits.java"),
+    include_str!("java/src/main/java/Variants.java"),
+];
 const POM: &str = include_str!("java/pom.xml");
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 

@@ -138,9 +138,14 @@ if not said then
 elseif left ~= tonumber(said) then
   redis.call('INCRBY', KEYS[2], string.format('%.0f', left - said))
 end
-local lifetime = next(requests) and requests[1].lease > 0 and redis.call('PTTL', KEYS[2]) or -1
-if lifetime > 0 then
-  redis.call('PEXPIRE', KEYS[3], lifetime)
+if ARGV[9] ~= '0' or next(requests) and requests[1].lease > 0 then
+  -- Leases live as long as the number. Redisson's addPermits ends the lifetime of the number alone.
+  local lifetime = redis.call('PTTL', KEYS[2])
+  if lifetime > 0 then
+    redis.call('PEXPIRE', KEYS[3], lifetime)
+  elseif lifetime == -1 then
+    redis.call('PERSIST', KEYS[3])
+  end
 end
 local told = -1
 if left > 0 and (moved or freed > 0 or tonumber(ARGV[7]) > 0) then

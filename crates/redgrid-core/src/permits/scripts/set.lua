@@ -5,7 +5,7 @@
 -- ARGV[4]  publish, [5] channel   how those who wait are told
 -- ARGV[6]  permits   how many there are
 -- ARGV[7]  anew      `1`: also where some were set before; those that are taken stay taken, so fewer than none may be left
--- ARGV[8]  lifetime  of the semaphore, in milliseconds; empty for none
+-- ARGV[8]  lifetime  of the semaphore, its leases too, in milliseconds; empty for none
 -- Returns  {1}  set
 --          {0}  it is as it was: there were some
 --
@@ -24,6 +24,10 @@ local same = said and tonumber(said) + #ended == left
 redis.call('SET', KEYS[2], string.format('%.0f', left))
 if ARGV[8] ~= '' then
   redis.call('PEXPIRE', KEYS[2], ARGV[8])
+  redis.call('PEXPIRE', KEYS[3], ARGV[8])
+else
+  -- The lifetime of the number before: what is taken would be gone with it, and come back to nobody.
+  redis.call('PERSIST', KEYS[3])
 end
 redis.pcall(ARGV[4], ARGV[5], ARGV[6])
 return answer({same and 0 or 1})

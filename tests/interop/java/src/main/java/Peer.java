@@ -65,7 +65,10 @@ public final class Peer {
         }
     }
 
-    private Object perform(String[] words) throws InterruptedException {
+    private Object perform(String[] words) throws Exception {
+        if (words[1].startsWith("plain.") || words[1].startsWith("leased.")) {
+            return Permits.perform(redisson, words);
+        }
         if (words[1].contains(".")) {
             return Variants.perform(redisson, words);
         }

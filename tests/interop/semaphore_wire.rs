@@ -1,0 +1,163 @@
+//! What either side writes and publishes for the same calls.
+
+use std::time::Duration;
+
+use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
+use redgrid_semaphore::Semaphore;
+use redgrid_testkit::{Monitor, RedisServer};
+use redgrid_tests::SOON;
+
+use crate::ground::{Ground, scenarios};
+use crate::permits::JavaPermits;
+
+scenarios![
+    the_same_calls_leave_the_same_number_and_messages,
+    the_same_leased_calls_leave_the_same_keys_and_messages,
+    nothing_of_ours_stays_in_javas_way,
+];
+
+/// What there is of a semaphore: the number, how many leases, whether the number has a lifetime.
+type State = (Option<String>, i64, bool);
+
+/// A server of its own, as all that is published there is recorded.
+struct Wire {
+    server: RedisServer,
+    monitor: Monitor,
+}
+
+impl Wire {
+    async fn start() -> Wire {
+        let server = redgrid_tests::server().await;
+        let monitor = Monitor::start(&server).await.unwrap().with_scripts();
+        Wire { server, monitor }
+    }
+
+    /// What was published for semaphores since the last call: channel and message.
+    async fn told(&mut self) -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let seen = self.monitor.take().await.unwrap();
+        let told = seen.iter().filter(|command| command.name == "PUBLISH");
+        let told = told.map(|command| (text(&command.args[0]), text(&command.args[1])));
+        told.filter(|(channel, _)| channel.starts_with("redisson_sc:")).collect()
+    }
+
+    async fn state(&self, name: &str) -> State {
+        let observer = self.server.observer().await.unwrap();
+        let leases = observer.query(&["ZCARD", &format!("{{{name}}}:timeout")]).await.unwrap();
+        let lifetime = observer.time_to_live(name).await.unwrap();
+        (observer.get(name).await.unwrap(), leases, lifetime.is_some())
+    }
+}
+
+fn messages(of: &str, payloads: &[&str]) -> Vec<(String, String)> {
+    payloads.iter().map(|payload| (format!("redisson_sc:{{{of}}}"), (*payload).to_owned())).collect()
+}
+
+async fn the_same_calls_leave_the_same_number_and_messages(on: Ground) {
+    let mut wire = Wire::start().await;
+    let redisson = on.own_redisson_at(&wire.server.url()).await;
+    let mut java = JavaPermits::plain(redisson.actor(), "javas");
+    let ours = Semaphore::new(&redgrid_tests::client(&wire.server).await, "ours").without_leases();
+
+    assert!(java.is("trySetPermits", &[&4]).await);
+    assert_eq!(wire.told().await, messages("javas", &["4"]));
+    assert!(ours.try_set_permits(4).await.unwrap());
+    assert_eq!(wire.told().await, messages("ours", &["4"]));
+    assert!(!java.is("trySetPermits", &[&5]).await && !ours.try_set_permits(5).await.unwrap());
+    // What is taken is told to nobody.
+    assert!(java.looks(3).await);
+    let three = ours.acquire_many(3).await.unwrap();
+    assert_eq!(wire.told().await, []);
+    assert_eq!(wire.state("javas").await, wire.state("ours").await);
+    java.does("release", &[&3]).await;
+    assert_eq!(wire.told().await, messages("javas", &["4"]));
+    three.release().await.unwrap();
+    assert_eq!(wire.told().await, messages("ours", &["4"]));
+    java.does("addPermits", &[&-2]).await;
+    ours.add_permits(-2).await.unwrap();
+    java.does("release", &[&5]).await;
+    ours.release(5).await.unwrap();
+    let both =
+        [messages("javas", &["2"]), messages("ours", &["2"]), messages("javas", &["7"]), messages("ours", &["7"])];
+    assert_eq!(wire.told().await, both.concat());
+    assert_eq!((java.number("drainPermits", &[]).await, ours.drain().await.unwrap()), (7, 7));
+    assert_eq!(wire.told().await, []);
+    for name in ["javas", "ours"] {
+        assert_eq!(wire.state(name).await, (Some("0".to_owned()), 0, false), "{name}");
+    }
+    assert!(java.is("delete", &[]).await && ours.delete().await.unwrap());
+    assert!(java.is("trySetPermits", &[&1, &SOON.as_millis()]).await);
+    assert!(ours.try_set_permits(1).expires_in(SOON).await.unwrap());
+    assert_eq!(wire.told().await, [messages("javas", &["1"]), messages("ours", &["1"])].concat());
+    for name in ["javas", "ours"] {
+        assert_eq!(wire.state(name).await, (Some("1".to_owned()), 0, true), "{name}");
+    }
+}
+
+async fn the_same_leased_calls_leave_the_same_keys_and_messages(on: Ground) {
+    const LEASE: Duration = Duration::from_secs(60);
+    let mut wire = Wire::start().await;
+    let redisson = on.own_redisson_at(&wire.server.url()).await;
+    let mut java = JavaPermits::leased(redisson.actor(), "javas");
+    let ours = PermitExpirableSemaphore::new(&redgrid_tests::client(&wire.server).await, "ours");
+    java.does("setPermits", &[&3]).await;
+    assert_eq!(wire.told().await, messages("javas", &["3"]));
+    ours.set_permits(3).await.unwrap();
+    assert_eq!(wire.told().await, messages("ours", &["3"]));
+    let id = java.does("acquire", &[&1, &LEASE.as_millis()]).await;
+    let permit = ours.acquire().lease(LEASE).await.unwrap();
+    assert_eq!(wire.told().await, []);
+    assert_eq!((wire.state("javas").await, wire.state("ours").await), wire_of("2", 1));
+    // Each ends when it was to, with our margin.
+    let observer = wire.server.observer().await.unwrap();
+    let mut ends = Vec::new();
+    for name in ["javas", "ours"] {
+        let key = format!("{{{name}}}:timeout");
+        let leases: Vec<(Vec<u8>, i64)> = observer.query(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await.unwrap();
+        assert!(leases.len() == 1 && leases[0].0.len() == 16, "{leases:?}");
+        ends.push(leases[0].1);
+    }
+    assert!(ends[1].abs_diff(ends[0]) < 10_000, "{ends:?}");
+    java.does("release", &[&id]).await;
+    permit.release().await.unwrap();
+    assert_eq!(wire.told().await, [messages("javas", &["3"]), messages("ours", &["3"])].concat());
+    assert_eq!((wire.state("javas").await, wire.state("ours").await), wire_of("3", 0));
+    java.does("addPermits", &[&1]).await;
+    ours.add_permits(1).await.unwrap();
+    // Java says how many are new, and not how many are left. Either wakes whoever can be served.
+    assert_eq!(wire.told().await, [messages("javas", &["1"]), messages("ours", &["4"])].concat());
+    assert_eq!((wire.state("javas").await, wire.state("ours").await), wire_of("4", 0));
+    java.does("setPermits", &[&2]).await;
+    ours.set_permits(2).await.unwrap();
+    assert_eq!(wire.told().await, [messages("javas", &["2"]), messages("ours", &["2"])].concat());
+    assert!(java.is("delete", &[]).await && ours.delete().await.unwrap());
+    for name in ["javas", "ours"] {
+        assert_eq!(wire.state(name).await, (None, 0, false), "{name}");
+    }
+}
+
+/// The same on both sides: a number without a lifetime, and so many leases.
+fn wire_of(number: &str, leases: i64) -> (State, State) {
+    let state = (Some(number.to_owned()), leases, false);
+    (state.clone(), state)
+}
+
+/// Of our own there is the last answer to a client, which ends by itself, and nothing else.
+async fn nothing_of_ours_stays_in_javas_way(on: Ground) {
+    let mut java = on.leased();
+    let client = on.client().await;
+    let ours = Semaphore::new(&client, &on.name).capacity(2);
+    ours.acquire().await.unwrap().release().await.unwrap();
+    let plain = ours.clone().without_leases();
+    plain.acquire_many(2).await.unwrap().release().await.unwrap();
+    assert_eq!(java.counts().await, (2, 0, 2));
+    let pattern = format!("*{}*", on.name);
+    let left = on.observer.keys(&pattern).await.unwrap();
+    let ours = format!("redgrid_once:{{{}}}", on.name);
+    let (answers, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|key| key.starts_with(&ours));
+    assert_eq!(others, [on.name.as_str()]);
+    for answer in answers {
+        assert!(on.observer.time_to_live(&answer).await.unwrap().is_some(), "{answer}");
+    }
+    assert!(java.is("delete", &[]).await);
+}
