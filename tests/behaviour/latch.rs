@@ -306,6 +306,39 @@ async fn whoever_missed_the_end_of_its_round_goes_on_although_the_next_is_under_
     tokio::time::timeout(AT_ONCE, late).await.unwrap().unwrap().unwrap();
 }
 
+/// What others who wait know already may be out of date: whoever comes looks for itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_comes_is_not_taken_for_one_of_the_round_that_others_believe_in() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let setting = client(&server).await;
+    let waiting = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(NO_POLL)).await;
+    let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
+    set.try_set_count(1).await.unwrap();
+    let former = observer.get::<String>("redgrid_latch:{a}").await.unwrap().unwrap();
+    let early = waiter(&waiting, &latch).await;
+    until_sure(&server, &waiting, 2).await;
+    // The end of its round is on its way for long.
+    proxy.drop_publishes(true);
+    set.count_down().await.unwrap();
+    set.try_set_count(1).await.unwrap();
+    let late = tokio::spawn(latch.wait().into_future());
+    tokio::time::timeout(AT_ONCE, early).await.unwrap().unwrap().unwrap();
+    proxy.drop_publishes(false);
+    let mut monitor = Monitor::start(&server).await.unwrap();
+    observer.query::<u64>(&["PUBLISH", OURS, &former]).await.unwrap();
+    let [.., look] = scripts();
+    wait_until(SOON, async || {
+        monitor.take().await.unwrap().iter().any(|command| command.args.first().is_some_and(|arg| *arg == look))
+    })
+    .await;
+    waiting.command("PING").query::<String>().await.unwrap();
+    assert!(!late.is_finished());
+    set.count_down().await.unwrap();
+    tokio::time::timeout(AT_ONCE, late).await.unwrap().unwrap().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_lost_its_subscriber_while_the_round_ended_goes_on() {
     let server = server().await;

@@ -53,7 +53,7 @@ struct Waiting {
 async fn a_latch_is_what_its_model_is_although_answers_are_lost() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let settings = |config: redgrid_core::Config| config.timeout(Duration::from_millis(150)).retries(20);
+    let settings = |config: redgrid_core::Config| config.timeout(Duration::from_millis(150)).retries(100);
     let url = server.url_via(proxy.addr());
     let mut clients: Vec<Client> = Vec::new();
     for _ in 0..5 {

@@ -30,6 +30,8 @@ async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Outco
     let cycles = (0..tasks).map(|_| Visit { semaphore: semaphore.clone(), inside: Arc::clone(&inside) });
     let mut outcome = crew::run(cycles.collect(), bounds).await;
     outcome.violations = inside.violations.load(SeqCst);
+    // What is left of it would have the next job begin with it.
+    let _ = semaphore.delete().await;
     outcome
 }
 
