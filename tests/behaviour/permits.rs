@@ -133,6 +133,57 @@ async fn leases_that_end_wake_those_who_wait_for_many() {
     wait_until(SOON, async || is_idle(&one) && is_idle(&two)).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extended_lease_is_not_shortened_by_renewals() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.watchdog_lease(900 * MS)).await;
+    let seats = PermitExpirableSemaphore::new(&client, "seats");
+    seats.set_permits(2).await.unwrap();
+    let (extended, renewed) = (seats.acquire().await.unwrap(), seats.acquire().await.unwrap());
+    extended.extend(60_000 * MS).await.unwrap();
+    let end_of = async |permit: &Permit| -> i64 {
+        let id = permit.ids().next().unwrap();
+        let ends: Vec<(Vec<u8>, i64)> =
+            observer.query(&["ZRANGE", "{seats}:timeout", "0", "-1", "WITHSCORES"]).await.unwrap();
+        ends.into_iter().find_map(|(had, end)| (had == id.as_bytes()).then_some(end)).unwrap()
+    };
+    let (before, first) = (end_of(&extended).await, end_of(&renewed).await);
+    wait_until(SOON, async || end_of(&renewed).await > first + 600).await;
+    assert_eq!(end_of(&extended).await, before);
+    extended.release().await.unwrap();
+    renewed.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_next_in_the_line_of_a_fair_one_hears_of_what_is_left() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(client_with(&server.url(), |config| config.poll_interval(10 * SOON)).await);
+    }
+    let semaphores: Vec<_> = clients.iter().map(|client| Semaphore::new(client, "mail").capacity(3).fair()).collect();
+    for _ in 0..8 {
+        let held = semaphores[0].acquire_many(3).wait(SOON).await.unwrap();
+        let mut waiters = Vec::new();
+        for (nth, semaphore) in semaphores[1..].iter().enumerate() {
+            waiters.push(tokio::spawn(semaphore.acquire().wait(2 * SOON).into_future()));
+            let line = ["ZCARD", "redgrid_semaphore_line:{mail}"];
+            wait_until(SOON, async || number(&observer, &line).await == nth as i64 + 1).await;
+        }
+        held.release().await.unwrap();
+        // All at a time: nobody is woken by another's release.
+        let mut permits = Vec::new();
+        for waiter in waiters {
+            permits.push(tokio::time::timeout(SOON, waiter).await.expect("it is woken").unwrap().unwrap());
+        }
+        for permit in permits {
+            permit.release().await.unwrap();
+        }
+    }
+}
+
 /// A semaphore of either kind, behind a proxy that loses one answer of so many to its exchanges.
 async fn lossy(url: &str, proxy: &Proxy, leases: bool, every: u64) -> (Client, Semaphore) {
     let client = client_with(url, |config| config.timeout(60 * MS)).await;

@@ -85,8 +85,10 @@ impl Options {
         }
     }
 
-    async fn must(self) -> Result<Permit, AcquireError> {
+    async fn must(mut self) -> Result<Permit, AcquireError> {
         let (once, name) = (self.wait == Some(Duration::ZERO), self.counter.source.clone()?.name.clone());
+        // Looking once takes the time that it takes.
+        self.wait = self.wait.filter(|wait| !wait.is_zero());
         self.ask(once).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
     }
 

@@ -111,7 +111,8 @@ impl Pool {
         state.look_at = state.look_at.min(look);
         let turn = state.turn.as_ref().map_or(Instant::NEVER, |(_, silence)| *silence);
         let first = state.queue.iter().map(|entry| entry.until).min().unwrap_or(Instant::NEVER);
-        let until = [state.look_at, state.next_end, turn, state.renew_at, first].into_iter().min().unwrap_or(look);
+        // The keeper wakes it for renewals.
+        let until = [state.look_at, state.next_end, turn, first].into_iter().min().unwrap_or(look);
         Step::Wait {
             until,
             listens: state.contended || state.turn.is_some() || now + self.stretch() / 2 >= state.stretch_ends,

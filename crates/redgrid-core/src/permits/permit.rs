@@ -233,6 +233,9 @@ impl Permit {
     ///
     /// Dropped early, the release goes on in the background.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
+        if self.stock.is_empty() {
+            return Ok(());
+        }
         let (pool, stock) = (Arc::clone(&self.pool), std::mem::take(&mut self.stock));
         let (audience, mut told) = oneshot::channel();
         let flight = pool.give_back(stock, Some(audience)).by_caller(&pool.pools);

@@ -233,7 +233,7 @@ impl Pool {
         ask: Ask,
         until: Instant,
         seen: &Arc<Seen>,
-    ) -> (oneshot::Receiver<Answer>, u64, Option<Flight>) {
+    ) -> (oneshot::Receiver<Answer>, u64, Kick) {
         let (answer, receiver) = oneshot::channel();
         let now = self.clock().now();
         let mut state = self.state();
@@ -241,7 +241,7 @@ impl Pool {
         let id = state.next;
         if state.closed {
             let _ = answer.send(Err(Failure::ShuttingDown));
-            return (receiver, id, None);
+            return (receiver, id, Kick::default());
         }
         let others = state.queue.iter().any(|entry| entry.is_live(now));
         if state.turn.as_ref().is_some_and(|(_, silence)| now >= *silence) {
@@ -250,7 +250,7 @@ impl Pool {
         if ask.once && (others || state.turn.is_some()) {
             // Those go first.
             let _ = answer.send(Ok(None));
-            return (receiver, id, None);
+            return (receiver, id, Kick::default());
         }
         // Who comes first asks; others are asked for with the first.
         state.ask |= !others && state.turn.is_none();
@@ -260,8 +260,7 @@ impl Pool {
         let (client, seen) = (client.clone(), Arc::clone(seen));
         state.queue.push_back(Entry { id, ask, client, until, seen, answer, placed: false });
         let kick = self.drive_if_needed(&mut state);
-        drop(state);
-        (receiver, id, kick.by_caller(&self.pools))
+        (receiver, id, kick)
     }
 
     /// Whoever asked has left.

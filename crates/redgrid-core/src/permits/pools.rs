@@ -78,8 +78,10 @@ impl Pools {
         if closed {
             pool.state().closed = true;
         }
-        let (receiver, id, flight) = pool.enter(client, ask, until, seen);
-        (pool, receiver, id, flight)
+        let (receiver, id, kick) = pool.enter(client, ask, until, seen);
+        // Whoever polls a flight may wait for this lock.
+        drop(state);
+        (pool, receiver, id, kick.by_caller(self))
     }
 
     /// Forgets a pool that nobody uses.
@@ -118,6 +120,8 @@ impl Pools {
     /// Sees to leases while there are any.
     async fn run_keeper(self: Arc<Self>) {
         loop {
+            // Until it is known when it wakes next, whatever is due is worth a word.
+            self.keeper_wakes.store(Instant::NEVER.as_nanos(), Ordering::Release);
             let pools: Vec<_> = self.state().pools.values().cloned().collect();
             let next = pools.iter().map(Pool::look_after).min().unwrap_or(Instant::NEVER);
             self.keeper_wakes.store(next.as_nanos(), Ordering::Release);

@@ -40,8 +40,12 @@ for i = 1, tonumber(ARGV[8]) do
 end
 for i = 1, tonumber(ARGV[9]) do
   kept[i] = 0
-  if redis.call('ZSCORE', KEYS[3], ARGV[at]) then
-    redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[at + 1]), ARGV[at])
+  local ends = redis.call('ZSCORE', KEYS[3], ARGV[at])
+  if ends then
+    -- Only longer: its holder may believe in more, by an extension.
+    if now + ARGV[at + 1] > tonumber(ends) then
+      redis.call('ZADD', KEYS[3], string.format('%.0f', now + ARGV[at + 1]), ARGV[at])
+    end
     kept[i] = 1
   end
   at = at + 2
@@ -106,9 +110,9 @@ if fair then
     else
       if client and living[client] then
         take(places[head])
-      else
-        moved = true
       end
+      -- Whoever is next now may have looked before, and is told of what is left.
+      moved = true
       redis.call('ZREM', KEYS[4], head)
     end
   end
