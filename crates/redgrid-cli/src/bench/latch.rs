@@ -22,7 +22,8 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// Runs the job: an operation is a round.
 pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
     for number in 0..WARM_ROUNDS {
-        round(grid, &format!("{}:{number}", job.warm_prefix()), job.tasks).await?;
+        let warm = round(grid, &format!("{}:{number}", job.warm_prefix()), job.tasks).await?;
+        warm.map_err(|stuck| format!("{stuck} tasks still wait a second after a round of the warm-up"))?;
     }
     start.given().await?;
     let mut outcome = Outcome::new();
