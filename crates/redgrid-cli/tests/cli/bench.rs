@@ -140,7 +140,7 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
     for field in ["acquire_s", "rss0_kb", "rss1_kb", "heap0_kb", "heap1_kb"] {
         assert!(line[field].as_f64().is_some(), "{field}: {line}");
     }
-    assert_eq!(observer.keys("*").await.expect("an answer").len(), 300, "and held until whoever measures has looked");
+    assert_eq!(observer.keys("d:*").await.expect("an answer").len(), 300, "and held until whoever measures has looked");
 
     driver.job("workload=W1 ops=5 warm=0");
     wait_until(SOON, async || observer.keys("d:*").await.expect("an answer").is_empty()).await;
@@ -148,7 +148,9 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
     driver.go();
     driver.say("QUIT");
     assert_eq!(driver.ended(), Some(0));
-    assert_eq!(observer.keys("*").await.expect("an answer"), Vec::<String>::new(), "everything has been given back");
+    // Of latches, what is remembered of the last change lives on for a while.
+    let left = observer.keys("*").await.expect("an answer").into_iter().filter(|key| !key.starts_with("redgrid_once:"));
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<String>::new(), "everything has been given back");
 }
 
 #[tokio::test]
