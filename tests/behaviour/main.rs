@@ -28,6 +28,7 @@ mod lock_basics;
 mod lost_replies;
 mod multi;
 mod once;
+mod permit_losses;
 mod permits;
 mod phaser;
 mod processes;

@@ -102,6 +102,24 @@ async fn who_leaves_before_his_turn_adds_nothing_and_who_leaves_after_adds_once(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_sent_in_time_is_not_sent_later() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(100))).await;
+    added(&client, 0).await.unwrap();
+    proxy.refuse_connections().await.unwrap();
+    wait_until(SOON, async || !client.health().await.is_ready()).await;
+    let told = added(&client, 5).await;
+    assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
+    // Dropped before it could leave.
+    assert!(tokio::time::timeout(Duration::from_millis(50), added(&client, 70)).await.is_err());
+    proxy.accept_connections().await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    // It comes after them.
+    assert_eq!(added(&client, 100).await.unwrap(), 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn memories_end_and_refusals_are_told() {
     let server = server().await;
     let observer = server.observer().await.unwrap();

@@ -1,9 +1,12 @@
 //! Slots that move while they are used.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::future::{join, join_all};
 use redgrid_core::{Client, Code, Config, ServerError};
 use redgrid_locks::{AcquireError, Lock, LockGuard, MultiLock};
+use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
@@ -19,6 +22,7 @@ scenarios![
     channels_of_one_slot_are_all_in_force_again_after_a_gap,
     a_slot_that_moves_ends_no_subscription_of_the_others,
     several_names_on_both_sides_of_a_migration_are_given_back_one_by_one,
+    permits_are_conserved_on_either_side_of_a_migration,
 ];
 
 /// A cluster, the slot of a name, who has it and who is to have it.
@@ -100,6 +104,55 @@ async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() 
     wait_until(2 * SOON, async || client.in_hand().names == 0).await;
     for name in names().chain(["{tag}:a".into(), "{tag}:b".into()]) {
         Lock::new(&client, &name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    }
+}
+
+/// Whatever a script has done when it finds that its last lease, or the line, is not there any more: it does all or nothing.
+async fn permits_are_conserved_on_either_side_of_a_migration() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let (one, two) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
+    let (slot, to) = moving(&cluster, "{tag}").await;
+    let kinds = [(true, false), (true, true), (false, false), (false, true)];
+    let semaphores = |client: &Client| {
+        kinds.map(|(leases, fair)| {
+            let semaphore = Semaphore::new(client, format!("{{tag}}:{leases}{fair}")).capacity(3);
+            let semaphore = if leases { semaphore } else { semaphore.without_leases() };
+            if fair { semaphore.fair() } else { semaphore }
+        })
+    };
+    let (ours, theirs) = (semaphores(&one), semaphores(&two));
+    let crowd = async |over: &AtomicBool| {
+        let tasks = ours.iter().chain(&theirs).flat_map(|semaphore| [semaphore; 2]).map(|semaphore| async move {
+            while !over.load(Ordering::Relaxed) {
+                match semaphore.acquire_many(fastrand::u64(1..=2)).wait(SOON * 2).await {
+                    Ok(permit) => permit.release().await.unwrap(),
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        });
+        join_all(tasks).await;
+    };
+    let (over, moves) = (AtomicBool::new(false), async {
+        for round in 0..6 {
+            let (slot, home) = (slot, cluster.primary_of(slot).await.unwrap().addr());
+            let to = if home == to.addr() { &cluster.nodes()[0] } else { to };
+            let to = if to.addr() == home { &cluster.nodes()[1] } else { to };
+            cluster.begin_migration(slot, to).await.unwrap();
+            // For as long as some are asked at the one side, and some at the other.
+            tokio::time::sleep(Duration::from_millis(40 * round)).await;
+            cluster.move_keys(slot).await.unwrap();
+            cluster.finish_migration(slot).await.unwrap();
+        }
+    });
+    join(crowd(&over), async {
+        moves.await;
+        over.store(true, Ordering::Relaxed);
+    })
+    .await;
+    for semaphore in &ours {
+        wait_until(SOON, async || semaphore.available_permits().await.unwrap() == 3).await;
+        semaphore.acquire_many(3).wait(SOON).await.unwrap().release().await.unwrap();
+        assert_eq!(semaphore.available_permits().await.unwrap(), 3, "{semaphore:?}");
     }
 }
 

@@ -40,10 +40,25 @@ impl Exchange {
 pub(crate) struct Progress(AtomicU8);
 
 impl Progress {
+    const NOT_SENT: u8 = 0;
     const SENT: u8 = 1;
+    const ABANDONED: u8 = 2;
 
-    fn sent(&self, sent: bool) {
-        self.0.store(if sent { Self::SENT } else { 0 }, Ordering::Relaxed);
+    /// A copy is about to leave; false where it was given up before.
+    pub(crate) fn begin(&self) -> bool {
+        let begun = self.0.compare_exchange(Self::NOT_SENT, Self::SENT, Ordering::Relaxed, Ordering::Relaxed);
+        begun != Err(Self::ABANDONED)
+    }
+
+    /// The copy did not leave, nor did one before it.
+    fn not_sent(&self) {
+        let _ = self.0.compare_exchange(Self::SENT, Self::NOT_SENT, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Gives it up, if no copy has left: then none will.
+    pub(crate) fn abandon(&self) -> bool {
+        let abandoned = self.0.compare_exchange(Self::NOT_SENT, Self::ABANDONED, Ordering::Relaxed, Ordering::Relaxed);
+        abandoned != Err(Self::SENT)
     }
 
     /// Whether a copy may have reached a server.
@@ -87,7 +102,10 @@ pub(super) async fn exchange(
             limit = limit.min(first + window);
         }
         let over = certainly_over(limit, settings.timeout);
-        progress.sent(true);
+        if !progress.begin() {
+            let (result, by) = (Err(ServerError::not_sent("it was given up")), topology.primary(request.first_key()));
+            return Exchange { result, sent, received: sent, unanswered_until: None, by, epoch: None };
+        }
         let Answer { result, by, epoch, at_home } = match request.is_idempotent() && !request.reads {
             true => unless_replaced(topology, &request, limit).await,
             false => once(topology, &request, limit).await,
@@ -95,7 +113,9 @@ pub(super) async fn exchange(
         let received = clock.now();
         let again = match &result {
             Err(ServerError::NotSent { .. }) => {
-                progress.sent(unanswered.is_some());
+                if unanswered.is_none() {
+                    progress.not_sent();
+                }
                 true
             }
             Err(ServerError::Refused { code: Code::TryAgain, .. }) if persistence == Persistence::Together => false,

@@ -180,6 +180,16 @@ pub enum ExtendError {
     },
 }
 
+impl ExtendError {
+    /// What a failed request means for a lease that was to be changed.
+    pub(crate) fn of(name: Name, source: ServerError) -> Self {
+        match source {
+            ServerError::Unknown { .. } | ServerError::Decode { .. } => ExtendError::OutcomeUnknown { name, source },
+            _ => ExtendError::NotExtended { name, source },
+        }
+    }
+}
+
 /// Why a hold was not detached from its process. It is held as before, unless it is lost.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]

@@ -265,10 +265,7 @@ impl Grant {
                 let source = ServerError::not_sent("the server found the request too late");
                 Err(ExtendError::NotExtended { name: name(), source })
             }
-            Set::Failed(source @ (ServerError::Unknown { .. } | ServerError::Decode { .. })) => {
-                Err(ExtendError::OutcomeUnknown { name: name(), source })
-            }
-            Set::Failed(source) => Err(ExtendError::NotExtended { name: name(), source }),
+            Set::Failed(source) => Err(ExtendError::of(name(), source)),
             Set::NotDurable(source) => Err(ExtendError::NotDurable { name: name(), source }),
         }
     }

@@ -201,14 +201,30 @@ impl Client {
             return Err(ServerError::not_sent("the client is shut down"));
         }
         self.table().hand_over(Box::pin(in_turn(self.clone(), request, Arc::clone(&progress), answer)));
+        let asked = Asked(progress);
+        let ended = |not_sent, unknown| match asked.0.abandon() {
+            true => ServerError::not_sent(not_sent),
+            false => ServerError::unknown(unknown),
+        };
         tokio::select! {
             biased;
-            answer = outcome => answer.unwrap_or_else(|_| Err(ServerError::not_sent("the client is shut down")))?.into_typed(),
-            () = self.clock().sleep_until(until) => Err(match progress.is_sent() {
-                true => ServerError::unknown("no answer came in time"),
-                false => ServerError::not_sent("there was no contact in time"),
-            }),
+            answer = outcome => match answer {
+                Ok(answer) => answer?.into_typed(),
+                Err(_) => Err(ended("the client is shut down", "the client was shut down before an answer came")),
+            },
+            () = self.clock().sleep_until(until) => {
+                Err(ended("there was no contact in time", "no answer came in time"))
+            }
         }
+    }
+}
+
+/// Somebody waits for a request. Dropped, it is given up if it has not left.
+struct Asked(Arc<Progress>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }
 

@@ -10,18 +10,21 @@ use std::time::Duration;
 use futures_util::future::join;
 
 use super::error::ReleaseError;
-use super::exchange::{Asked, Said, on_server};
-use super::pool::{Back, Call, Entry, Failure, Pool, State};
+use super::exchange::{Asked, Said};
+use super::pool::{Back, Call, Entry, Extension, Failure, Pool, State};
+use super::settle::{Belief, Grant, Unproven};
 use super::stock::{Leased, Stock};
 use crate::clock::Instant;
-use crate::connection::{CommitError, Exchange};
+use crate::config::Durability;
+use crate::connection::Exchange;
 use crate::error::ServerError;
-use crate::hold::{Audience, Lease, LostReason, Turn, deadline, stretch_length};
+use crate::hold::{Audience, ExtendError, LostReason, Turn, deadline, stretch_length};
 use crate::once;
 use crate::wait::{Copied, Watch};
 
-/// How often who waits looks while it gets no messages: 100 ms, as for other names.
-const UNSUBSCRIBED_LOOK: Duration = Duration::from_millis(100);
+/// How long what was refused stays with us before it is offered again: from 100 ms on, twice as long each time, up to 30 s.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long a name that nobody of us waits for any more may stay subscribed: half a second.
 const IDLE: Duration = Duration::from_millis(500);
@@ -77,7 +80,7 @@ impl Pool {
             // Waiting on a connection that lives is not being without contact.
             state.contact = now;
         }
-        state.prune(&self.source, &self.core.id, now);
+        state.prune(self, now);
         if let Some((turn, silence)) = &mut state.turn {
             if course.heard != heard {
                 (course.heard, *silence) = (heard, now + turn.silence(heard));
@@ -93,9 +96,14 @@ impl Pool {
             state.ask |= state.turn.is_none();
         }
         state.serve(self, now);
+        state.dismiss_lookers(now);
         if let Some(call) = state.call(self, now) {
             course.idle_since = None;
             return Step::Ask(Box::new(call));
+        }
+        if state.queue.is_empty() && !state.back.is_empty() {
+            // It was refused, and is offered again.
+            return Step::Wait { until: state.paused_until, listens: false };
         }
         if state.queue.is_empty() {
             let idle_since = *course.idle_since.get_or_insert(now);
@@ -107,12 +115,13 @@ impl Pool {
             return Step::Done;
         }
         course.idle_since = None;
-        let look = now + if state.in_force { self.core.settings.poll_interval } else { UNSUBSCRIBED_LOOK };
+        let look = state.next_look(self, now);
         state.look_at = state.look_at.min(look);
         let turn = state.turn.as_ref().map_or(Instant::NEVER, |(_, silence)| *silence);
         let first = state.queue.iter().map(|entry| entry.until).min().unwrap_or(Instant::NEVER);
+        let paused = if state.back.is_empty() { Instant::NEVER } else { state.paused_until };
         // The keeper wakes it for renewals.
-        let until = [state.look_at, state.next_end, turn, first].into_iter().min().unwrap_or(look);
+        let until = [state.look_at, state.next_end, turn, first, paused].into_iter().min().unwrap_or(look);
         Step::Wait {
             until,
             listens: state.contended || state.turn.is_some() || now + self.stretch() / 2 >= state.stretch_ends,
@@ -132,6 +141,8 @@ impl Pool {
         // Of all copies the first one may be the one that was carried out: leases are counted from before it.
         let sent = self.clock().now();
         let chase = once::chase(&self.core, &request, &call.progress);
+        // Its own message may be heard before the answer.
+        let heard = self.core.hub.heard(&self.source.channel);
         // Where others listen at a replica, it is asked how many.
         let channel = (&self.source.channel, &self.source.key);
         let counting = if call.ends_stretch { self.core.hub.copied(&[channel]) } else { None };
@@ -144,52 +155,54 @@ impl Pool {
         };
         match answer.and_then(Said::of) {
             Ok(said) => {
-                let granted = said.taken.as_ref().is_some_and(|taken| taken.contains(&true));
-                let proven = match granted {
-                    true => self.core.commit(&asked, call.durability, &self.source.key).await,
-                    false => Ok(()),
-                };
-                self.answered(call, said, proven, (sent, &asked, copied));
+                let unproven = self.answered(call, said, (sent, &asked), (heard, copied));
+                if !unproven.is_empty() {
+                    self.prove(unproven, asked);
+                }
             }
             Err(error) => self.failed(call, error),
         }
     }
 
+    /// Takes an answer in. What is to be more durable than the answer says is returned.
     fn answered(
         self: &Arc<Self>,
         call: Call,
         said: Said,
-        proven: Result<(), CommitError>,
-        (sent, by, copied): (Instant, &Exchange, Option<Copied>),
-    ) {
+        (sent, by): (Instant, &Exchange),
+        (heard, copied): (Option<u64>, Option<Copied>),
+    ) -> Vec<Unproven> {
         let now = self.clock().now();
-        let heard = self.core.hub.heard(&self.source.channel);
-        let Call { words, back, ends_stretch, .. } = call;
-        let mut losses = false;
+        let Call { words, back, ends_stretch, durability, extension, .. } = call;
         let mut guard = self.state();
         let state = &mut *guard;
         state.contact = now;
+        (state.paused_until, state.refusals, state.left) = (Instant::PAST, 0, said.left);
         tell_back(self, back, &said.back);
-        for (leased, kept) in words.renewed.iter().zip(&said.kept) {
+
+        let mut beliefs = Vec::new();
+        let mut losses = false;
+        for (looked, kept) in words.looked.iter().zip(&said.kept) {
             match kept {
-                true => leased.confirmed(deadline(sent, on_server(leased.lease))),
+                true if looked.lease.is_zero() => {}
+                true => beliefs.push((Arc::clone(&looked.leased), deadline(sent, looked.lease))),
                 false => {
-                    leased.end(LostReason::Gone);
-                    state.leased.remove(&leased.id);
+                    looked.leased.end(LostReason::Gone);
+                    state.leased.remove(&looked.leased.id);
                     losses = true;
                 }
             }
         }
+
         let nobody = said.taken.is_none();
         let taken = said.taken.unwrap_or_default();
-        let mut granted = false;
+        let mut grants = Vec::new();
         for (nth, asked) in words.asked.into_iter().enumerate() {
-            let entry = state.queue.iter().position(|entry| entry.id == asked.id);
+            let at = state.queue.iter().position(|entry| entry.id == asked.id);
             if taken.get(nth).copied().unwrap_or(false) {
-                granted = true;
-                let entry = entry.and_then(|at| state.queue.remove(at));
-                self.granted(state, entry, asked, (sent, now), &proven);
-            } else if let Some(at) = entry {
+                let entry = at.and_then(|at| state.queue.remove(at));
+                grants.push(self.granted(entry, asked, durability, sent));
+            } else if let Some(at) = at {
                 let entry = &state.queue[at];
                 entry.seen.asked(None);
                 let answer = match () {
@@ -198,16 +211,17 @@ impl Pool {
                     () => None,
                 };
                 if let Some(answer) = answer
-                    && let Some(entry) = state.queue.remove(at)
+                    && let Some(entry) = state.remove(at, self)
                 {
                     let _ = entry.answer.send(answer);
                 }
             }
         }
-        if granted && now >= state.stretch_ends {
+        if !grants.is_empty() && now >= state.stretch_ends {
             state.stretch_ends = sent + self.stretch();
         }
-        state.contended = !state.queue.is_empty();
+        let unproven = self.take_in(state, (grants, durability), Belief { leased: beliefs, extension });
+        state.note_contention(self.source.fair);
         state.next_end = said.next.map_or(Instant::NEVER, |next| now + next + Duration::from_millis(1));
         if ends_stretch {
             let listeners = said.told.unwrap_or(0);
@@ -226,50 +240,23 @@ impl Pool {
         if losses {
             self.lost.notify_waiters();
         }
+        unproven
     }
 
-    /// Permits are ours: they go to the one who asked, to the next who waits, or back.
-    fn granted(
-        self: &Arc<Self>,
-        state: &mut State,
-        entry: Option<Entry>,
-        asked: Asked,
-        (sent, now): (Instant, Instant),
-        proven: &Result<(), CommitError>,
-    ) {
-        let mut stock = Stock { n: asked.n, leased: Vec::new() };
+    /// Permits are ours: those that one asked for, who may have left.
+    fn granted(&self, entry: Option<Entry>, asked: Asked, durability: Durability, sent: Instant) -> Grant {
+        let mut stock = Stock { n: asked.n, leased: Vec::new(), durability };
         if let Some(lease) = asked.lease {
-            let deadline = deadline(sent, on_server(lease));
-            let leased = |id| Leased::new(id, lease, deadline, self.clock().clone());
+            let leased = |id| Leased::new(id, (lease, durability), sent, self.clock().clone());
             stock.leased = asked.ids.into_iter().map(leased).collect();
         }
-        let over = now >= stock.deadline();
-        if proven.is_err() || over || state.closed {
-            state.back.push(Back { stock, audience: None });
-            let failure = match proven {
-                Err(error) => Failure::NotDurable(error.clone()),
-                Ok(()) if state.closed => Failure::ShuttingDown,
-                Ok(()) => Failure::Unknown(ServerError::unknown("the answer came when the lease had ended")),
-            };
-            entry.map(|entry| entry.answer.send(Err(failure)));
-            return;
-        }
-        state.leased.extend(stock.leased.iter().map(|leased| (leased.id, Arc::clone(leased))));
-        match entry {
-            Some(entry) => state.give(self, entry, stock),
-            None => state.spare.merge(stock),
-        }
+        Grant { entry, stock }
     }
 
-    /// When the next of our leases is due: a third of it after its last confirmation.
+    /// Has the keeper look when the next of our leases is due.
     pub(super) fn schedule_renewal(&self, state: &mut State, now: Instant) {
-        let due = |leased: &Arc<Leased>| match leased.lease {
-            Lease::Renewed(lease) => leased.deadline() - lease * 2 / 3,
-            Lease::Fixed(_) => leased.deadline(),
-        };
-        let due = state.leased.values().map(due).min().unwrap_or(Instant::NEVER);
         // Not in a row, where one could not be renewed.
-        state.renew_at = due.max(now + Duration::from_millis(20));
+        state.renew_at = state.next_due().max(now + Duration::from_millis(20));
         self.pools.keep(state.renew_at);
     }
 
@@ -278,40 +265,52 @@ impl Pool {
         let name = || self.source.name.clone();
         let mut guard = self.state();
         let state = &mut *guard;
-        let not_carried_out = matches!(error, ServerError::NotSent { .. });
-        if not_carried_out && !state.closed {
+        let Call { words, back, extension, .. } = call;
+        state.left = i64::MAX;
+        if !state.closed {
+            state.gone.extend(words.gone);
+        }
+        words.looked.iter().for_each(|looked| looked.leased.look_now());
+        let refused = matches!(error, ServerError::Refused { .. });
+        if let Some(Extension { audience, .. }) = extension {
+            let _ = audience.send(Err(ExtendError::of(name(), error.clone())));
+        }
+        if matches!(error, ServerError::NotSent { .. }) && !state.closed {
             // Nothing was done: all of it is said again. Who does not wait that long leaves.
-            state.back.splice(0..0, call.back);
-            state.gone.extend(call.words.gone);
-            state.ask |= !call.words.asked.is_empty();
+            state.back.splice(0..0, back);
+            state.ask |= !words.asked.is_empty();
             self.schedule_renewal(state, now);
             return;
         }
-        let refused = matches!(error, ServerError::Refused { .. });
         tracing::debug!(name = %self.source.name, %error, "permits");
-        for back in call.back {
+        if refused {
+            let pause = REFUSED_PAUSE.saturating_mul(1 << state.refusals.min(16)).min(LONGEST_PAUSE);
+            (state.paused_until, state.refusals) = (now + pause, state.refusals + 1);
+        }
+        for Back { stock, audience } in back {
             let told = match refused {
                 true => ReleaseError::Refused { name: name(), source: error.clone() },
                 false => ReleaseError::OutcomeUnknown { name: name(), source: error.clone() },
             };
-            back.audience.map(|audience| audience.send(Err(told)));
-            if !refused && !back.stock.leased.is_empty() {
-                // Each is named: what has gone back does not go back twice.
-                state.back.push(Back { stock: back.stock, audience: None });
+            audience.map(|audience| audience.send(Err(told)));
+            // Each that has a lease is named: what has gone back does not go back twice.
+            if !state.closed && (refused || !stock.leased.is_empty()) {
+                state.back.push(Back { stock, audience: None });
             }
         }
-        for asked in call.words.asked {
+        for asked in words.asked {
             let failure = match refused {
                 true => Failure::Refused(error.clone()),
                 false => Failure::Unknown(error.clone()),
             };
             if let Some(lease) = asked.lease.filter(|_| !refused) {
-                let leased = |id| Leased::new(id, lease, now, self.clock().clone());
-                let stock = Stock { n: asked.n, leased: asked.ids.into_iter().map(leased).collect() };
+                let leased = |id| Leased::new(id, (lease, Durability::Primary), now, self.clock().clone());
+                let leased = asked.ids.into_iter().map(leased).collect();
+                let stock = Stock { n: asked.n, leased, durability: Durability::Primary };
                 state.back.push(Back { stock, audience: None });
             }
             let at = state.queue.iter().position(|entry| entry.id == asked.id);
-            if let Some(entry) = at.and_then(|at| state.queue.remove(at)) {
+            if let Some(entry) = at.and_then(|at| state.remove(at, self)) {
                 let _ = entry.answer.send(Err(failure));
             }
         }

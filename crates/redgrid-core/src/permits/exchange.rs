@@ -12,10 +12,12 @@ use crate::hold::{Lease, with_margin};
 use crate::name::{InvalidName, Name, companion};
 use crate::once::{self, OnceScript};
 
-static EXCHANGE: OnceScript<4> = OnceScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
+static EXCHANGE: OnceScript<2> = OnceScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
+/// The same with the line of a fair one: what is not declared is not there, and a slot that moves has no use for absent keys.
+static IN_LINE: OnceScript<4> = OnceScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 
 /// How long a client with a place in a line is believed to live without a word: 3 s. It has its say each second.
-const ALIVE: Duration = Duration::from_secs(3);
+pub(super) const ALIVE: Duration = Duration::from_secs(3);
 
 /// A semaphore: its name, its keys and its channel, which are Redisson's, and what kind of permits it gives.
 #[derive(Debug, Clone)]
@@ -86,13 +88,22 @@ pub(super) struct Asked {
     pub(super) ids: Vec<PermitId>,
 }
 
+/// A lease that an exchange looks at.
+pub(super) struct Looked {
+    pub(super) leased: Arc<Leased>,
+    /// The lease from now on; zero only looks.
+    pub(super) lease: Duration,
+    /// It is to end then, and not only no earlier.
+    pub(super) exactly: bool,
+}
+
 /// All that a pool says at once.
 #[derive(Default)]
 pub(super) struct Words {
     pub(super) capacity: Option<u64>,
     pub(super) returned: u64,
     pub(super) back: Vec<PermitId>,
-    pub(super) renewed: Vec<Arc<Leased>>,
+    pub(super) looked: Vec<Looked>,
     pub(super) gone: Vec<Bytes>,
     pub(super) asked: Vec<Asked>,
 }
@@ -101,21 +112,24 @@ impl Words {
     pub(super) fn request(&self, core: &Core, source: &Source, number: u64) -> Request {
         let Source { key, leases, line, living, .. } = source;
         let text = |n: u64| n.to_string();
-        let mut call = EXCHANGE
-            .with([key.clone(), leases.clone(), line.clone(), living.clone()])
+        let call = match source.fair {
+            true => IN_LINE.with([key.clone(), leases.clone(), line.clone(), living.clone()]),
+            false => EXCHANGE.with([key.clone(), leases.clone()]),
+        };
+        let mut call = call
             .publish_here()
             .arg(source.channel.clone())
             .arg(self.capacity.map(text).unwrap_or_default())
             .arg(text(self.returned));
-        for n in [self.back.len(), self.renewed.len(), self.gone.len()] {
+        for n in [self.back.len(), self.looked.len(), self.gone.len()] {
             call = call.arg(n.to_string());
         }
         call = call.arg(if source.fair { core.id.clone() } else { String::new() }).int(millis(ALIVE));
         for id in &self.back {
             call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
         }
-        for leased in &self.renewed {
-            call = call.arg(Bytes::copy_from_slice(leased.id.as_bytes())).int(millis(on_server(leased.lease)));
+        for Looked { leased, lease, exactly } in &self.looked {
+            call = call.arg(Bytes::copy_from_slice(leased.id.as_bytes())).int(millis(*lease)).int((*exactly).into());
         }
         for place in &self.gone {
             call = call.arg(place.clone());
@@ -143,6 +157,8 @@ pub(super) fn on_server(lease: Lease) -> Duration {
 pub(super) struct Said {
     /// Of each request whether it was granted; nothing where no permits were ever set.
     pub(super) taken: Option<Vec<bool>>,
+    /// How many permits are left; fewer than none where some were taken away that are held.
+    pub(super) left: i64,
     /// Subscribers that heard of what went back, where something did.
     pub(super) told: Option<u64>,
     /// When the first lease ends.
@@ -155,13 +171,14 @@ impl Said {
     pub(super) fn of(reply: Reply) -> Result<Said, ServerError> {
         let parts: Vec<Reply> = reply.into_typed()?;
         let expected = || ServerError::Decode { expected: "six values of an exchange of permits", got: String::new() };
-        let [taken, _left, told, next, back, kept] = <[Reply; 6]>::try_from(parts).map_err(|_| expected())?;
+        let [taken, left, told, next, back, kept] = <[Reply; 6]>::try_from(parts).map_err(|_| expected())?;
         let flags =
             |reply: Reply| reply.into_typed::<String>().map(|text| text.bytes().map(|flag| flag == b'1').collect());
         let (told, next) = (told.into_typed::<i64>()?, next.into_typed::<i64>()?);
         let taken = taken.into_typed::<String>()?;
         Ok(Said {
             taken: (taken != "-").then(|| taken.bytes().map(|flag| flag == b'1').collect()),
+            left: left.into_typed()?,
             told: u64::try_from(told).ok(),
             next: u64::try_from(next).ok().map(Duration::from_millis),
             back: flags(back)?,

@@ -18,6 +18,7 @@
 //! | `pool` | one name in this process: entering, giving back, who is next |
 //! | `exchange` | what is said to the server, and its answer |
 //! | `drive` | the loop of a pool: when it asks, and what an answer changes |
+//! | `settle` | what is granted or longer, once it is as durable as asked |
 //! | `pools` | all pools of a client: renewals, shutting down |
 //! | `acquire` | the options of a request |
 //! | `permit` | a request under way, and the guard |
@@ -31,6 +32,7 @@ mod exchange;
 mod permit;
 mod pool;
 mod pools;
+mod settle;
 mod stock;
 
 pub use acquire::{Acquire, TryAcquire};

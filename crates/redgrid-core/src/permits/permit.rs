@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::counter;
 use super::error::{AcquireError, ReleaseError};
 use super::exchange::Source;
-use super::pool::{Answer, Ask, Failure, Pool, Seen};
+use super::pool::{Answer, Ask, Extension, Failure, Pool, Seen};
 use super::stock::{PermitId, Stock};
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use crate::connection::Client;
+use crate::connection::{Client, Progress};
 use crate::error::ServerError;
-use crate::hold::{ExtendError, Flight, GRACE, LostReason, deadline, with_margin};
+use crate::hold::{ExtendError, Flight, GRACE, Lease, LostReason, deadline};
 use crate::name::Name;
 use crate::observe::{About, Observed};
 
@@ -85,7 +84,7 @@ impl Ticket {
                         return self.answered(Some(answer));
                     }
                     let now = clock.now();
-                    contact = contact.max(self.pool.state().contact);
+                    contact = contact.max(self.pool.state().contact_by(now));
                     if now >= self.until || now >= contact + patience {
                         return Err(self.out_of_time(now));
                     }
@@ -125,10 +124,14 @@ impl Ticket {
 
     fn out_of_time(&self, now: Instant) -> AcquireError {
         let name = self.pool.source.name.clone();
-        if self.seen.is_sent() {
+        let contact = self.pool.state().contact_by(now) > self.entered;
+        let told = now >= self.until && contact;
+        // What a look takes that is under way goes back. Only one that is not answered in time leaves doubts.
+        let doubtful = |since| !told || now.since(since) > self.client.core().settings.timeout;
+        if self.seen.sent_since().is_some_and(doubtful) {
             let source = ServerError::unknown("the time ran out before an answer came");
             AcquireError::OutcomeUnknown { name, source }
-        } else if now >= self.until && self.pool.state().contact > self.entered {
+        } else if told {
             AcquireError::TimedOut { name, waited: now.since(self.entered) }
         } else {
             AcquireError::Unavailable { name, source: ServerError::not_sent("there was no contact in time") }
@@ -227,7 +230,8 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when one of them had ended before.
+    /// [`ReleaseError::Lost`] when one of them had ended before. Where no answer comes within `timeout × (retries + 1)` it is
+    /// [`ReleaseError::OutcomeUnknown`], and goes on.
     ///
     /// # Cancel safety
     ///
@@ -240,17 +244,24 @@ impl Permit {
         let (audience, mut told) = oneshot::channel();
         let flight = pool.give_back(stock, Some(audience)).by_caller(&pool.pools);
         let landing = Landing(flight, &pool);
-        let outcome = poll_fn(|cx| match &landing.0 {
+        let mut outcome = poll_fn(|cx| match &landing.0 {
             Some(flight) if flight.poll(cx) => match told.try_recv() {
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
                 told => Poll::Ready(told.ok()),
             },
             _ => Pin::new(&mut told).poll(cx).map(Result::ok),
         });
-        outcome.await.unwrap_or_else(|| {
-            let source = ServerError::not_sent("the client is shut down");
-            Err(ReleaseError::OutcomeUnknown { name: pool.source.name.clone(), source })
-        })
+        let unknown = |source| Err(ReleaseError::OutcomeUnknown { name: pool.source.name.clone(), source });
+        let clock = self.client.clock();
+        tokio::select! {
+            biased;
+            told = &mut outcome => {
+                told.unwrap_or_else(|| unknown(ServerError::not_sent("the client is shut down")))
+            }
+            () = clock.sleep_until(clock.now() + self.client.patience() + GRACE) => {
+                unknown(ServerError::unknown("no answer came in time"))
+            }
+        }
     }
 
     /// Sets the leases to `lease` from now on: 100 ms to 30 days. Shorter ones than are renewed change nothing: what is
@@ -262,7 +273,8 @@ impl Permit {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the new lease may or may not be in force; the earlier end of the two is believed.
+    /// Dropped early, it is not sent if it has not left; else the new lease may or may not be in force, and of the two ends the
+    /// earlier one is believed.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
@@ -275,27 +287,32 @@ impl Permit {
         if let Some(reason) = self.stock.lost() {
             return Err(ExtendError::Lost { name: name(), reason });
         }
-        let sent = self.client.clock().now();
+        let now = self.client.clock().now();
         let renewed = self.stock.leased.iter().all(|leased| leased.is_renewed());
-        if renewed && deadline(sent, lease) < self.stock.deadline() {
+        if renewed && deadline(now, lease) < self.stock.deadline() {
             return Ok(());
         }
-        let on_server = if renewed { lease } else { with_margin(lease) };
-        let ends = deadline(sent, on_server);
-        self.stock.leased.iter().for_each(|leased| leased.shorten(ends));
-        let ids: Vec<_> = self.ids().collect();
-        match counter::extend(&self.client, &self.pool.source, &ids, on_server).await {
-            Ok(kept) => {
-                for (leased, kept) in self.stock.leased.iter().zip(kept) {
-                    if kept { leased.confirmed(ends) } else { leased.end(LostReason::Gone) }
-                }
-                self.pool.ends_moved();
-                self.stock.lost().map_or(Ok(()), |reason| Err(ExtendError::Lost { name: name(), reason }))
+        // It has its turn among what the pool says: later ones are not overtaken by earlier ones.
+        let (audience, told) = oneshot::channel();
+        let leased = self.stock.leased.clone();
+        let asked = Asked(Arc::default());
+        let lease = if renewed { Lease::Renewed(lease) } else { Lease::Fixed(lease) };
+        let extension = Extension { leased, lease, audience, progress: Arc::clone(&asked.0) };
+        self.pool.extend(extension).by_task(&self.pool.pools);
+        let durability = self.stock.leased.iter().map(|leased| leased.durability.timeout()).max().unwrap_or_default();
+        tokio::select! {
+            biased;
+            told = told => told.unwrap_or_else(|_| Err(match self.stock.lost() {
+                Some(reason) => ExtendError::Lost { name: name(), reason },
+                None => ExtendError::of(name(), ServerError::not_sent("the client is shut down")),
+            })),
+            () = self.client.clock().sleep_until(now + self.client.patience() + durability + GRACE) => {
+                let source = match asked.0.abandon() {
+                    true => ServerError::not_sent("there was no contact in time"),
+                    false => ServerError::unknown("no answer came in time"),
+                };
+                Err(ExtendError::of(name(), source))
             }
-            Err(source @ (ServerError::Unknown { .. } | ServerError::Decode { .. })) => {
-                Err(ExtendError::OutcomeUnknown { name: name(), source })
-            }
-            Err(source) => Err(ExtendError::NotExtended { name: name(), source }),
         }
     }
 
@@ -322,6 +339,15 @@ impl Permit {
     /// Leaves them as they are: those with a lease come back when it ends, others never.
     pub fn forget(mut self) {
         self.pool.forget(&std::mem::take(&mut self.stock));
+    }
+}
+
+/// Somebody waits for an extension. Dropped, it is given up if it has not left.
+struct Asked(Arc<Progress>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }
 

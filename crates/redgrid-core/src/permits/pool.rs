@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 
 use super::error::ReleaseError;
-use super::exchange::{Asked, Source, Words};
+use super::exchange::{ALIVE, Asked, Looked, Source, Words, on_server};
 use super::permit::Permit;
 use super::pools::Pools;
 use super::stock::{Leased, PermitId, Stock};
@@ -16,11 +16,14 @@ use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{Client, CommitError, Core, Progress};
 use crate::error::ServerError;
-use crate::hold::{Flight, Lease, LostReason, Turn};
+use crate::hold::{ExtendError, Flight, Lease, LostReason, Turn, deadline};
 
 /// Requests that leave together at most, and permits with a lease in one exchange: a script of some milliseconds.
 const MOST_REQUESTS: usize = 64;
 pub(super) const MOST_IDS: usize = 500;
+
+/// How often who waits looks while it gets no messages: 100 ms, as for other names.
+const UNSUBSCRIBED_LOOK: Duration = Duration::from_millis(100);
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -56,19 +59,20 @@ pub(super) type Answer = Result<Option<Permit>, Failure>;
 /// What is known of a request when its time runs out.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// That of the exchange it was last part of.
-    progress: Mutex<Option<Arc<Progress>>>,
+    /// The exchange it was last part of, and since when.
+    asked: Mutex<Option<(Arc<Progress>, Instant)>>,
 }
 
 impl Seen {
-    pub(super) fn asked(&self, progress: Option<&Arc<Progress>>) {
-        *self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = progress.cloned();
+    pub(super) fn asked(&self, asked: Option<(&Arc<Progress>, Instant)>) {
+        let asked = asked.map(|(progress, since)| (Arc::clone(progress), since));
+        *self.asked.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = asked;
     }
 
-    /// Whether an exchange that has no answer yet may take permits for it.
-    pub(super) fn is_sent(&self) -> bool {
-        let progress = self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        progress.as_ref().is_some_and(|progress| progress.is_sent())
+    /// Since when an exchange that has no answer yet may take permits for it, if one may.
+    pub(super) fn sent_since(&self) -> Option<Instant> {
+        let asked = self.asked.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        asked.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
     }
 }
 
@@ -88,12 +92,28 @@ impl Entry {
     fn is_live(&self, now: Instant) -> bool {
         !self.answer.is_closed() && self.until > now
     }
+
+    /// Has its place in the line given up, where it has one; those behind it are next then.
+    fn leave_line(&self, pool: &Pool, gone: &mut Vec<Bytes>, ask: &mut bool) {
+        if self.placed {
+            gone.push(place(&pool.source, &pool.core.id, self));
+            *ask = true;
+        }
+    }
 }
 
 /// Permits on their way back, and who waits for that.
 pub(super) struct Back {
     pub(super) stock: Stock,
     pub(super) audience: Option<oneshot::Sender<Result<(), ReleaseError>>>,
+}
+
+/// Leases that are to be of another length, and who waits for that.
+pub(super) struct Extension {
+    pub(super) leased: Vec<Arc<Leased>>,
+    pub(super) lease: Lease,
+    pub(super) audience: oneshot::Sender<Result<(), ExtendError>>,
+    pub(super) progress: Arc<Progress>,
 }
 
 /// Who runs the loop from now on; to be seen to when the pool is not locked any more, as who polls it locks the pool.
@@ -141,22 +161,26 @@ pub(super) struct State {
     pub(super) back: Vec<Back>,
     /// Places in the line that nobody wants any more.
     pub(super) gone: Vec<Bytes>,
+    /// Leases that are to be of another length: one at a time, as the last one counts.
+    pub(super) extensions: VecDeque<Extension>,
     /// How many permits guards have.
     pub(super) out: u64,
     /// Leases that are ours: of guards, and of what nobody holds.
     pub(super) leased: HashMap<PermitId, Arc<Leased>>,
-    /// When the first of them is renewed next.
+    /// When the first of them is seen to next.
     pub(super) renew_at: Instant,
     /// The loop runs; and, while its caller polls it, where.
     pub(super) driven: bool,
     pub(super) flight: Option<Flight>,
     /// There is reason to ask.
     pub(super) ask: bool,
+    /// How many permits the last answer left; as many as can be, where that is not known.
+    pub(super) left: i64,
     /// When our stretch ends.
     pub(super) stretch_ends: Instant,
     /// Others go first, and how long silence lasts until we ask all the same.
     pub(super) turn: Option<(Turn, Instant)>,
-    /// The last look found too few.
+    /// The last look found too few for one who waits.
     pub(super) contended: bool,
     /// When it is looked without being told.
     pub(super) look_at: Instant,
@@ -165,6 +189,9 @@ pub(super) struct State {
     /// When a server last answered.
     pub(super) contact: Instant,
     pub(super) in_force: bool,
+    /// Until when nothing goes back that was refused, and how often in a row it was.
+    pub(super) paused_until: Instant,
+    pub(super) refusals: u32,
     pub(super) closed: bool,
 }
 
@@ -173,33 +200,39 @@ pub(super) struct Call {
     pub(super) words: Words,
     pub(super) back: Vec<Back>,
     pub(super) progress: Arc<Progress>,
+    /// Of what is asked for.
     pub(super) durability: Durability,
+    /// The last of the leases that are looked at are those of this.
+    pub(super) extension: Option<Extension>,
     /// Our stretch is over, and somebody of us still waits.
     pub(super) ends_stretch: bool,
 }
 
 impl Pool {
     pub(super) fn new(core: &Arc<Core>, pools: &Arc<Pools>, source: Arc<Source>) -> Arc<Pool> {
-        let now = core.clock.now();
         let state = State {
             queue: VecDeque::new(),
             next: 0,
             spare: Stock::default(),
             back: Vec::new(),
             gone: Vec::new(),
+            extensions: VecDeque::new(),
             out: 0,
             leased: HashMap::new(),
             renew_at: Instant::NEVER,
             driven: false,
             flight: None,
             ask: false,
+            left: i64::MAX,
             stretch_ends: Instant::PAST,
             turn: None,
             contended: false,
             look_at: Instant::NEVER,
             next_end: Instant::NEVER,
-            contact: now,
+            contact: Instant::PAST,
             in_force: false,
+            paused_until: Instant::PAST,
+            refusals: 0,
             closed: false,
         };
         let (core, pools) = (Arc::clone(core), Arc::clone(pools));
@@ -247,16 +280,13 @@ impl Pool {
         if state.turn.as_ref().is_some_and(|(_, silence)| now >= *silence) {
             state.turn = None;
         }
-        if ask.once && (others || state.turn.is_some()) {
-            // Those go first.
+        let in_contact = now < state.contact_by(now) + client.patience();
+        if ask.once && in_contact && state.others_first(now) {
             let _ = answer.send(Ok(None));
             return (receiver, id, Kick::default());
         }
         // Who comes first asks; others are asked for with the first.
         state.ask |= !others && state.turn.is_none();
-        if !others {
-            state.contact = state.contact.max(now);
-        }
         let (client, seen) = (client.clone(), Arc::clone(seen));
         state.queue.push_back(Entry { id, ask, client, until, seen, answer, placed: false });
         let kick = self.drive_if_needed(&mut state);
@@ -267,14 +297,21 @@ impl Pool {
     pub(super) fn leave(self: &Arc<Self>, id: u64) {
         let mut state = self.state();
         let Some(at) = state.queue.iter().position(|entry| entry.id == id) else { return };
-        if let Some(entry) = state.queue.remove(at).filter(|entry| entry.placed) {
-            state.gone.push(place(&self.source, &self.core.id, &entry));
-        }
+        state.remove(at, self);
         // Those behind it may be served by less.
-        state.ask |= at == 0 && state.turn.is_none() && !state.queue.is_empty();
         let kick = self.drive_if_needed(&mut state);
         drop(state);
         kick.by_task(&self.pools);
+    }
+
+    /// Has leases set to another length; tells what to ask about it later.
+    pub(super) fn extend(self: &Arc<Self>, extension: Extension) -> Kick {
+        let mut state = self.state();
+        if state.closed {
+            return Kick::default();
+        }
+        state.extensions.push_back(extension);
+        self.drive_if_needed(&mut state)
     }
 
     /// Takes permits back; whoever waits for the outcome is told.
@@ -327,20 +364,72 @@ impl Pool {
         let state = self.state();
         let nothing =
             state.queue.is_empty() && state.spare.is_empty() && state.back.is_empty() && state.gone.is_empty();
+        let nothing = nothing && state.extensions.is_empty();
         nothing && !state.driven && state.out == 0 && state.leased.is_empty()
     }
 }
 
 impl State {
+    /// Takes one out who was not granted anything; its place in the line goes with the next exchange.
+    pub(super) fn remove(&mut self, at: usize, pool: &Pool) -> Option<Entry> {
+        let entry = self.queue.remove(at)?;
+        entry.leave_line(pool, &mut self.gone, &mut self.ask);
+        Some(entry)
+    }
+
     /// Takes those out who do not wait any more.
-    pub(super) fn prune(&mut self, source: &Source, client: &str, now: Instant) {
-        let State { queue, gone, .. } = self;
+    pub(super) fn prune(&mut self, pool: &Pool, now: Instant) {
+        let State { queue, gone, ask, .. } = self;
         queue.retain(|entry| {
             let live = entry.is_live(now);
-            if !live && entry.placed {
-                gone.push(place(source, client, entry));
+            if !live {
+                entry.leave_line(pool, gone, ask);
             }
             live
+        });
+    }
+
+    /// When a server was last known to be there.
+    pub(super) fn contact_by(&self, now: Instant) -> Instant {
+        if self.in_force { now } else { self.contact }
+    }
+
+    /// Whether who only looks is told that there is nothing for it: there are others who wait, here or elsewhere.
+    fn others_first(&self, now: Instant) -> bool {
+        let waits = |entry: &Entry| !entry.ask.once && entry.is_live(now);
+        self.turn.is_some() || self.contended && self.queue.iter().any(waits)
+    }
+
+    /// Tells those who only look, if others go first.
+    pub(super) fn dismiss_lookers(&mut self, now: Instant) {
+        if !self.others_first(now) {
+            return;
+        }
+        for at in (0..self.queue.len()).rev() {
+            if self.queue[at].ask.once
+                && let Some(entry) = self.queue.remove(at)
+            {
+                let _ = entry.answer.send(Ok(None));
+            }
+        }
+    }
+
+    /// Whether the first of the queue may be served, for all that is known: it was not asked for, or there was more left.
+    fn is_unasked(&self, fair: bool) -> bool {
+        let mut first = self.queue.iter().take(MOST_REQUESTS);
+        let served = |entry: &Entry| i64::try_from(entry.ask.permits).is_ok_and(|permits| permits <= self.left);
+        match fair {
+            true => first.any(|entry| entry.ask.once || !entry.placed),
+            false => first.clone().next().is_some_and(served) || first.any(|entry| entry.ask.once),
+        }
+    }
+
+    /// What is known after an answer: whether one who waits was told that there are too few.
+    pub(super) fn note_contention(&mut self, fair: bool) {
+        let first = self.queue.iter().find(|entry| !entry.ask.once);
+        self.contended = first.is_some_and(|entry| match fair {
+            true => entry.placed,
+            false => i64::try_from(entry.ask.permits).is_ok_and(|permits| permits > self.left),
         });
     }
 
@@ -351,7 +440,7 @@ impl State {
         }
         while let Some(first) = self.queue.front() {
             let (n, lease) = (first.ask.permits, first.ask.lease);
-            if n > self.spare.n || !self.spare.serves(lease, now) {
+            if n > self.spare.n || !self.spare.serves(lease, first.ask.durability, now) {
                 return;
             }
             let Some(entry) = self.queue.pop_front() else { return };
@@ -387,17 +476,32 @@ impl State {
             }
             self.back.push(Back { stock, audience: None });
         }
-        let back = self.some_back();
+        let paused = now < self.paused_until && !self.closed;
+        let back = if paused { Vec::new() } else { self.some_back() };
         let returns = !back.is_empty();
         let ends_stretch = returns && waits && over && !pool.source.fair && self.turn.is_none();
-        let asks = waits && self.turn.is_none() && !ends_stretch && (self.ask || returns);
-        let mut words = Words { gone: std::mem::take(&mut self.gone), ..Words::default() };
+        let unasked = self.ask || returns || self.is_unasked(pool.source.fair);
+        let asks = waits && self.turn.is_none() && !ends_stretch && unasked;
+        let mut words = Words::default();
+        if asks || !paused {
+            words.gone = std::mem::take(&mut self.gone);
+        }
+        let extension = self.next_extension();
         if now >= self.renew_at {
-            let renewed = self.leased.values().filter(|leased| leased.is_renewed() && leased.lost().is_none());
-            let mut renewed: Vec<_> = renewed.cloned().collect();
-            renewed.sort_by_key(|leased| leased.deadline());
-            renewed.truncate(MOST_IDS);
-            words.renewed = renewed;
+            words.looked = self.due(extension.as_ref(), now);
+            self.renew_at = self.next_due();
+        }
+        if let Some(Extension { leased, lease, .. }) = &extension {
+            for leased in leased {
+                // What is renewed only gets longer.
+                let exactly = !leased.is_renewed();
+                if exactly {
+                    // From now on the new one may be in force.
+                    leased.shorten(deadline(now, on_server(*lease)));
+                    pool.lost.notify_waiters();
+                }
+                words.looked.push(Looked { leased: Arc::clone(leased), lease: on_server(*lease), exactly });
+            }
         }
         let mut durability = Durability::Primary;
         let progress = Arc::new(Progress::default());
@@ -414,7 +518,7 @@ impl State {
                 if entry.ask.durability != durability || (ids > MOST_IDS && !words.asked.is_empty()) {
                     break;
                 }
-                entry.seen.asked(Some(&progress));
+                entry.seen.asked(Some((&progress, now)));
                 entry.placed = pool.source.fair && !entry.ask.once;
                 let place = if entry.placed { place(&pool.source, &pool.core.id, entry) } else { Bytes::new() };
                 let named = if entry.ask.lease.is_some() { entry.ask.permits } else { 0 };
@@ -429,8 +533,56 @@ impl State {
                 false => words.back.extend(part.stock.leased.iter().map(|leased| leased.id)),
             }
         }
-        let nothing = !returns && words.asked.is_empty() && words.renewed.is_empty() && words.gone.is_empty();
-        (!nothing).then_some(Call { words, back, progress, durability, ends_stretch })
+        let nothing = !returns && words.asked.is_empty() && words.looked.is_empty() && words.gone.is_empty();
+        (!nothing).then_some(Call { words, back, progress, durability, extension, ends_stretch })
+    }
+
+    /// The next extension that somebody still waits for.
+    fn next_extension(&mut self) -> Option<Extension> {
+        loop {
+            let next = self.extensions.pop_front()?;
+            if next.progress.begin() {
+                return Some(next);
+            }
+        }
+    }
+
+    /// The leases that are due, or nearly, and are equally durable; first those that end first.
+    fn due(&self, extension: Option<&Extension>, now: Instant) -> Vec<Looked> {
+        let soon = |leased: &Leased| match leased.lease {
+            Lease::Renewed(lease) => now + lease / 6,
+            Lease::Fixed(_) => now,
+        };
+        let is_due = |leased: &&Arc<Leased>| leased.lost().is_none() && leased.due() <= soon(leased);
+        let mut due: Vec<_> = self.leased.values().filter(is_due).cloned().collect();
+        if let Some(extension) = extension {
+            due.retain(|leased| extension.leased.iter().all(|other| other.id != leased.id));
+        }
+        due.sort_by_key(|leased| leased.deadline());
+        let durability = due.first().map(|leased| leased.durability);
+        due.retain(|leased| Some(leased.durability) == durability);
+        due.truncate(MOST_IDS);
+        let look = |leased: Arc<Leased>| {
+            leased.looked_at(now);
+            let lease = if leased.is_renewed() { on_server(leased.lease) } else { Duration::ZERO };
+            Looked { leased, lease, exactly: false }
+        };
+        due.into_iter().map(look).collect()
+    }
+
+    /// When the next of our leases is due.
+    pub(super) fn next_due(&self) -> Instant {
+        self.leased.values().map(|leased| leased.due()).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// When it is looked by itself: so often that others of a line believe that we live.
+    pub(super) fn next_look(&self, pool: &Pool, now: Instant) -> Instant {
+        let settings = &pool.core.settings;
+        now + match (self.in_force, pool.source.fair) {
+            (false, _) => UNSUBSCRIBED_LOOK.min(settings.poll_interval),
+            (true, false) => settings.poll_interval,
+            (true, true) => settings.poll_interval.min(ALIVE / 3),
+        }
     }
 
     /// What goes back, as much of it as goes into one exchange.

@@ -72,12 +72,15 @@ impl Pools {
         // Under this lock, as an idle pool is swept under it.
         let mut state = self.state();
         let known = (source.key.clone(), source.leased, source.fair);
-        let closed = state.closed;
-        let pool = state.pools.entry(known).or_insert_with(|| Pool::new(&self.core, self, Arc::clone(source)));
-        let pool = Arc::clone(pool);
-        if closed {
-            pool.state().closed = true;
-        }
+        let new = || Pool::new(&self.core, self, Arc::clone(source));
+        let pool = match state.closed {
+            true => {
+                let pool = new();
+                pool.state().closed = true;
+                pool
+            }
+            false => Arc::clone(state.pools.entry(known).or_insert_with(new)),
+        };
         let (receiver, id, kick) = pool.enter(client, ask, until, seen);
         // Whoever polls a flight may wait for this lock.
         drop(state);
@@ -161,6 +164,7 @@ impl Pools {
         for pool in pools {
             let mut state = pool.state();
             if !state.leased.is_empty() {
+                state.leased.values().for_each(|leased| leased.look_now());
                 state.renew_at = state.renew_at.min(now);
                 self.keep(now);
             }
@@ -193,8 +197,7 @@ impl Pool {
             leased.end(LostReason::Expired);
             state.leased.remove(&leased.id);
         }
-        let renews = state.leased.values().any(|leased| leased.is_renewed());
-        if renews {
+        if state.next_due() <= now {
             let kick = self.drive_if_needed(&mut state);
             let next = now + self.core.settings.retry_delay.max(std::time::Duration::from_millis(50));
             drop(state);
@@ -216,19 +219,13 @@ impl Pool {
         }
     }
 
-    /// Leases of guards end at other times now.
-    pub(super) fn ends_moved(self: &Arc<Self>) {
-        let now = self.clock().now();
-        self.schedule_renewal(&mut self.state(), now);
-        self.lost.notify_waiters();
-    }
-
     fn close(self: &Arc<Self>) {
         let mut state = self.state();
         state.closed = true;
-        for entry in state.queue.drain(..) {
+        while let Some(entry) = state.remove(0, self) {
             let _ = entry.answer.send(Err(Failure::ShuttingDown));
         }
+        state.extensions.clear();
         let leased: Vec<_> = state.leased.drain().map(|(_, leased)| leased).collect();
         let plain = if self.source.leased { 0 } else { state.out + state.spare.n };
         (state.out, state.spare) = (0, Stock::default());
@@ -236,7 +233,7 @@ impl Pool {
             leased.end(LostReason::ShutDown);
         }
         state.renew_at = Instant::NEVER;
-        let stock = Stock { n: plain + leased.len() as u64, leased };
+        let stock = Stock { n: plain + leased.len() as u64, leased, ..Stock::default() };
         if !stock.is_empty() {
             state.back.push(Back { stock, audience: None });
         }

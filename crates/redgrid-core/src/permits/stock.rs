@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
-use crate::hold::{Lease, LostReason};
+use crate::config::Durability;
+use crate::hold::{Lease, LostReason, deadline};
+use super::exchange::on_server;
 
 /// The id of one leased permit: 16 random bytes, shown as Redisson shows them, in hex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,16 +64,43 @@ pub(super) struct Leased {
     pub(super) id: PermitId,
     /// What it was granted with, and what renewals write.
     pub(super) lease: Lease,
+    /// What it was granted with, and what a renewal has before it is believed.
+    pub(super) durability: Durability,
     clock: Clock,
     /// Until when it is believed, in nanoseconds.
     deadline: AtomicU64,
+    /// When it is next seen to, in nanoseconds.
+    due: AtomicU64,
     ended: AtomicU8,
 }
 
 impl Leased {
-    pub(super) fn new(id: PermitId, lease: Lease, deadline: Instant, clock: Clock) -> Arc<Self> {
-        let deadline = AtomicU64::new(deadline.as_nanos());
-        Arc::new(Leased { id, lease, clock, deadline, ended: AtomicU8::new(HELD) })
+    /// One that was asked for at `sent`.
+    pub(super) fn new(id: PermitId, (lease, durability): (Lease, Durability), sent: Instant, clock: Clock) -> Arc<Self> {
+        let deadline = AtomicU64::new(deadline(sent, on_server(lease)).as_nanos());
+        let leased =
+            Leased { id, lease, durability, clock, deadline, due: AtomicU64::default(), ended: AtomicU8::new(HELD) };
+        leased.looked_at(sent);
+        Arc::new(leased)
+    }
+
+    /// When it is next seen to: a third of it after the last time, or when it ends.
+    pub(super) fn due(&self) -> Instant {
+        Instant::from_nanos(self.due.load(Ordering::Acquire)).min(self.deadline())
+    }
+
+    /// It was asked about at `now`.
+    pub(super) fn looked_at(&self, now: Instant) {
+        let due = match self.lease {
+            Lease::Renewed(lease) => now + lease / 3,
+            Lease::Fixed(_) => Instant::NEVER,
+        };
+        self.due.store(due.as_nanos(), Ordering::Release);
+    }
+
+    /// It is to be asked about at once.
+    pub(super) fn look_now(&self) {
+        self.due.store(Instant::PAST.as_nanos(), Ordering::Release);
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -119,6 +148,8 @@ impl Leased {
 pub(super) struct Stock {
     pub(super) n: u64,
     pub(super) leased: Vec<Arc<Leased>>,
+    /// How durable the grant of each of them is at least.
+    pub(super) durability: Durability,
 }
 
 impl Stock {
@@ -126,10 +157,17 @@ impl Stock {
     pub(super) fn split(&mut self, n: u64) -> Stock {
         self.n -= n;
         let keep = usize::try_from(self.n).unwrap_or(usize::MAX).min(self.leased.len());
-        Stock { n, leased: self.leased.split_off(keep) }
+        Stock { n, leased: self.leased.split_off(keep), durability: self.durability }
     }
 
     pub(super) fn merge(&mut self, mut other: Stock) {
+        self.durability = match (self.durability, other.durability) {
+            _ if other.is_empty() => self.durability,
+            (_, theirs) if self.is_empty() => theirs,
+            (ours, theirs) if ours.covers(theirs) => theirs,
+            (ours, theirs) if theirs.covers(ours) => ours,
+            _ => Durability::Primary,
+        };
         self.n += other.n;
         self.leased.append(&mut other.leased);
     }
@@ -148,13 +186,16 @@ impl Stock {
         self.leased.iter().find_map(|leased| leased.lost())
     }
 
-    /// Whether they serve who asks for `lease`, as they are: with a fixed one, a new grant begins anew.
-    pub(super) fn serves(&self, lease: Option<Lease>, now: Instant) -> bool {
+    /// Whether they serve who asks for `lease` and `durability`, as they are: with a fixed lease, a new grant begins anew.
+    pub(super) fn serves(&self, lease: Option<Lease>, durability: Durability, now: Instant) -> bool {
+        if !self.durability.covers(durability) {
+            return false;
+        }
         let Some(lease) = lease else { return self.leased.is_empty() };
         let serves = |leased: &Arc<Leased>| {
             let enough =
                 leased.is_renewed() && leased.lost().is_none() && now + lease.duration() / 2 <= leased.deadline();
-            leased.lease == lease && enough
+            leased.lease == lease && leased.durability.covers(durability) && enough
         };
         self.leased.iter().all(serves)
     }

@@ -16,10 +16,7 @@ if said and ARGV[7] ~= '1' then
 end
 local now = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
 local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 1000)
-if #ended > 0 then
-  redis.call('ZREM', KEYS[3], unpack(ended))
-end
-local left = ARGV[6] - redis.call('ZCARD', KEYS[3])
+local left = ARGV[6] - redis.call('ZCARD', KEYS[3]) + #ended
 local same = said and tonumber(said) + #ended == left
 redis.call('SET', KEYS[2], string.format('%.0f', left))
 if ARGV[8] ~= '' then
@@ -30,4 +27,8 @@ else
   redis.call('PERSIST', KEYS[3])
 end
 redis.pcall(ARGV[4], ARGV[5], ARGV[6])
+-- In the end: while the slot moves, a key that is emptied can not be touched any more.
+if #ended > 0 then
+  redis.call('ZREM', KEYS[3], unpack(ended))
+end
 return answer({same and 0 or 1})

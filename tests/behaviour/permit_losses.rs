@@ -1,0 +1,143 @@
+//! Permits where something goes wrong with them: refusals, no contact, leases that are not what was believed.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::{join, join_all};
+use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
+use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore};
+use redgrid_testkit::{Fault, Observer, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+const MS: Duration = Duration::from_millis(1);
+
+async fn left(observer: &Observer) -> i64 {
+    observer.query(&["GET", "mail"]).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_that_the_server_refuses_to_take_back_are_offered_again() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    for leases in [false, true] {
+        observer.cmd(&["DEL", "mail"]).await.unwrap();
+        let semaphore = Semaphore::new(&client, "mail").capacity(3);
+        let semaphore = if leases { semaphore } else { semaphore.without_leases() };
+        let (told, dropped) = (semaphore.acquire_many(2).await.unwrap(), semaphore.acquire().await.unwrap());
+        assert_eq!(left(&observer).await, 0);
+        server.set_config("maxmemory", "1").await.unwrap();
+        let refused = told.release().await;
+        assert!(matches!(refused, Err(ReleaseError::Refused { .. })), "{refused:?}");
+        drop(dropped);
+        let asked = semaphore.try_acquire().await;
+        assert!(matches!(asked, Err(AcquireError::Refused { .. })), "{asked:?}");
+        server.set_config("maxmemory", "0").await.unwrap();
+        wait_until(SOON, async || left(&observer).await == 3 && client.in_hand().names == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_contact_nobody_is_told_that_there_are_too_few_and_a_release_ends() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(100 * MS)).await;
+    let semaphore = Semaphore::new(&client, "mail").capacity(3);
+    let held = semaphore.acquire().await.unwrap();
+    proxy.set_both(Fault::BlackHole);
+    let told = [
+        semaphore.acquire().wait(300 * MS).await.map(drop),
+        semaphore.acquire().await.map(drop),
+        semaphore.try_acquire().await.map(drop),
+        semaphore.try_acquire().wait(300 * MS).await.map(drop),
+        Semaphore::new(&client, "other").capacity(1).try_acquire().wait(300 * MS).await.map(drop),
+    ];
+    for told in told {
+        let honest = matches!(told, Err(AcquireError::OutcomeUnknown { .. } | AcquireError::Unavailable { .. }));
+        assert!(honest, "{told:?}");
+    }
+    let began = Instant::now();
+    let released = held.release().await;
+    assert!(matches!(released, Err(ReleaseError::OutcomeUnknown { .. })), "{released:?}");
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    proxy.heal();
+    let observer = server.observer().await.unwrap();
+    wait_until(2 * SOON, async || left(&observer).await == 3 && client.in_hand().names == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_extensions_beside_each_other_the_later_one_counts() {
+    let server = server().await;
+    let client = client(&server).await;
+    let seats = PermitExpirableSemaphore::new(&client, "mail");
+    seats.set_permits(1).await.unwrap();
+    for _ in 0..20 {
+        let permit = seats.acquire().lease(30_000 * MS).await.unwrap();
+        let (longer, shorter) = join(permit.extend(60_000 * MS), permit.extend(10_000 * MS)).await;
+        (longer.unwrap(), shorter.unwrap());
+        assert!(permit.remaining().unwrap() <= 10_000 * MS, "{:?}", permit.remaining());
+        permit.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fixed_lease_that_is_gone_is_told_after_a_reconnect() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    let semaphore = Semaphore::new(&client, "mail").capacity(2);
+    let permits = [
+        semaphore.acquire().lease(60 * SOON).await.unwrap(),
+        semaphore.acquire().watchdog(60 * SOON).await.unwrap(),
+    ];
+    server.observer().await.unwrap().cmd(&["DEL", "{mail}:timeout"]).await.unwrap();
+    proxy.cut_connections().await;
+    for permit in permits {
+        assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.expect("it is told"), LostReason::Gone);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_who_ask_at_once_get_what_is_there() {
+    let server = server().await;
+    // No look by the clock helps.
+    let client = client_with(&server.url(), |config| config.poll_interval(20 * SOON)).await;
+    for fair in [false, true] {
+        let semaphore = Semaphore::new(&client, format!("mail{fair}")).capacity(300);
+        let semaphore = if fair { semaphore.fair() } else { semaphore };
+        let looks = join_all((0..150).map(|_| semaphore.try_acquire().into_future())).await;
+        assert!(looks.iter().all(|look| matches!(look, Ok(Some(_)))), "fair: {fair}");
+        let asked = join_all((0..150).map(|_| semaphore.acquire().wait(SOON).into_future())).await;
+        assert!(asked.iter().all(Result::is_ok), "fair: {fair}");
+        assert!(semaphore.try_acquire().await.unwrap().is_none());
+        // Who comes behind one that wants more than there are is served when that one leaves.
+        drop(asked);
+        wait_until(SOON, async || semaphore.available_permits().await.unwrap() == 150).await;
+        let large = tokio::spawn(semaphore.acquire_many(200).into_future());
+        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        let small = join_all((0..150).map(|_| tokio::spawn(semaphore.acquire().wait(SOON).into_future())));
+        let small = tokio::spawn(small);
+        wait_until(SOON, async || client.in_hand().waiting == 151).await;
+        large.abort();
+        let small = small.await.unwrap();
+        assert!(small.iter().all(|permit| matches!(permit, Ok(Ok(_)))), "fair: {fair}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_refused_does_not_stay_in_the_line_of_a_fair_one() {
+    let server = server().await;
+    let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    let semaphores = [&one, &two].map(|client| Semaphore::new(client, "mail").capacity(1).fair());
+    let line = async || observer.query::<u64>(&["ZCARD", "redgrid_semaphore_line:{mail}"]).await.unwrap();
+    let held = semaphores[0].acquire().await.unwrap();
+    let first = tokio::spawn(semaphores[1].acquire().into_future());
+    wait_until(SOON, async || line().await == 1).await;
+    observer.cmd(&["SET", "mail", "nonsense"]).await.unwrap();
+    let refused = semaphores[1].acquire().await;
+    assert!(matches!(refused, Err(AcquireError::Refused { .. })), "{refused:?}");
+    let first = first.await.unwrap();
+    assert!(matches!(first, Err(AcquireError::Refused { .. })), "{first:?}");
+    observer.cmd(&["SET", "mail", "0"]).await.unwrap();
+    held.release().await.unwrap();
+    wait_until(SOON, async || line().await == 0).await;
+    semaphores[0].acquire().wait(SOON).await.unwrap().release().await.unwrap();
+}
