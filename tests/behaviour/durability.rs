@@ -1,5 +1,6 @@
 //! What waits until replicas or the disk have it is told the truth, and nobody else notices.
 
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use redgrid_core::{
     ServerError,
 };
 use redgrid_locks::Lock;
+use redgrid_semaphore::{self as semaphore, Semaphore};
 use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, server};
 use tokio::sync::{Notify, mpsc, watch};
@@ -514,4 +516,55 @@ async fn a_renewal_is_as_durable_as_each_of_its_names_asked_whoever_has_the_firs
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(other.remaining() <= left, "{:?} {left:?}", other.remaining());
     drop((next, other));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that() {
+    let primary = server().await;
+    let replica = replica_of(&primary).await;
+    let client = redgrid_tests::client_with(&primary.url(), |config| config.watchdog_lease(SOON)).await;
+    let mail = Semaphore::new(&client, "mail").capacity(3);
+    let both = replicas(1, SOON);
+    let proven = mail.acquire().durability(both).await.unwrap();
+    let unproven = mail.acquire().await.unwrap();
+    replica.pause().await.unwrap();
+    // One waits for the replica; who comes behind it does not.
+    let durable = replicas(1, Duration::from_secs(3));
+    let short = tokio::spawn(mail.acquire().durability(durable).into_future());
+    wait_until(SOON, async || mail.available_permits().await.unwrap() == 0).await;
+    unproven.release().await.unwrap();
+    let behind = mail.acquire().wait(SOON).await.unwrap();
+    assert!(!short.is_finished());
+    let told = short.await.unwrap();
+    assert!(matches!(told, Err(semaphore::AcquireError::NotDurable { .. })), "{told:?}");
+    // What one had without that is not passed on to one who asks for it.
+    wait_until(SOON, async || mail.available_permits().await.unwrap() == 1).await;
+    let all = [proven, behind, mail.acquire().await.unwrap()];
+    let short = tokio::spawn(mail.acquire().durability(durable).into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    let [proven, behind, last] = all;
+    last.release().await.unwrap();
+    let told = short.await.unwrap();
+    assert!(matches!(told, Err(semaphore::AcquireError::NotDurable { .. })), "{told:?}");
+    replica.resume().await.unwrap();
+    mail.acquire().durability(both).await.unwrap().release().await.unwrap();
+    proven.release().await.unwrap();
+    behind.release().await.unwrap();
+    wait_until(SOON, async || mail.available_permits().await.unwrap() == 3 && client.in_hand().names == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_of_permits_are_believed_once_replicas_have_them() {
+    let primary = server().await;
+    let replica = replica_of(&primary).await;
+    let lease = Duration::from_secs(3);
+    let client = redgrid_tests::client_with(&primary.url(), |config| config.watchdog_lease(lease)).await;
+    let mail = Semaphore::new(&client, "mail").capacity(2);
+    let both = replicas(1, Duration::from_millis(500));
+    let (proven, other) = (mail.acquire().durability(both).await.unwrap(), mail.acquire().await.unwrap());
+    replica.pause().await.unwrap();
+    let told = tokio::time::timeout(lease + SOON, proven.lost()).await.expect("it is not renewed");
+    assert_eq!(told, redgrid_semaphore::LostReason::Expired);
+    assert!(other.is_held());
+    replica.resume().await.unwrap();
 }

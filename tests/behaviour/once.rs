@@ -108,6 +108,7 @@ async fn what_was_not_sent_in_time_is_not_sent_later() {
     let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(100))).await;
     added(&client, 0).await.unwrap();
     proxy.refuse_connections().await.unwrap();
+    proxy.cut_all();
     wait_until(SOON, async || !client.health().await.is_ready()).await;
     let told = added(&client, 5).await;
     assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");

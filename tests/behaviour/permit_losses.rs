@@ -24,14 +24,30 @@ async fn permits_that_the_server_refuses_to_take_back_are_offered_again() {
         let semaphore = if leases { semaphore } else { semaphore.without_leases() };
         let (told, dropped) = (semaphore.acquire_many(2).await.unwrap(), semaphore.acquire().await.unwrap());
         assert_eq!(left(&observer).await, 0);
-        server.set_config("maxmemory", "1").await.unwrap();
+        observer.cmd(&["ACL", "SETUSER", "default", "-incrby"]).await.unwrap();
         let refused = told.release().await;
         assert!(matches!(refused, Err(ReleaseError::Refused { .. })), "{refused:?}");
         drop(dropped);
+        observer.cmd(&["ACL", "SETUSER", "default", "+incrby"]).await.unwrap();
+        wait_until(SOON, async || left(&observer).await == 3 && client.in_hand().names == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_memory_takes_permits_back_and_grants_none() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    for leases in [false, true] {
+        observer.cmd(&["DEL", "mail"]).await.unwrap();
+        let semaphore = Semaphore::new(&client, "mail").capacity(3);
+        let semaphore = if leases { semaphore } else { semaphore.without_leases() };
+        let permits = semaphore.acquire_many(2).await.unwrap();
+        server.set_config("maxmemory", "1").await.unwrap();
         let asked = semaphore.try_acquire().await;
         assert!(matches!(asked, Err(AcquireError::Refused { .. })), "{asked:?}");
+        permits.release().await.unwrap();
+        assert_eq!(left(&observer).await, 3);
         server.set_config("maxmemory", "0").await.unwrap();
-        wait_until(SOON, async || left(&observer).await == 3 && client.in_hand().names == 0).await;
     }
 }
 
@@ -84,12 +100,10 @@ async fn a_fixed_lease_that_is_gone_is_told_after_a_reconnect() {
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let semaphore = Semaphore::new(&client, "mail").capacity(2);
-    let permits = [
-        semaphore.acquire().lease(60 * SOON).await.unwrap(),
-        semaphore.acquire().watchdog(60 * SOON).await.unwrap(),
-    ];
+    let permits =
+        [semaphore.acquire().lease(60 * SOON).await.unwrap(), semaphore.acquire().watchdog(60 * SOON).await.unwrap()];
     server.observer().await.unwrap().cmd(&["DEL", "{mail}:timeout"]).await.unwrap();
-    proxy.cut_connections().await;
+    proxy.cut_all();
     for permit in permits {
         assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.expect("it is told"), LostReason::Gone);
     }

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Reply, Request};
+use redgrid_core::{Client, Code, Config, OnceRequest, OnceScript, Reply, Request, Server, ServerError};
 use redgrid_locks::{AcquireError, Lock};
+use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::made::Made;
+use redgrid_tests::{SOON, client_with, server};
 
 /// A client of a server that grants everything, after it has found that many requests too late.
 fn client(too_late: usize) -> Client {
@@ -38,4 +42,76 @@ async fn what_is_too_late_twice_is_told_and_not_as_busy() {
     assert!(matches!(told, Err(AcquireError::Unavailable { .. })), "{told:?}");
     let told = Lock::new(&client(2), "a").steal().await;
     assert!(matches!(told, Err(AcquireError::Unavailable { .. })), "{told:?}");
+}
+
+static COUNTED: OnceScript<1> = OnceScript::new("counted", "return answer({7})");
+
+/// A client of a server that answers this, one after the other, and the last for ever.
+fn scripted(answers: Vec<Result<Reply, ServerError>>) -> (Arc<Made>, Client, OnceRequest) {
+    let asked = AtomicUsize::new(0);
+    let server = Arc::new(Made::new("scripted", move |_: &Request| {
+        let nth = asked.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
+        answers[nth].clone()
+    }));
+    let config = Config::single("scripted").unwrap().timeout(Duration::from_millis(100));
+    let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
+    let key = client.key(&"a".try_into().unwrap());
+    (server, client, COUNTED.with([key]))
+}
+
+fn too_late(time: &'static str) -> Result<Reply, ServerError> {
+    Ok(Reply::Array(vec![Reply::Int(0), Reply::Bytes(Bytes::from_static(time.as_bytes()))]))
+}
+
+fn done() -> Result<Reply, ServerError> {
+    Ok(Reply::Array(vec![Reply::Int(1), Reply::Array(vec![Reply::Int(7)])]))
+}
+
+#[tokio::test]
+async fn a_copy_that_is_too_late_tells_the_time_there() {
+    let (server, client, request) = scripted(vec![too_late("1700000000000000"), done()]);
+    assert_eq!(client.run_once::<Vec<i64>>(request).await.unwrap(), [7]);
+    let now = client.clock().now();
+    let time = server.time().at(now, now).expect("a time was told");
+    assert!((1_700_000_000_000_000..1_700_000_100_000_000).contains(&time), "{time}");
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_is_not_told_as_not_sent() {
+    let unanswered = || Err(ServerError::Unknown { reason: "lost".into() });
+    let down = || Err(ServerError::NotSent { reason: "down".into() });
+    let (_server, client, request) = scripted(vec![unanswered(), too_late("1700000000000000"), down()]);
+    let until = client.clock().now() + Duration::from_millis(700);
+    let told = client.run_once_until::<Vec<i64>>(request, until).await;
+    assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
+}
+
+#[tokio::test]
+async fn what_a_server_does_not_take_for_a_while_is_told_by_its_words() {
+    let message = "NOREPLICAS Not enough good replicas to write.";
+    let refused = Err(ServerError::Refused { code: Code::of(message), message: message.into() });
+    let (server, client, request) = scripted(vec![refused]);
+    let until = client.clock().now() + Duration::from_millis(700);
+    let told = client.run_once_until::<Vec<i64>>(request, until).await;
+    assert!(matches!(&told, Err(error) if error.code() == Some(Code::NoReplicas)), "{told:?}");
+    // Given up, it is not sent any more.
+    let asked = server.asked();
+    wait_until(SOON, async || client.clock().now() > until + Duration::from_millis(500)).await;
+    assert!(server.asked() <= asked + 1, "{} after {asked}", server.asked());
+}
+
+/// What is known of its clock is worth less with each minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_only_looked_after_is_asked_for_its_time() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&asked);
+    proxy.on_request(move |request| {
+        seen.fetch_add(usize::from(request[0].eq_ignore_ascii_case(b"TIME")), Ordering::Relaxed);
+        Action::Forward
+    });
+    let quick = |config: Config| config.ping_interval(Duration::from_millis(50));
+    let _client = client_with(&server.url_via(proxy.addr()), quick).await;
+    wait_until(SOON, async || asked.load(Ordering::Relaxed) > 5).await;
 }

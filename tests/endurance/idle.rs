@@ -100,7 +100,7 @@ fn tell(report: &mut Report, found: &Found) {
     for (_, calls) in servers {
         for (name, count) in calls {
             match &**name {
-                "ping" => pings = pings.max(*count),
+                "ping" | "time" => pings = pings.max(*count),
                 name if looking(name) => *looks.entry(name.to_owned()).or_default() += count,
                 // Replicas and sentinels to each other, a little more than when nobody else was there.
                 name if between(name) => {}

@@ -153,7 +153,7 @@ pub(super) static TABLE: &[Setting] = &[
         "ping_interval",
         Connections,
         Time(|d| &mut d.settings.ping_interval, ms(10), DAY),
-        "How often an idle connection is asked whether it lives. A dead one is noticed after this and one `timeout`; shorter costs a PING each.",
+        "How often an idle connection is asked whether it lives. A dead one is noticed after this and one `timeout`; shorter costs a request each.",
     ),
     row(
         "connections_per_node",

@@ -207,11 +207,7 @@ impl Client {
                 }
                 result => result,
             },
-            () = core.clock.sleep_until(until) => Err(if progress.is_sent() {
-                ServerError::unknown("no answer came in time")
-            } else {
-                ServerError::not_sent("there was no contact in time")
-            }),
+            () = core.clock.sleep_until(until) => Err(progress.at_the_end()),
         };
         answer.and_then(FromReply::from_reply)
     }

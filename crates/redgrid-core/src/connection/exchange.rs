@@ -5,6 +5,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -37,33 +38,65 @@ impl Exchange {
 
 /// How far a request has come, for a caller who leaves before it is answered.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(AtomicU8);
+pub(crate) struct Progress {
+    stage: AtomicU8,
+    /// Who refused it last, for a moment.
+    refusal: Mutex<Option<ServerError>>,
+}
 
 impl Progress {
     const NOT_SENT: u8 = 0;
     const SENT: u8 = 1;
-    const ABANDONED: u8 = 2;
+    /// A copy got no answer: nothing that becomes of later ones changes that it may be carried out.
+    const UNANSWERED: u8 = 2;
+    const ABANDONED: u8 = 3;
+
+    fn step(&self, from: u8, to: u8) -> Result<u8, u8> {
+        self.stage.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+    }
 
     /// A copy is about to leave; false where it was given up before.
     pub(crate) fn begin(&self) -> bool {
-        let begun = self.0.compare_exchange(Self::NOT_SENT, Self::SENT, Ordering::Relaxed, Ordering::Relaxed);
-        begun != Err(Self::ABANDONED)
+        self.step(Self::NOT_SENT, Self::SENT) != Err(Self::ABANDONED)
     }
 
-    /// The copy did not leave, nor did one before it.
-    fn not_sent(&self) {
-        let _ = self.0.compare_exchange(Self::SENT, Self::NOT_SENT, Ordering::Relaxed, Ordering::Relaxed);
+    /// The copy did not leave, or did nothing; nor did one before it.
+    pub(crate) fn not_done(&self) {
+        let _ = self.step(Self::SENT, Self::NOT_SENT);
+    }
+
+    /// A copy that left got no answer.
+    pub(crate) fn unanswered(&self) {
+        let _ = self.step(Self::SENT, Self::UNANSWERED);
+    }
+
+    /// An answer came that counts for all copies.
+    fn answered(&self) {
+        let _ = self.step(Self::UNANSWERED, Self::SENT);
     }
 
     /// Gives it up, if no copy has left: then none will.
     pub(crate) fn abandon(&self) -> bool {
-        let abandoned = self.0.compare_exchange(Self::NOT_SENT, Self::ABANDONED, Ordering::Relaxed, Ordering::Relaxed);
-        abandoned != Err(Self::SENT)
+        matches!(self.step(Self::NOT_SENT, Self::ABANDONED), Ok(_) | Err(Self::ABANDONED))
     }
 
-    /// Whether a copy may have reached a server.
+    /// Whether a copy may have reached a server that may carry it out, or has.
     pub(crate) fn is_sent(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::SENT
+        matches!(self.stage.load(Ordering::Relaxed), Self::SENT | Self::UNANSWERED)
+    }
+
+    fn refused(&self, error: &ServerError) {
+        self.not_done();
+        *self.refusal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error.clone());
+    }
+
+    /// What is true when the time is over.
+    pub(crate) fn at_the_end(&self) -> ServerError {
+        if self.is_sent() {
+            return ServerError::unknown("no answer came in time");
+        }
+        let refusal = self.refusal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        refusal.unwrap_or_else(|| ServerError::not_sent("there was no contact in time"))
     }
 }
 
@@ -113,14 +146,16 @@ pub(super) async fn exchange(
         let received = clock.now();
         let again = match &result {
             Err(ServerError::NotSent { .. }) => {
-                if unanswered.is_none() {
-                    progress.not_sent();
-                }
+                progress.not_done();
                 true
             }
             Err(ServerError::Refused { code: Code::TryAgain, .. }) if persistence == Persistence::Together => false,
-            Err(ServerError::Refused { code, .. }) => code.is_passing(),
+            Err(error @ ServerError::Refused { code, .. }) => {
+                progress.refused(error);
+                code.is_passing()
+            }
             Err(ServerError::Unknown { reason }) => {
+                progress.unanswered();
                 unanswered = unanswered.max(Some(over));
                 // A cluster that is down for a moment says so to one request, and fred to all that were in flight with it.
                 unknowns += u32::from(!reason.starts_with("CLUSTERDOWN"));
@@ -132,7 +167,10 @@ pub(super) async fn exchange(
                 };
                 request.is_idempotent() && more
             }
-            Ok(_) | Err(ServerError::Decode { .. }) => false,
+            Ok(_) | Err(ServerError::Decode { .. }) => {
+                progress.answered();
+                false
+            }
         };
         if again && received < until {
             pause(topology, request.first_key(), (&by, at_home), settings, clock, until).await;

@@ -117,12 +117,17 @@ pub(crate) async fn chase(
     loop {
         let asked = core.exchange(request.clone(), until, Persistence::ToTheEnd, progress).await;
         repeated |= asked.unanswered_until.is_some();
+        if repeated {
+            progress.unanswered();
+        }
         let reply = asked.result.clone().and_then(Reply::into_typed::<Vec<Reply>>);
         let status = reply.as_ref().ok().and_then(|reply| reply.first().cloned());
         let answer = match (reply, status) {
             (Ok(mut reply), Some(Reply::Int(1))) if reply.len() == 2 => Ok(reply.swap_remove(1)),
             // This copy did nothing. An earlier one may have: only an answer tells.
-            (Ok(_), Some(Reply::Int(0))) if core.clock.now() < until => {
+            (Ok(reply), Some(Reply::Int(0))) if core.clock.now() < until => {
+                tell_time(&asked, reply);
+                progress.not_done();
                 core.clock.sleep_until(core.clock.now() + jittered(core.settings.retry_delay)).await;
                 continue;
             }
@@ -137,6 +142,17 @@ pub(crate) async fn chase(
             (Err(error), _) => Err(error),
         };
         return (answer, asked);
+    }
+}
+
+/// A server that finds a copy too late says what time it is there.
+fn tell_time(asked: &Exchange, reply: Vec<Reply>) {
+    let time = reply.into_iter().nth(1).and_then(|time| time.into_typed::<u64>().ok());
+    // A clock that was reset meanwhile is that of another process.
+    if let Some(time) = time
+        && *asked.by.epoch().borrow() == asked.epoch
+    {
+        asked.by.time().observe_exchange(time, asked.sent, asked.received);
     }
 }
 
@@ -202,18 +218,17 @@ impl Client {
         }
         self.table().hand_over(Box::pin(in_turn(self.clone(), request, Arc::clone(&progress), answer)));
         let asked = Asked(progress);
-        let ended = |not_sent, unknown| match asked.0.abandon() {
-            true => ServerError::not_sent(not_sent),
-            false => ServerError::unknown(unknown),
-        };
         tokio::select! {
             biased;
             answer = outcome => match answer {
                 Ok(answer) => answer?.into_typed(),
-                Err(_) => Err(ended("the client is shut down", "the client was shut down before an answer came")),
+                Err(_) if asked.0.abandon() => Err(ServerError::not_sent("the client is shut down")),
+                Err(_) => Err(ServerError::unknown("the client was shut down before an answer came")),
             },
             () = self.clock().sleep_until(until) => {
-                Err(ended("there was no contact in time", "no answer came in time"))
+                // From here on no copy leaves, if none has.
+                asked.0.abandon();
+                Err(asked.0.at_the_end())
             }
         }
     }

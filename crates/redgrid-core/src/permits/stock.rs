@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::exchange::on_server;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::hold::{Lease, LostReason, deadline};
-use super::exchange::on_server;
 
 /// The id of one leased permit: 16 random bytes, shown as Redisson shows them, in hex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,7 +76,12 @@ pub(super) struct Leased {
 
 impl Leased {
     /// One that was asked for at `sent`.
-    pub(super) fn new(id: PermitId, (lease, durability): (Lease, Durability), sent: Instant, clock: Clock) -> Arc<Self> {
+    pub(super) fn new(
+        id: PermitId,
+        (lease, durability): (Lease, Durability),
+        sent: Instant,
+        clock: Clock,
+    ) -> Arc<Self> {
         let deadline = AtomicU64::new(deadline(sent, on_server(lease)).as_nanos());
         let leased =
             Leased { id, lease, durability, clock, deadline, due: AtomicU64::default(), ended: AtomicU8::new(HELD) };

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::frames::info_field;
 use super::{Greeting, Link, OTHER_PART, Part, QUIT, RECONNECT};
-use crate::connection::{Epoch, Reply};
+use crate::connection::{Epoch, Reply, ServerClock};
 use crate::error::ServerError;
 
 impl Link {
@@ -166,8 +166,7 @@ impl Link {
         }
         if let Greeting::Data { time, .. } = &self.greeting {
             time.reset();
-            let (seconds, micros) = self.send_static("TIME", Vec::new()).await?.into_typed::<(u64, u64)>()?;
-            time.observe(seconds * 1_000_000 + micros, self.clock.now());
+            self.ask_time(time).await?;
         }
         let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(Epoch { run_id, connection })
@@ -179,13 +178,22 @@ impl Link {
         Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())
     }
 
-    /// Whether it lives and still has its part.
+    /// Whether it lives and still has its part. A server of data is asked for its time, as what is known of its clock is worth
+    /// less with each minute.
     async fn probe(&self) -> Result<(), ServerError> {
-        self.send_static("PING", Vec::new()).await?;
-        match self.greeting {
-            Greeting::Data { part, .. } => self.check(part).await,
-            Greeting::Life | Greeting::Identity => Ok(()),
+        match &self.greeting {
+            Greeting::Data { part, time, .. } => {
+                self.ask_time(time).await?;
+                self.check(*part).await
+            }
+            Greeting::Life | Greeting::Identity => self.send_static("PING", Vec::new()).await.map(drop),
         }
+    }
+
+    async fn ask_time(&self, time: &ServerClock) -> Result<(), ServerError> {
+        let (seconds, micros) = self.send_static("TIME", Vec::new()).await?.into_typed::<(u64, u64)>()?;
+        time.observe(seconds * 1_000_000 + micros, self.clock.now());
+        Ok(())
     }
 
     /// Whether the server has the part that is expected of it. Who may not ask believes it.

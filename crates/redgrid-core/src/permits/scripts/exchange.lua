@@ -157,6 +157,10 @@ for i, request in ipairs(requests) do
   taken[i] = request.taken and '1' or '0'
 end
 
+if not next(requests) then
+  -- What only gives back is not refused for want of memory: servers refuse only a script's first write.
+  redis.call('ZREM', KEYS[3], '')
+end
 if not said then
   redis.call('SET', KEYS[2], string.format('%.0f', left))
 elseif left ~= tonumber(said) then
