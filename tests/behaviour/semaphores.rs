@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore};
+use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore, SemaphoreError};
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -335,11 +335,24 @@ async fn bad_input_is_told_by_its_name() {
     }
     let refused = Semaphore::new(&client, "a{b").acquire().await.err();
     assert!(matches!(refused, Some(AcquireError::InvalidName(_))), "{refused:?}");
-    assert!(Semaphore::new(&client, "").available_permits().await.is_err());
+    let refused = Semaphore::new(&client, "").available_permits().await.err();
+    assert!(matches!(refused, Some(SemaphoreError::InvalidName(_))), "{refused:?}");
+    let refusals = [
+        (mail.set_permits(1 << 31).await.err(), "permits"),
+        (mail.try_set_permits(3).expires_in(Duration::ZERO).await.err(), "lifetime"),
+        (mail.add_permits(i64::MIN).await.err(), "permits"),
+        (mail.release(u32::MAX).await.err(), "permits"),
+    ];
+    for (refused, option) in refusals {
+        let told = matches!(&refused, Some(SemaphoreError::InvalidArgument { option: of, .. }) if *of == option);
+        assert!(told, "{option}: {refused:?}");
+    }
     for content in [&["LPUSH", NAME, "x"][..], &["SET", NAME, "many"]] {
         observer.query::<String>(content).await.unwrap();
         let refused = mail.acquire().await.err();
         assert!(matches!(refused, Some(AcquireError::Refused { .. })), "{refused:?}");
+        let refused = mail.available_permits().await.err();
+        assert!(matches!(refused, Some(SemaphoreError::Refused { .. })), "{refused:?}");
         observer.query::<i64>(&["DEL", NAME]).await.unwrap();
     }
     wait_until(SOON, async || client.in_hand().names == 0).await;

@@ -39,7 +39,7 @@ mod semaphore;
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::hold::{ExtendError, LostReason};
 pub use redgrid_core::permits::{
-    Acquire, AcquireError, InvalidPermitId, Permit, PermitId, ReleaseError, Returned, TryAcquire,
+    Acquire, AcquireError, InvalidPermitId, Permit, PermitId, ReleaseError, Returned, SemaphoreError, TryAcquire,
 };
 pub use redgrid_core::{Client, Config, ServerError};
 pub use semaphore::PermitExpirableSemaphore;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redgrid_core::permits::{Acquire, Counter, PermitId, Returned, TryAcquire};
-use redgrid_core::{Client, ServerError};
+use redgrid_core::Client;
+use redgrid_core::permits::{Acquire, Counter, PermitId, Returned, SemaphoreError, TryAcquire};
 use tokio::sync::watch;
 
 /// A semaphore over all processes that reach the same server, whose permits have ids and leases. Redisson's
@@ -91,12 +91,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
+    /// [`SemaphoreError`] says what is true then.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
-    pub async fn try_release(&self, id: PermitId) -> Result<Returned, ServerError> {
+    pub async fn try_release(&self, id: PermitId) -> Result<Returned, SemaphoreError> {
         self.counter.give_back(id).await
     }
 
@@ -104,27 +104,27 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
+    /// [`SemaphoreError`] says what is true then.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "updateLeaseTime")]
-    pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool, ServerError> {
-        Ok(self.counter.extend(&[id], lease).await?.contains(&true))
+    pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool, SemaphoreError> {
+        self.counter.extend(id, lease).await
     }
 
     /// Sets how many permits there are, where none were set yet; tells whether that was so.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
+    /// [`SemaphoreError`] says what is true then.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "trySetPermits")]
-    pub async fn try_set_permits(&self, permits: u64) -> Result<bool, ServerError> {
+    pub async fn try_set_permits(&self, permits: u64) -> Result<bool, SemaphoreError> {
         self.counter.set(permits, false, None).await
     }
 
@@ -133,12 +133,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
+    /// [`SemaphoreError`] says what is true then.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
-    pub async fn set_permits(&self, permits: u64) -> Result<(), ServerError> {
+    pub async fn set_permits(&self, permits: u64) -> Result<(), SemaphoreError> {
         self.counter.set(permits, true, None).await.map(drop)
     }
 
@@ -146,12 +146,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
+    /// [`SemaphoreError`] says what is true then.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
-    pub async fn add_permits(&self, permits: i64) -> Result<(), ServerError> {
+    pub async fn add_permits(&self, permits: i64) -> Result<(), SemaphoreError> {
         self.counter.add(permits, false).await.map(drop)
     }
 
@@ -159,12 +159,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`SemaphoreError`] when it could not be asked.
     ///
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
-    pub async fn available_permits(&self) -> Result<u64, ServerError> {
+    pub async fn available_permits(&self) -> Result<u64, SemaphoreError> {
         let left = self.counter.count().await?.available.unwrap_or(0);
         Ok(u64::try_from(left).unwrap_or(0))
     }
@@ -173,12 +173,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`SemaphoreError`] when it could not be asked.
     ///
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
-    pub async fn acquired_permits(&self) -> Result<u64, ServerError> {
+    pub async fn acquired_permits(&self) -> Result<u64, SemaphoreError> {
         Ok(self.counter.count().await?.leased)
     }
 
@@ -186,13 +186,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`SemaphoreError`] when it could not be asked.
     ///
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
     #[doc(alias = "getPermits")]
-    pub async fn permits(&self) -> Result<u64, ServerError> {
+    pub async fn permits(&self) -> Result<u64, SemaphoreError> {
         let counts = self.counter.count().await?;
         let all = counts.available.unwrap_or(0).saturating_add_unsigned(counts.leased);
         Ok(u64::try_from(all).unwrap_or(0))
@@ -202,12 +202,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
+    /// [`SemaphoreError`] says what is true then.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
-    pub async fn delete(&self) -> Result<bool, ServerError> {
+    pub async fn delete(&self) -> Result<bool, SemaphoreError> {
         self.counter.delete().await
     }
 }

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::permits::{Acquire, Counter, TryAcquire};
-use redgrid_core::{Client, ServerError};
+use redgrid_core::Client;
+use redgrid_core::permits::{Acquire, Counter, SemaphoreError, TryAcquire};
 use tokio::sync::watch;
 
 /// A counting semaphore over all processes that reach the same server. Redisson's `RSemaphore` on the wire.
@@ -128,12 +128,12 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
+    /// [`SemaphoreError`] says what is true then.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
-    pub async fn add_permits(&self, permits: i64) -> Result<i64, ServerError> {
+    pub async fn add_permits(&self, permits: i64) -> Result<i64, SemaphoreError> {
         Ok(self.counter.add(permits, false).await?.unwrap_or(0))
     }
 
@@ -142,12 +142,12 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
+    /// [`SemaphoreError`] says what is true then.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
-    pub async fn release(&self, permits: u32) -> Result<(), ServerError> {
+    pub async fn release(&self, permits: u32) -> Result<(), SemaphoreError> {
         self.counter.add(permits.into(), false).await.map(drop)
     }
 
@@ -161,7 +161,7 @@ impl Semaphore {
     ///
     /// As [`Semaphore::release`].
     #[doc(alias = "releaseIfExists")]
-    pub async fn release_if_exists(&self, permits: u32) -> Result<bool, ServerError> {
+    pub async fn release_if_exists(&self, permits: u32) -> Result<bool, SemaphoreError> {
         Ok(self.counter.add(permits.into(), true).await?.is_some())
     }
 
@@ -169,13 +169,13 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
+    /// [`SemaphoreError`] says what is true then.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "drainPermits")]
-    pub async fn drain(&self) -> Result<u64, ServerError> {
+    pub async fn drain(&self) -> Result<u64, SemaphoreError> {
         self.counter.drain().await
     }
 
@@ -183,12 +183,12 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`SemaphoreError`] when it could not be asked.
     ///
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
-    pub async fn available_permits(&self) -> Result<u64, ServerError> {
+    pub async fn available_permits(&self) -> Result<u64, SemaphoreError> {
         let counts = self.counter.count().await?;
         let unset = || self.capacity.unwrap_or(0).saturating_sub(counts.leased);
         Ok(counts.available.map_or_else(unset, |left| u64::try_from(left).unwrap_or(0)))
@@ -198,12 +198,12 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
+    /// [`SemaphoreError`] says what is true then.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
-    pub async fn delete(&self) -> Result<bool, ServerError> {
+    pub async fn delete(&self) -> Result<bool, SemaphoreError> {
         self.counter.delete().await
     }
 
@@ -245,7 +245,7 @@ impl SetPermits {
 }
 
 impl IntoFuture for SetPermits {
-    type Output = Result<bool, ServerError>;
+    type Output = Result<bool, SemaphoreError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {

@@ -14,7 +14,7 @@ use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::hold::Lease;
 
 /// Most permits of one request: what Redisson can count.
-const MOST: u64 = i32::MAX as u64;
+pub(super) const MOST: u64 = i32::MAX as u64;
 
 /// Most permits with a lease in one request: each is named.
 const MOST_LEASED: u64 = 1000;

@@ -1,24 +1,33 @@
 //! How many permits a semaphore has: to set, to change and to ask, for everybody.
 
+use std::fmt::Debug;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::acquire::MOST;
+use super::error::SemaphoreError;
 use super::exchange::Source;
 use super::stock::{PermitId, millis};
+use crate::config::LONGEST_LEASE;
 use crate::connection::{Client, FromReply, Request};
 use crate::error::ServerError;
 use crate::name::InvalidName;
 use crate::once::OnceScript;
-use crate::script::{BulkScript, Script};
+use crate::script::Script;
 
 static SET: OnceScript<2> = OnceScript::new("permits/set", include_str!("scripts/set.lua"));
 static ADD: OnceScript<1> = OnceScript::new("permits/add", include_str!("scripts/add.lua"));
 static DRAIN: OnceScript<1> = OnceScript::new("permits/drain", include_str!("scripts/drain.lua"));
 static COUNT: Script<2> = Script::new("permits/count", include_str!("scripts/count.lua"));
-static EXTEND: BulkScript = BulkScript::new("permits/extend", include_str!("scripts/extend.lua"));
-static RETURN: Script<2> = Script::new("permits/return", include_str!("scripts/return.lua"));
+static EXTEND: OnceScript<1> = OnceScript::new("permits/extend", include_str!("scripts/extend.lua"));
+static RETURN: OnceScript<2> = OnceScript::new("permits/return", include_str!("scripts/return.lua"));
+
+/// How long a semaphore may live: as keys may, and no longer than ten years.
+const SHORTEST_LIFETIME: Duration = Duration::from_millis(1);
+const LONGEST_LIFETIME: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 /// How many permits a semaphore has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,21 +83,31 @@ impl Counter {
         self
     }
 
-    fn source(&self) -> Result<&Arc<Source>, ServerError> {
-        self.source.as_ref().map_err(|invalid| ServerError::not_sent(invalid.to_string()))
+    fn source(&self) -> Result<&Arc<Source>, SemaphoreError> {
+        self.source.as_ref().map_err(|invalid| invalid.clone().into())
+    }
+
+    fn failed(source: &Source) -> impl FnOnce(ServerError) -> SemaphoreError {
+        let name = source.name.clone();
+        |error| SemaphoreError::of(name, error)
     }
 
     /// Sets how many permits there are; `anew` also where some were set before. Tells whether that changed anything.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
-    pub async fn set(&self, permits: u64, anew: bool, lifetime: Option<Duration>) -> Result<bool, ServerError> {
+    /// [`SemaphoreError`] says what is true then.
+    pub async fn set(&self, permits: u64, anew: bool, lifetime: Option<Duration>) -> Result<bool, SemaphoreError> {
         let source = self.source()?;
+        within(source, "permits", 0..=MOST, permits, "0 to 2147483647")?;
+        if let Some(lifetime) = lifetime {
+            within(source, "lifetime", SHORTEST_LIFETIME..=LONGEST_LIFETIME, lifetime, "1 ms to 3650 days")?;
+        }
         let call = SET.with([source.key.clone(), source.leases.clone()]).publish_here().arg(source.channel.clone());
         let call = call.arg(permits.to_string()).arg(if anew { "1" } else { "0" });
         let call = call.arg(lifetime.map(|lifetime| millis(lifetime).to_string()).unwrap_or_default());
-        Ok(self.client.run_once::<Vec<i64>>(call).await?.first() == Some(&1))
+        let answer: Vec<i64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
+        Ok(answer.first() == Some(&1))
     }
 
     /// Adds permits for everybody, or takes some away. Tells how many are left; `None` where none were set, and that was
@@ -96,12 +115,14 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
-    pub async fn add(&self, permits: i64, if_set: bool) -> Result<Option<i64>, ServerError> {
+    /// [`SemaphoreError`] says what is true then.
+    pub async fn add(&self, permits: i64, if_set: bool) -> Result<Option<i64>, SemaphoreError> {
         let source = self.source()?;
+        let most = i64::try_from(MOST).unwrap_or(i64::MAX);
+        within(source, "permits", -most..=most, permits, "-2147483647 to 2147483647")?;
         let call = ADD.with([source.key.clone()]).publish_here().arg(source.channel.clone());
         let call = call.int(permits).arg(if if_set { "1" } else { "0" });
-        let answer: Vec<i64> = self.client.run_once(call).await?;
+        let answer: Vec<i64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
         Ok(answer.get(1).copied().filter(|_| answer.first() == Some(&1)))
     }
 
@@ -109,9 +130,11 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
-    pub async fn drain(&self) -> Result<u64, ServerError> {
-        let answer: Vec<u64> = self.client.run_once(DRAIN.with([self.source()?.key.clone()])).await?;
+    /// [`SemaphoreError`] says what is true then.
+    pub async fn drain(&self) -> Result<u64, SemaphoreError> {
+        let source = self.source()?;
+        let call = DRAIN.with([source.key.clone()]);
+        let answer: Vec<u64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
         Ok(answer.first().copied().unwrap_or(0))
     }
 
@@ -119,35 +142,40 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
-    pub async fn count(&self) -> Result<Counts, ServerError> {
+    /// [`SemaphoreError`] when it could not be asked.
+    pub async fn count(&self) -> Result<Counts, SemaphoreError> {
         let source = self.source()?;
         let call = COUNT.with([source.key.clone(), source.leases.clone()]).reads();
-        let (set, available, leased): (bool, i64, u64) = self.client.run(call).await?;
+        let (set, available, leased): (bool, i64, u64) = self.client.run(call).await.map_err(Self::failed(source))?;
         Ok(Counts { available: set.then_some(available), leased })
     }
 
-    /// Sets the lease of permits from now on. Tells of each whether it was held.
+    /// Sets the lease of a permit from now on, 1 ms to 30 days. Tells whether it was held.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
-    pub async fn extend(&self, ids: &[PermitId], lease: Duration) -> Result<Vec<bool>, ServerError> {
-        extend(&self.client, self.source()?, ids, lease).await
+    /// [`SemaphoreError`] says what is true then.
+    pub async fn extend(&self, id: PermitId, lease: Duration) -> Result<bool, SemaphoreError> {
+        let source = self.source()?;
+        within(source, "lease", SHORTEST_LIFETIME..=LONGEST_LEASE, lease, "1 ms to 30 days")?;
+        let call = EXTEND.with([source.leases.clone()]).int(millis(lease)).arg(Bytes::copy_from_slice(id.as_bytes()));
+        let answer: Vec<i64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
+        Ok(answer.first() == Some(&1))
     }
 
     /// Gives a permit back by its id, whoever has it.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
-    pub async fn give_back(&self, id: PermitId) -> Result<Returned, ServerError> {
+    /// [`SemaphoreError`] says what is true then.
+    pub async fn give_back(&self, id: PermitId) -> Result<Returned, SemaphoreError> {
         let source = self.source()?;
         let call = RETURN.with([source.key.clone(), source.leases.clone()]);
         let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_here().arg(source.channel.clone());
-        Ok(match self.client.run::<i64>(call).await? {
-            1 => Returned::Released,
-            0 => Returned::Expired,
+        let answer: Vec<i64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
+        Ok(match answer.first() {
+            Some(1) => Returned::Released,
+            Some(0) => Returned::Expired,
             _ => Returned::Unknown,
         })
     }
@@ -156,27 +184,24 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been done.
-    pub async fn delete(&self) -> Result<bool, ServerError> {
+    /// [`SemaphoreError`] says what is true then.
+    pub async fn delete(&self) -> Result<bool, SemaphoreError> {
         let source = self.source()?;
         let request = Request::command("DEL").keys([source.key.clone(), source.leases.clone()]);
-        Ok(u64::from_reply(self.client.run(request).await?)? > 0)
+        let deleted = self.client.run(request).await.and_then(u64::from_reply).map_err(Self::failed(source))?;
+        Ok(deleted > 0)
     }
 }
 
-/// Sets the lease of permits from now on.
-pub(super) async fn extend(
-    client: &Client,
+fn within<T: PartialOrd + Debug>(
     source: &Source,
-    ids: &[PermitId],
-    lease: Duration,
-) -> Result<Vec<bool>, ServerError> {
-    let mut call = EXTEND.with([source.leases.clone()]).not_after_here().int(millis(lease));
-    for id in ids {
-        call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
+    option: &'static str,
+    range: RangeInclusive<T>,
+    given: T,
+    expected: &'static str,
+) -> Result<(), SemaphoreError> {
+    if range.contains(&given) {
+        return Ok(());
     }
-    match client.run::<Option<String>>(call.idempotent()).await? {
-        Some(kept) => Ok(kept.bytes().map(|flag| flag == b'1').collect()),
-        None => Err(ServerError::not_sent("the server found the request too late")),
-    }
+    Err(SemaphoreError::InvalidArgument { name: source.name.clone(), option, expected, got: format!("{given:?}") })
 }

@@ -122,3 +122,61 @@ pub enum ReleaseError {
         source: ServerError,
     },
 }
+
+/// Why a semaphore was not set, changed, deleted or read.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum SemaphoreError {
+    /// No server could be asked in time. Nothing is changed.
+    #[error("could not ask for the semaphore `{name}`")]
+    Unavailable {
+        /// The semaphore.
+        name: Name,
+        /// What stood in the way last.
+        #[source]
+        source: ServerError,
+    },
+    /// The server refused: wrong type under the name, no permission, no memory. Nothing is changed.
+    #[error("the server refused what was asked of the semaphore `{name}`")]
+    Refused {
+        /// The semaphore.
+        name: Name,
+        /// The server's words and their class.
+        #[source]
+        source: ServerError,
+    },
+    /// Asked, and no answer came. A change may be made, once; it is sent again for 30 s at most.
+    #[error("asked for the semaphore `{name}` and got no answer; the outcome is unknown")]
+    OutcomeUnknown {
+        /// The semaphore.
+        name: Name,
+        /// What happened to the answer.
+        #[source]
+        source: ServerError,
+    },
+    /// The name can not be used. Nothing was asked.
+    #[error(transparent)]
+    InvalidName(#[from] InvalidName),
+    /// A value can not be. Nothing was asked.
+    #[error("invalid {option} for the semaphore `{name}`: expected {expected}, got {got}")]
+    InvalidArgument {
+        /// The semaphore.
+        name: Name,
+        /// What was given.
+        option: &'static str,
+        /// What is allowed.
+        expected: &'static str,
+        /// Its value.
+        got: String,
+    },
+}
+
+impl SemaphoreError {
+    pub(super) fn of(name: Name, source: ServerError) -> Self {
+        match source {
+            ServerError::NotSent { .. } => SemaphoreError::Unavailable { name, source },
+            ServerError::Refused { .. } => SemaphoreError::Refused { name, source },
+            _ => SemaphoreError::OutcomeUnknown { name, source },
+        }
+    }
+}

@@ -37,7 +37,7 @@ mod stock;
 
 pub use acquire::{Acquire, TryAcquire};
 pub use counter::{Counter, Counts, Returned};
-pub use error::{AcquireError, ReleaseError};
+pub use error::{AcquireError, ReleaseError, SemaphoreError};
 pub use exchange::Source;
 pub use permit::{Permit, Ticket};
 pub use pool::Ask;

@@ -1,25 +1,30 @@
--- return.lua: give one leased permit back by its id, whoever has it.
+-- return.lua: give one leased permit back by its id, whoever has it. Behind once.lua.
 --
--- KEYS[1]  left     string; how many permits are left
--- KEYS[2]  leases   sorted set; each leased permit by the millisecond of its end
--- ARGV[1]  id
--- ARGV[2]  publish, [3] channel   how those who wait are told; the message is how many are left
--- Returns  1  given back
---          0  its lease was over, and nobody had taken it back: given back now
---          -1 not known: given back before, or long over
+-- KEYS[2]  left     string; how many permits are left
+-- KEYS[3]  leases   sorted set; each leased permit by the millisecond of its end
+-- ARGV[4]  id
+-- ARGV[5]  publish, [6] channel   how those who wait are told; the message is how many are left
+-- Returns  {1}   given back
+--          {0}   its lease was over, and nobody had taken it back: given back now
+--          {-1}  not known: given back before, or long over
 --
--- Work: O(log n). Sent twice, it answers -1 the second time.
-local time = redis.call('TIME')
-local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
-local ends = redis.call('ZSCORE', KEYS[2], ARGV[1])
+-- Work: O(log n).
+local ends = redis.call('ZSCORE', KEYS[3], ARGV[4])
 if not ends then
-  return -1
+  return answer({-1})
 end
-redis.call('ZREM', KEYS[2], ARGV[1])
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  local left = redis.call('INCRBY', KEYS[1], 1)
+local left = redis.call('GET', KEYS[2])
+if left and not tonumber(left) then
+  return redis.error_reply('WRONGTYPE not a number of permits')
+end
+-- Not refused for want of memory: servers refuse only a script's first write.
+redis.call('ZREM', KEYS[3], '')
+if left then
+  left = redis.call('INCRBY', KEYS[2], 1)
   if left > 0 then
-    redis.pcall(ARGV[2], ARGV[3], string.format('%.0f', left))
+    redis.pcall(ARGV[5], ARGV[6], string.format('%.0f', left))
   end
 end
-return tonumber(ends) > now and 1 or 0
+redis.call('ZREM', KEYS[3], ARGV[4])
+local now = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
+return answer({tonumber(ends) > now and 1 or 0})
