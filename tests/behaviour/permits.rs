@@ -186,7 +186,7 @@ async fn whoever_is_next_in_the_line_of_a_fair_one_hears_of_what_is_left() {
 
 /// A semaphore of either kind, behind a proxy that loses one answer of so many to its exchanges.
 async fn lossy(url: &str, proxy: &Proxy, leases: bool, every: u64) -> (Client, Semaphore) {
-    let client = client_with(url, |config| config.timeout(60 * MS)).await;
+    let client = client_with(url, |config| config.timeout(150 * MS)).await;
     let mut semaphore = Semaphore::new(&client, "mail").capacity(4);
     if !leases {
         semaphore = semaphore.without_leases();
@@ -335,8 +335,9 @@ async fn processes_take_turns() {
         let both = async || shares.iter().map(|share| share.load(Ordering::Relaxed)).collect::<Vec<_>>();
         wait_until(SOON, async || both().await.iter().all(|share| *share > 0)).await;
         let from = both().await;
-        // 200 stretches.
-        tokio::time::sleep(2000 * MS).await;
+        // Each of some 10 ms.
+        let stretches = u32::try_from(times("REDGRID_STRETCHES", 150)).unwrap();
+        tokio::time::sleep(stretches * 10 * MS).await;
         let to = both().await;
         over.store(true, Ordering::Relaxed);
         for done in join_all(tasks).await {

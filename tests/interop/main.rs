@@ -102,6 +102,8 @@ fn run(on: &Handle, line: Option<Arc<Line>>, scenario: Scenario) -> Result<(), F
     let line = line.ok_or("Redisson is missing")?;
     on.block_on(async {
         let scene = async { (scenario.run)(Ground::of(line, scenario.name).await).await };
-        tokio::time::timeout(PATIENCE, scene).await.map_err(|_| Failed::from(format!("not done after {PATIENCE:?}")))
+        // Thousands of lost answers, where they are asked for, take their time.
+        let patience = PATIENCE + Duration::from_millis(100 * semaphore_crowds::lost_answers());
+        tokio::time::timeout(patience, scene).await.map_err(|_| Failed::from(format!("not done after {patience:?}")))
     })
 }
