@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use super::lag::{self, Copies};
 use super::nowhere::Nowhere;
 use super::slots::{self, Range};
-use super::{EAGER_FOR, EAGERLY, gap, listener, reader};
+use super::{EAGER_FOR, eager_interval, gap, listener, reader};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
 use crate::connection::link::Part;
@@ -141,15 +141,17 @@ impl Map {
         owners
     }
 
-    /// Whether one who takes the place of a primary is looked for eagerly.
-    fn misses_a_primary(&mut self, now: Instant) -> bool {
-        let mut any = false;
+    /// For how long a primary has been missed, the latest one of those that others are looked for eagerly in whose place.
+    fn misses_a_primary(&mut self, now: Instant) -> Option<Duration> {
+        let mut latest = None;
         for known in self.known.values_mut() {
             let is_missed = !known.node.answers() && self.served.iter().any(|it| Arc::ptr_eq(&it.node, &known.node));
             known.missed_since = is_missed.then(|| known.missed_since.unwrap_or(now));
-            any |= known.is_looked_for(now);
+            if let Some(since) = known.missed_since.filter(|_| known.is_looked_for(now)) {
+                latest = latest.max(Some(since));
+            }
         }
-        any
+        latest.map(|since| now.since(since))
     }
 
     /// The slots of a node, in ranges.
@@ -219,8 +221,8 @@ impl Cluster {
                     settings.retry_delay.min(settings.scan_interval)
                 }
             };
-            if self.map().misses_a_primary(self.nodes.clock.now()) {
-                interval = interval.min(EAGERLY);
+            if let Some(missed_for) = self.map().misses_a_primary(self.nodes.clock.now()) {
+                interval = interval.min(eager_interval(missed_for));
             }
             tokio::select! {
                 () = self.doubts.notified() => tokio::time::sleep(gap(&settings)).await,
