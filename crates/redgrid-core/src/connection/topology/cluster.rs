@@ -4,7 +4,6 @@
 //! names them and closed when none does any more.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -16,14 +15,15 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::lag::{self, Copies};
+use super::map::{Known, Map, Served};
 use super::nowhere::Nowhere;
 use super::slots::{self, Range};
-use super::{EAGER_FOR, eager_interval, gap, listener, reader};
+use super::{eager_interval, gap, listener, reader};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::slot::{SLOTS, slot};
+use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Doubt, Request, Server, ShardServers, Topology};
 use crate::error::{Code, ServerError};
 
@@ -78,100 +78,6 @@ pub(super) struct Cluster {
     asks: AtomicUsize,
     closed: AtomicBool,
     watching: Mutex<Vec<JoinHandle<()>>>,
-}
-
-#[derive(Default)]
-struct Map {
-    /// Who serves which slots, by their first; empty until the first answer.
-    served: Vec<Served>,
-    /// Slots that are elsewhere by the word of a node that had them, and until when that counts more than any map.
-    moved: HashMap<u16, (Arc<Node>, Instant)>,
-    replicas: HashMap<Address, Vec<Arc<Node>>>,
-    known: HashMap<Address, Known>,
-    /// Whether it is known if messages go by sharded channels.
-    probed: bool,
-}
-
-/// Slots in a row that one node serves.
-struct Served {
-    first: u16,
-    last: u16,
-    node: Arc<Node>,
-}
-
-impl PartialEq for Served {
-    fn eq(&self, other: &Self) -> bool {
-        (self.first, self.last) == (other.first, other.last) && Arc::ptr_eq(&self.node, &other.node)
-    }
-}
-
-struct Known {
-    node: Arc<Node>,
-    part: Part,
-    /// Until when it stays although no map names it.
-    until: Instant,
-    /// Since when it has not answered, although it is a primary.
-    missed_since: Option<Instant>,
-}
-
-impl Known {
-    fn is_looked_for(&self, now: Instant) -> bool {
-        self.missed_since.is_some_and(|since| now < since + EAGER_FOR)
-    }
-}
-
-impl Map {
-    fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
-        if let Some((node, _)) = self.moved.get(&slot) {
-            return Some(node);
-        }
-        let after = self.served.partition_point(|served| served.first <= slot);
-        let served = self.served.get(after.checked_sub(1)?)?;
-        (slot <= served.last).then_some(&served.node)
-    }
-
-    fn owners(&self) -> Vec<Arc<Node>> {
-        let mut owners: Vec<Arc<Node>> = Vec::new();
-        let served = self.served.iter().map(|served| &served.node);
-        for owner in served.chain(self.moved.values().map(|(node, _)| node)) {
-            if !owners.iter().any(|known| Arc::ptr_eq(known, owner)) {
-                owners.push(Arc::clone(owner));
-            }
-        }
-        owners
-    }
-
-    /// For how long a primary has been missed, the latest one of those that others are looked for eagerly in whose place.
-    fn misses_a_primary(&mut self, now: Instant) -> Option<Duration> {
-        let mut latest = None;
-        for known in self.known.values_mut() {
-            let is_missed = !known.node.answers() && self.served.iter().any(|it| Arc::ptr_eq(&it.node, &known.node));
-            known.missed_since = is_missed.then(|| known.missed_since.unwrap_or(now));
-            if let Some(since) = known.missed_since.filter(|_| known.is_looked_for(now)) {
-                latest = latest.max(Some(since));
-            }
-        }
-        latest.map(|since| now.since(since))
-    }
-
-    /// The slots of a node, in ranges.
-    fn slots_of(&self, node: &Arc<Node>) -> Vec<RangeInclusive<u16>> {
-        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
-        for slot in (0..SLOTS).filter(|slot| self.owner(*slot).is_some_and(|owner| Arc::ptr_eq(owner, node))) {
-            match ranges.last_mut() {
-                Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
-                _ => ranges.push(slot..=slot),
-            }
-        }
-        ranges
-    }
-
-    /// The replicas of a primary that are read from.
-    fn replicas_of(&self, primary: &Arc<Node>) -> &[Arc<Node>] {
-        let mut known = self.known.iter();
-        let address = known.find_map(|(address, known)| Arc::ptr_eq(&known.node, primary).then_some(address));
-        address.and_then(|address| self.replicas.get(address)).map_or(&[], |replicas| replicas)
-    }
 }
 
 impl Cluster {

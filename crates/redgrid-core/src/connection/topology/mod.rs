@@ -2,6 +2,7 @@
 
 mod cluster;
 mod lag;
+mod map;
 mod master_slave;
 mod nowhere;
 mod replicated;
