@@ -107,7 +107,7 @@ impl CountDownLatch {
     }
 
     /// Waits until the round that is under way has ended: at a count of 0, deleted, or at the end of its lifetime. At once
-    /// where none is. As long as it takes, unless [`Wait::within`] says otherwise, but not without contact to the server.
+    /// where none is, and so before the first [`CountDownLatch::try_set_count`]. As long as it takes, unless [`Wait::within`] says otherwise, but not without contact to the server.
     ///
     /// ```no_run
     /// # use std::time::Duration;
