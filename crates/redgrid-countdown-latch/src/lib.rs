@@ -16,7 +16,8 @@
 //!
 //! # What it promises
 //!
-//! - A count-down counts exactly once, although its answer is lost and it is sent again. So do setting and deleting.
+//! - A count-down counts exactly once, although its answer is lost and it is sent again. So do setting and deleting. Those of a
+//!   client that come while one is under way go together, in one request.
 //! - Whoever waits goes on when the count is 0, deleted or at the end of its lifetime, also when every message is lost: then
 //!   within `poll_interval`, or within five of them where the latch was set again meanwhile; later where a client polls more
 //!   names than its `poll_budget` is for.
@@ -49,6 +50,7 @@ mod line;
 mod rounds;
 mod scripts;
 mod set;
+mod tally;
 mod wait;
 
 pub use error::{LatchError, WaitError};

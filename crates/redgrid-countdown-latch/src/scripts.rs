@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::clock::Instant;
 use redgrid_core::{Client, Code, OnceRequest, OnceScript, Request, Script, ServerError};
 
 use crate::keys::Keys;
@@ -27,11 +28,10 @@ impl Keys {
         Ok(one(client.run_once(self.told(request)).await?)? == 1)
     }
 
-    /// What is left.
-    pub(crate) async fn count_down(&self, client: &Client, by: i64) -> Result<u64, ServerError> {
+    /// What was there before, waited for until `until`.
+    pub(crate) async fn count_down(&self, client: &Client, by: i64, until: Instant) -> Result<i64, ServerError> {
         let request = COUNT_DOWN.with(self.both()).int(by).int(millis(KEPT_OVER)).publish_here().arg(self.over.clone());
-        let left = one(client.run_once(self.told(request)).await?)?;
-        Ok(u64::try_from(left).unwrap_or(0))
+        one(client.run_once_until(self.told(request), until).await?)
     }
 
     /// Whether there was one.

@@ -7,17 +7,17 @@
 -- ARGV[6]  publish  PUBLISH or SPUBLISH
 -- ARGV[7]  over     channel; the message is the number of the round that is over, or `0`
 -- ARGV[8]  channel  Redisson's, where it can use one; the message is `0`
--- Returns  {left}   in decimal text, not below 0
+-- Returns  {before} how many there were, in decimal text: numbers of this language end at 2^53. 0 where none were
 --
 -- Work: O(1), writes one key, or one and deletes one. Sent twice, it acts once.
-if not redis.call('GET', KEYS[2]) then
+local before = redis.call('GET', KEYS[2])
+if not before then
   return answer({'0'})
 end
 -- Read before anything is written: where it is of another type, nothing is counted.
 local round = redis.call('GET', KEYS[3])
 if redis.call('DECRBY', KEYS[2], ARGV[4]) > 0 then
-  -- As text: numbers of this language end at 2^53.
-  return answer({redis.call('GET', KEYS[2])})
+  return answer({before})
 end
 local deleted = redis.pcall('DEL', KEYS[2])
 if type(deleted) == 'table' then
@@ -36,4 +36,4 @@ redis.pcall(ARGV[6], ARGV[7], round)
 if ARGV[8] then
   redis.pcall(ARGV[6], ARGV[8], '0')
 end
-return answer({'0'})
+return answer({before})
