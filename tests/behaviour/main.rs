@@ -24,6 +24,7 @@ mod handover;
 mod latch;
 mod latch_crowds;
 mod latch_model;
+mod latch_troubles;
 mod listeners;
 mod lock_basics;
 mod lost_replies;

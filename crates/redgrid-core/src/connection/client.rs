@@ -16,7 +16,7 @@ use super::shared::Shared;
 use super::{Command, Deployment, FromReply, Request, Server, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability, Settings};
-use crate::error::ServerError;
+use crate::error::{Code, ServerError};
 use crate::hold::{AcquireError, AttachError, DetachedHold, HoldKind, HolderId, Table, Target, Ticket, Wish};
 use crate::name::Name;
 use crate::observe::{About, Done, Observed, count};
@@ -189,19 +189,37 @@ impl Client {
     ///
     /// A request that has left is carried out although nobody waits for its reply.
     pub async fn run<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
+        self.run_with(request, Persistence::Retries).await
+    }
+
+    /// The same for an idempotent request of several keys whose caller can do with fewer: keys on both sides of a slot's migration
+    /// are told as [`Code::TryAgain`](crate::Code::TryAgain) at once, where [`Client::run`] asks again. After lost replies it is sent
+    /// again until its time is over.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::run`].
+    pub async fn run_undivided<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
+        self.run_with(request, Persistence::Together).await
+    }
+
+    async fn run_with<T: FromReply>(&self, request: Request, persistence: Persistence) -> Result<T, ServerError> {
         let core = &self.0.core;
         if self.0.table.is_closed() {
             return Err(ServerError::not_sent("the client is shut down"));
         }
         let until = core.clock.now() + core.settings.patience();
         let progress = Progress::default();
-        let work = core.exchange(request, until, Persistence::Retries, &progress);
+        let work = core.exchange(request, until, persistence, &progress);
         let answer = tokio::select! {
             biased;
             asked = work => match asked.result {
                 // Of the last copy this is true; an earlier one may have been carried out.
-                Err(error @ (ServerError::NotSent { .. } | ServerError::Refused { .. }))
-                    if asked.unanswered_until.is_some() =>
+                Err(error) if asked.unanswered_until.is_some() && is_of_one_copy(&error, persistence) =>
                 {
                     Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
                 }
@@ -453,6 +471,16 @@ impl Client {
             Ok(_) => Ok(()),
             Err(_) => Err(NotClosed { within }),
         }
+    }
+}
+
+/// Whether an error says nothing about other copies of its request. Where keys are on both sides of a migration the caller asks for
+/// fewer of them, whatever became of those.
+fn is_of_one_copy(error: &ServerError, persistence: Persistence) -> bool {
+    match error {
+        ServerError::Refused { code: Code::TryAgain, .. } => persistence != Persistence::Together,
+        ServerError::NotSent { .. } | ServerError::Refused { .. } => true,
+        ServerError::Unknown { .. } | ServerError::Decode { .. } => false,
     }
 }
 
