@@ -479,11 +479,12 @@ mod tests {
         let now = cluster.nodes.clock.now();
         let later = now + Duration::from_secs(3600);
         cluster.take_in(&[range(0, 9, 11, &[])]).unwrap();
-        let map = cluster.map();
-        let left_out = |at| map.left_out(&[], at).iter().map(|kept| (kept.first, kept.last)).collect::<Vec<_>>();
-        assert_eq!(left_out(now), [(0, 9), (10, 99)]);
-        assert_eq!(left_out(later), [(0, 9)]);
-        drop(map);
+        {
+            let map = cluster.map();
+            let left_out = |at| map.left_out(&[], at).iter().map(|kept| (kept.first, kept.last)).collect::<Vec<_>>();
+            assert_eq!(left_out(now), [(0, 9), (10, 99)]);
+            assert_eq!(left_out(later), [(0, 9)]);
+        }
         cluster.close().await;
     }
 
@@ -507,22 +508,23 @@ mod tests {
         let present = vec![range(0, 99, 11, &[12]), range(100, 199, 21, &[])];
         cluster.take_in(&present).unwrap();
         let now = cluster.nodes.clock.now();
-        let map = cluster.map();
-        let id = |port: u16| map.known[&address(port)].node.id().clone();
-        let all = |_: &Node| true;
-        for to in [12, 31] {
-            // To a replica, and to who is not known.
-            let old = vec![range(0, 89, to, &[]), range(90, 99, 11, &[]), range(100, 199, 21, &[])];
-            assert_eq!(map.believed(&[old.clone()], now, all), None, "{to}");
-            assert_eq!(map.believed(&[old.clone(), present.clone()], now, all), Some(1));
-            // Two say the same of it, whatever they say of others; or it is silent.
-            let another = vec![range(0, 99, to, &[]), range(150, 199, 41, &[])];
-            assert_eq!(map.believed(&[another.clone(), old.clone()], now, all), Some(1));
-            assert_eq!(map.believed(&[old], now, |node| *node.id() != id(11)), Some(0));
+        {
+            let map = cluster.map();
+            let id = |port: u16| map.known[&address(port)].node.id().clone();
+            let all = |_: &Node| true;
+            for to in [12, 31] {
+                // To a replica, and to who is not known.
+                let old = vec![range(0, 89, to, &[]), range(90, 99, 11, &[]), range(100, 199, 21, &[])];
+                assert_eq!(map.believed(std::slice::from_ref(&old), now, all), None, "{to}");
+                assert_eq!(map.believed(&[old.clone(), present.clone()], now, all), Some(1));
+                // Two say the same of it, whatever they say of others; or it is silent.
+                let another = vec![range(0, 99, to, &[]), range(150, 199, 41, &[])];
+                assert_eq!(map.believed(&[another.clone(), old.clone()], now, all), Some(1));
+                assert_eq!(map.believed(&[old], now, |node| *node.id() != id(11)), Some(0));
+            }
+            // Slots that move between those that answer.
+            assert_eq!(map.believed(&[vec![range(0, 199, 21, &[])]], now, all), Some(0));
         }
-        // Slots that move between those that answer.
-        assert_eq!(map.believed(&[vec![range(0, 199, 21, &[])]], now, all), Some(0));
-        drop(map);
         cluster.close().await;
     }
 
@@ -533,12 +535,13 @@ mod tests {
         cluster.take_in(&before).unwrap();
         cluster.take_in(&[range(0, 49, 11, &[]), range(50, 199, 21, &[])]).unwrap();
         let now = cluster.nodes.clock.now();
-        let map = cluster.map();
-        let told = [before.clone(), before];
-        assert_eq!(map.believed(&told[..1], now, |_| true), None);
-        assert_eq!(map.believed(&told, now, |_| true), Some(0));
-        assert_eq!(map.believed(&told[..1], now + Duration::from_secs(60), |_| true), Some(0));
-        drop(map);
+        {
+            let map = cluster.map();
+            let told = [before.clone(), before];
+            assert_eq!(map.believed(&told[..1], now, |_| true), None);
+            assert_eq!(map.believed(&told, now, |_| true), Some(0));
+            assert_eq!(map.believed(&told[..1], now + Duration::from_secs(60), |_| true), Some(0));
+        }
         cluster.close().await;
     }
 }
