@@ -3,6 +3,7 @@
 mod acl;
 mod arguments;
 mod barrier;
+mod barrier_losses;
 mod barrier_model;
 mod black_hole;
 mod cancellation;
