@@ -43,6 +43,7 @@ mod rw_crowds;
 mod rw_losses;
 mod segmented;
 mod semaphores;
+mod signal_losses;
 mod signals;
 mod sockets;
 mod spin;
