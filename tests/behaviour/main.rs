@@ -31,6 +31,7 @@ mod multi;
 mod once;
 mod permits;
 mod phaser;
+mod phaser_losses;
 mod processes;
 mod quorum;
 mod redirections;
