@@ -1,7 +1,7 @@
 //! The client that users hold: it owns the connections, the holds and the tasks behind them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -256,10 +256,20 @@ impl Client {
         self.0.core.hub.watch(channel, key)
     }
 
+    /// The same without a key beneath: for what need not have one while it is awaited.
+    pub fn hear_only(&self, channels: impl IntoIterator<Item = Bytes>, slot_of: &Bytes) -> crate::wait::Hearing {
+        self.0.core.hub.hear(channels, slot_of, false)
+    }
+
     /// Hears `channels`, which are in the slot of `key`, in the order in which the server publishes to them, and polls whether
     /// the key is gone.
     pub fn hear(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> crate::wait::Hearing {
-        self.0.core.hub.hear(channels, key)
+        self.0.core.hub.hear(channels, key, true)
+    }
+
+    /// The client without keeping it: for tasks that are to end with it.
+    pub fn downgrade(&self) -> WeakClient {
+        WeakClient(Arc::downgrade(&self.0))
     }
 
     /// What all objects of this client with the same key share: made by the first, gone with the last that has it.
@@ -481,6 +491,36 @@ fn is_of_one_copy(error: &ServerError, persistence: Persistence) -> bool {
         ServerError::Refused { code: Code::TryAgain, .. } => persistence != Persistence::Together,
         ServerError::NotSent { .. } | ServerError::Refused { .. } => true,
         ServerError::Unknown { .. } | ServerError::Decode { .. } => false,
+    }
+}
+
+/// A client that somebody else keeps: it ends as if this were not there.
+#[derive(Clone)]
+pub struct WeakClient(Weak<Inner>);
+
+impl WeakClient {
+    /// The client, unless it has gone.
+    pub fn upgrade(&self) -> Option<Client> {
+        self.0.upgrade().map(Client)
+    }
+
+    /// Completes when the client is being shut down, or has gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn closing(&self) {
+        let closing = self.0.upgrade().map(|inner| inner.closing.subscribe());
+        if let Some(mut closing) = closing {
+            // Without a sender the client has gone.
+            let _ = closing.wait_for(|closing| *closing != Closing::No).await;
+        }
+    }
+}
+
+impl fmt::Debug for WeakClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakClient").finish_non_exhaustive()
     }
 }
 

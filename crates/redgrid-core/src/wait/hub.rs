@@ -127,11 +127,16 @@ impl Hub {
         Listener { _registration: Registration { hub: Arc::clone(self), channel, id }, receiver }
     }
 
-    /// Hears `channels`, which are in the slot of `key`, in the order in which they are published, and polls `key` beneath.
-    pub(crate) fn hear(self: &Arc<Self>, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> Hearing {
+    /// Hears `channels`, which are in the slot of `key`, in the order in which they are published; where it `polls`, `key` beneath.
+    pub(crate) fn hear(
+        self: &Arc<Self>,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+        polls: bool,
+    ) -> Hearing {
         let (sender, receiver) = mpsc::unbounded_channel();
         let hear = |(place, channel): (usize, Bytes)| {
-            let poll = (place == 0).then(|| Poll { key: key.clone(), mark: None, due: Instant::NEVER });
+            let poll = (polls && place == 0).then(|| Poll { key: key.clone(), mark: None, due: Instant::NEVER });
             let id = self.add(&channel, key, true, Sink::Hearing(place, sender.clone()), poll);
             Registration { hub: Arc::clone(self), channel, id }
         };
