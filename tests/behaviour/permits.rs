@@ -324,7 +324,8 @@ async fn processes_take_turns() {
                 tasks.push(tokio::spawn(async move {
                     while !over.load(Ordering::Relaxed) {
                         let permit = mail.acquire().wait(SOON).await.unwrap();
-                        tokio::task::yield_now().await;
+                        // Work that takes as long on either side.
+                        tokio::time::sleep(MS).await;
                         permit.release().await.unwrap();
                         share.fetch_add(1, Ordering::Relaxed);
                     }

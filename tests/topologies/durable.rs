@@ -133,7 +133,8 @@ async fn a_theft_and_an_extension_that_no_replica_has_are_told() {
 /// One after the other, twenty would wait for twenty times as long.
 async fn all_who_wait_for_the_same_are_told_together() {
     let replicated = Replicated::start(1).await.unwrap();
-    let client = connected(by_list(&replicated).durability(BY_ONE)).await;
+    // What the replica knows does not pass on.
+    let client = connected(by_list(&replicated).durability(BY_ONE).stretch(Duration::ZERO)).await;
     let lock = Lock::new(&client, "a");
     let held = lock.acquire().await.unwrap();
     replicated.replicas()[0].pause().await.unwrap();

@@ -169,6 +169,7 @@ pub(super) async fn exchange(
                 request.is_idempotent() && more
             }
             Ok(_) | Err(ServerError::Decode { .. }) => {
+                by.time().observe_round_trip(sent, received);
                 progress.answered();
                 false
             }

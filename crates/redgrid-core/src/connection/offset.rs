@@ -73,6 +73,11 @@ impl ServerClock {
     /// Takes in a server time from the reply to a request that left at `sent`, and how long that took.
     pub fn observe_exchange(&self, server_micros: u64, sent: Instant, received: Instant) {
         self.observe(server_micros, received);
+        self.observe_round_trip(sent, received);
+    }
+
+    /// Takes in how long a request took.
+    pub fn observe_round_trip(&self, sent: Instant, received: Instant) {
         let took = u64::try_from(received.since(sent).as_nanos()).unwrap_or(u64::MAX).max(1);
         if self.round_trip.load(Ordering::Relaxed).wrapping_sub(1) >= took {
             self.round_trip.store(took, Ordering::Relaxed);

@@ -104,6 +104,11 @@ impl Turn {
         Turn { from: None, ..self }
     }
 
+    /// A message of our own came in between, which is nobody's turn.
+    pub(crate) fn let_pass(&mut self) {
+        self.passes += 1;
+    }
+
     /// Whether everybody had a turn, now that `heard` messages were heard (`None` without a subscription).
     pub(crate) fn is_over(&mut self, heard: Option<u64>) -> bool {
         let Some(heard) = heard else { return false };

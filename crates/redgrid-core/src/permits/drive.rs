@@ -83,7 +83,7 @@ impl Pool {
         state.prune(self, now);
         if let Some((turn, silence)) = &mut state.turn {
             if course.heard != heard {
-                (course.heard, *silence) = (heard, now + turn.silence(heard));
+                (course.heard, *silence) = (heard, now + turn.silence(heard) + self.stretch());
             }
             if turn.is_over(heard) || now >= *silence {
                 (state.turn, state.ask) = (None, true);
@@ -223,17 +223,28 @@ impl Pool {
         let unproven = self.take_in(state, (grants, durability), Belief { leased: beliefs, extension });
         state.note_contention(self.source.fair);
         state.next_end = said.next.map_or(Instant::NEVER, |next| now + next + Duration::from_millis(1));
+        if let Some((turn, _)) = &mut state.turn
+            && said.told.is_some()
+        {
+            // What goes back behind the first of a stretch.
+            turn.let_pass();
+        }
         if ends_stretch {
             let listeners = said.told.unwrap_or(0);
             let audience = Audience { listeners, by_replica: false, unseen: false, heard }.with(copied);
             let round_trip = by.received.since(by.sent);
             match Turn::after(audience, round_trip) {
                 Some(turn) => {
-                    let silence = now + turn.silence(heard);
+                    // Nobody has anything to say while his stretch lasts.
+                    let silence = now + turn.silence(heard) + self.stretch();
                     state.turn = Some((turn, silence));
                 }
                 None => state.ask = true,
             }
+        }
+        if state.turn.is_some() {
+            // It is for others.
+            state.left = 0;
         }
         self.schedule_renewal(state, now);
         drop(guard);
