@@ -309,6 +309,9 @@ pub(crate) fn sha_of(file: &str) -> String {
         "phaser.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser.lua"),
         "barrier_arrive.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/barrier_arrive.lua"),
         "line_wait.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/line_wait.lua"),
+        "once.lua" => include_str!("../../crates/redgrid-core/src/once/once.lua"),
+        "phaser_end.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_end.lua"),
+        "phaser_register.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_register.lua"),
         "phaser_arrive.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_arrive.lua"),
         other => panic!("{other} is not read here"),
     };
@@ -317,5 +320,9 @@ pub(crate) fn sha_of(file: &str) -> String {
         Some(("phaser", _)) => read("phaser.lua"),
         _ => "",
     };
-    redgrid_tests::sha(&["local k = KEYS\n", read("seats.lua"), between, read(file)].concat())
+    let front: &[&str] = match file {
+        "phaser_end.lua" => &[read("once.lua"), "local k = {unpack(KEYS, 2)}\n"],
+        _ => &["local k = KEYS\n"],
+    };
+    redgrid_tests::sha(&[front, &[read("seats.lua"), between, read(file)]].concat().concat())
 }

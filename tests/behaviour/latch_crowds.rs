@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use redgrid_countdown_latch::CountDownLatch;
-use redgrid_testkit::{Monitor, Proxy, SeenCommand, wait_until};
+use redgrid_countdown_latch::{CountDownLatch, LatchError};
+use redgrid_testkit::{Action, Fault, Monitor, Proxy, SeenCommand, wait_until};
 use redgrid_tests::latch::{crowd, scripts};
 use redgrid_tests::{SOON, client, client_with, server};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -102,6 +102,98 @@ async fn count_downs_of_many_at_once_are_told_apart() {
     left.sort();
     assert!(left.iter().copied().eq(0..90), "each has seen another: {left:?}");
     latches[1].wait().await.unwrap();
+}
+
+/// A round trip for each, one after the other, would be longer than the patience for a call.
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_counts() {
+    const ALL: u64 = 5000;
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    let latch = CountDownLatch::new(&client, "a");
+    latch.try_set_count(ALL + 10).await.unwrap();
+    assert_eq!(latch.count_down().await.unwrap(), ALL + 9);
+    let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
+    let mut left: Vec<u64> =
+        join_all((0..ALL).map(|_| latch.count_down())).await.into_iter().map(Result::unwrap).collect();
+    left.sort();
+    assert!(left.iter().copied().eq(9..ALL + 9), "each as if it had gone in its turn");
+    let [_, count_down, ..] = scripts();
+    let seen = monitor.take().await.unwrap();
+    let requests = seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == count_down)).count();
+    println!("{ALL} count-downs: {requests} requests");
+    assert!(requests <= 50, "{requests} requests");
+    // More than are left, of different weights, with answers that are lost: the first zero opens it.
+    proxy.next(2, count_down, Action::SwallowReply);
+    let told = join_all([1, 2, 3, 4, 5].map(|by| latch.count_down_by(by))).await;
+    assert_eq!(told.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [8, 6, 3, 0, 0]);
+    assert_eq!(proxy.counts().swallowed, 2);
+    latch.wait().await.unwrap();
+    let most = i64::MAX as u64;
+    assert!(latch.try_set_count(most).await.unwrap());
+    // What does not fit into one request goes in two.
+    let told = join_all([1, most - 2, most].map(|by| latch.count_down_by(by))).await;
+    assert_eq!(told.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [most - 1, 1, 0]);
+}
+
+/// What waits for its turn and is dropped does not count; and it is no burden to those beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn count_downs_that_are_dropped_before_their_turn_do_not_count() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let (client, observer) =
+        (client_with(&server.url_via(proxy.addr()), |config| config).await, server.observer().await.unwrap());
+    let latch = CountDownLatch::new(&client, "a");
+    latch.try_set_count(100).await.unwrap();
+    assert_eq!(latch.count_down().await.unwrap(), 99);
+    let [_, count_down, ..] = scripts();
+    for first_stays in [true, false] {
+        let before = latch.count().await.unwrap();
+        // The first is on its way for so long as it takes.
+        proxy.next(1, &count_down, Action::Hold);
+        let mut calls: Vec<_> = (0..6)
+            .map(|_| {
+                let latch = latch.clone();
+                Box::pin(async move { latch.count_down().await })
+            })
+            .collect();
+        for call in &mut calls {
+            assert!(futures_util::poll!(call).is_pending());
+        }
+        let staying = calls.split_off(4);
+        let first = calls.remove(0);
+        drop(calls);
+        wait_until(SOON, async || proxy.counts().held > 0).await;
+        let kept = first_stays.then_some(first);
+        assert_eq!(proxy.release_held().await, 1);
+        let mut left: Vec<u64> =
+            join_all(staying.into_iter().chain(kept)).await.into_iter().map(Result::unwrap).collect();
+        left.sort();
+        assert!(left.contains(&(before - 3)), "{left:?}: two, and the first that was on its way");
+        assert_eq!(observer.get::<u64>("a").await.unwrap(), Some(before - 3));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn count_downs_that_wait_for_their_turn_are_told_of_a_shutdown() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    let latch = CountDownLatch::new(&client, "a");
+    latch.try_set_count(1000).await.unwrap();
+    proxy.set_both(Fault::BlackHole);
+    let calls: Vec<_> = (0..50)
+        .map(|_| {
+            let latch = latch.clone();
+            tokio::spawn(async move { latch.count_down().await })
+        })
+        .collect();
+    let _ = client.shutdown(Duration::from_millis(200)).await;
+    for call in calls {
+        let told = tokio::time::timeout(SOON, call).await.expect("it waits for nothing").unwrap();
+        assert!(matches!(told, Err(LatchError::Unavailable { .. } | LatchError::OutcomeUnknown { .. })), "{told:?}");
+    }
 }
 
 struct Waiters {

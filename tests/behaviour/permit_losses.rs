@@ -88,7 +88,8 @@ async fn of_two_extensions_beside_each_other_the_later_one_counts() {
     for _ in 0..20 {
         let permit = seats.acquire().lease(30_000 * MS).await.unwrap();
         let (longer, shorter) = join(permit.extend(60_000 * MS), permit.extend(10_000 * MS)).await;
-        (longer.unwrap(), shorter.unwrap());
+        longer.unwrap();
+        shorter.unwrap();
         assert!(permit.remaining().unwrap() <= 10_000 * MS, "{:?}", permit.remaining());
         permit.release().await.unwrap();
     }

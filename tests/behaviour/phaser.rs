@@ -72,7 +72,9 @@ async fn a_phase_is_over_when_all_have_arrived_and_parties_come_and_go() {
     assert!(here.reset().await.unwrap() && !here.reset().await.unwrap());
     assert_eq!(here.phase().await.unwrap(), 0);
     wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
-    assert!(observer.keys("redgrid_phaser*").await.unwrap().is_empty());
+    // When it was forgotten is remembered for a while, and nothing else.
+    assert_eq!(observer.keys("redgrid_phaser*").await.unwrap(), ["redgrid_phaser:{a}"]);
+    assert_eq!(observer.query::<u64>(&["HLEN", "redgrid_phaser:{a}"]).await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

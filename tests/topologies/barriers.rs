@@ -15,6 +15,7 @@ clauses![
     "barriers";
     a_barrier_opens_for_all_round_after_round,
     who_waits_at_a_barrier_is_woken_by_the_message,
+    what_is_known_of_a_barrier_does_not_keep_the_client,
     a_double_barrier_is_entered_and_left_together,
     a_phaser_goes_on_with_the_last_arrival,
     a_notification_wakes_one_and_all,
@@ -71,6 +72,17 @@ async fn who_waits_at_a_barrier_is_woken_by_the_message(on: Ground) {
     until(&on, "barrier_waiting", 1).await;
     Barrier::new(&two, &on.name, 2).wait().within(SOON).await.unwrap();
     tokio::time::timeout(AT_ONCE, first).await.expect("it is woken").unwrap().unwrap();
+}
+
+/// Who has got through tells of it for a lease, but only while the client is there.
+async fn what_is_known_of_a_barrier_does_not_keep_the_client(on: Ground) {
+    let client = attentive(&on).await;
+    for round in 1..=5 {
+        assert_eq!(Barrier::new(&client, &on.name, 1).wait().within(SOON).await.unwrap().generation(), round);
+    }
+    let gone = client.downgrade();
+    drop(client);
+    wait_until(SOON, async || gone.upgrade().is_none()).await;
 }
 
 async fn a_double_barrier_is_entered_and_left_together(on: Ground) {

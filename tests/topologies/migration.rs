@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
 use redgrid_core::{Client, Code, Config, ServerError};
+use redgrid_countdown_latch::{CountDownLatch, WaitError};
 use redgrid_locks::{AcquireError, Lock, LockGuard, MultiLock};
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
+use redgrid_tests::latch::waiter;
 use tokio::task::JoinHandle;
 
 use crate::ground::{APP, Ground, SECRET, Topology, by_seeds, connected, published, scenarios};
@@ -23,6 +25,7 @@ scenarios![
     a_slot_that_moves_ends_no_subscription_of_the_others,
     several_names_on_both_sides_of_a_migration_are_given_back_one_by_one,
     permits_are_conserved_on_either_side_of_a_migration,
+    who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides,
 ];
 
 /// A cluster, the slot of a name, who has it and who is to have it.
@@ -298,4 +301,40 @@ async fn a_slot_that_moves_ends_no_subscription_of_the_others() {
         held.release().await.unwrap();
         waits.await.unwrap();
     }
+}
+
+/// As those of Redisson do, which ask for one key at a time.
+async fn who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    // Who asks for all keys again until they are on one side is not done in time.
+    let patient = || by_seeds(&cluster).timeout(SOON).retries(5).poll_interval(Duration::from_secs(1));
+    let (here, there) = (connected(patient()).await, connected(patient()).await);
+    let (slot, to) = moving(&cluster, "a").await;
+    CountDownLatch::new(&here, "a").try_set_count(2).await.unwrap();
+    let (latch, early) = (CountDownLatch::new(&there, "a"), CountDownLatch::new(&here, "a"));
+    let early = waiter(&here, &early).await;
+    cluster.begin_migration(slot, to).await.unwrap();
+    // Neither key is anywhere.
+    let open = CountDownLatch::new(&here, "{a}:open");
+    tokio::time::timeout(SOON, open.wait().into_future()).await.expect("it was never set").unwrap();
+    // The count is on the one side, and its number on the other.
+    assert!(cluster.move_key("a").await.unwrap());
+    let closed = tokio::time::timeout(SOON, latch.wait().within(Duration::ZERO).into_future()).await;
+    assert!(matches!(closed, Ok(Err(WaitError::TimedOut { .. }))), "{closed:?}");
+    let late = waiter(&there, &latch).await;
+    let observer = to.observer().await.unwrap();
+    observer.cmd(&["ASKING"]).await.unwrap();
+    assert_eq!(observer.query::<u64>(&["DECR", "a"]).await.unwrap(), 1);
+    latch.count().await.unwrap();
+    assert!(!early.is_finished() && !late.is_finished());
+    // What Redisson's last count-down does, but for the message.
+    observer.cmd(&["ASKING"]).await.unwrap();
+    assert_eq!(observer.query::<u64>(&["DEL", "a"]).await.unwrap(), 1);
+    for task in [early, late] {
+        tokio::time::timeout(SOON, task).await.expect("it is stranded").unwrap().unwrap();
+    }
+    cluster.finish_migration(slot).await.unwrap();
+    assert!(latch.try_set_count(1).await.unwrap());
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    latch.wait().await.unwrap();
 }

@@ -2,11 +2,12 @@
 
 use std::future::IntoFuture;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Request, Script, Seat};
 
@@ -18,8 +19,9 @@ static ARRIVE: Script<2> = Script::new("barrier/arrive", script!("barrier_arrive
 static LEAVE: Script<2> = Script::new("barrier/leave", script!("barrier_leave"));
 static AFFIRM: Script<2> = Script::new("barrier/affirm", script!("barrier_affirm"));
 
-/// How long a leave is waited for when the time is over: 50 ms. Without an answer it goes on in the background.
-pub(crate) const LEAVING: Duration = Duration::from_millis(50);
+/// How long this process stands for a round that it saw open: 9 minutes. The server remembers it for 10 (`KEPT` of seats.lua); what that
+/// one has forgotten as it should is not to be taken for something that a failover lost.
+const BELIEVED: Duration = Duration::from_secs(9 * 60);
 
 /// A barrier of so many parties, whichever processes they are in: each waits until all are there. It can be used again at once: who
 /// comes after it has opened waits for the next round.
@@ -46,17 +48,49 @@ pub struct Barrier {
     rounds: Arc<Rounds>,
 }
 
-/// What this process knows of the rounds of a barrier.
+/// What this client knows of the rounds of a barrier, whichever of its handles saw them.
 #[derive(Debug, Default)]
 struct Rounds {
-    seen: AtomicU64,
+    last: Mutex<Opening>,
     witness: Witness,
+}
+
+/// The last opening: its round, and when the server was asked that told of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Opening {
+    round: u64,
+    asked: Instant,
+}
+
+impl Opening {
+    /// The round, for as long as the server remembers it, too; 0 later.
+    fn believed(self, now: Instant) -> u64 {
+        if now.since(self.asked) < BELIEVED { self.round } else { 0 }
+    }
+
+    /// With another that was told of: an earlier round is another run of the name where the former is not believed any more.
+    fn with(self, other: Opening, now: Instant) -> Opening {
+        if other.round >= self.believed(now) { other } else { self }
+    }
+}
+
+impl Rounds {
+    fn last(&self) -> MutexGuard<'_, Opening> {
+        self.last.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn learn(&self, opening: Opening, now: Instant) {
+        let mut last = self.last();
+        *last = last.with(opening, now);
+    }
 }
 
 impl Barrier {
     /// The barrier with this name, which so many parties open. Nothing is asked of the server. All who use it say the same number.
     pub fn new(client: &Client, name: impl AsRef<str>, parties: u32) -> Self {
-        Barrier { place: Place::new(client, "barrier", name), parties, rounds: Arc::default() }
+        let place = Place::new(client, "barrier", name);
+        let rounds = place.as_ref().map(|place| client.shared(&place.key, Rounds::default)).unwrap_or_default();
+        Barrier { place, parties, rounds }
     }
 
     /// How many parties open it.
@@ -82,7 +116,7 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// [`BarrierError`]; this one is not counted then.
+    /// [`BarrierError`]; this one is not counted then, at the latest when its lease ends.
     ///
     /// # Cancel safety
     ///
@@ -119,28 +153,35 @@ impl BarrierWait {
         let bound = place.bound(self.within);
         let seat = place.client.seat(&place.key);
         seat.arm(leave(&place, &seat));
+        // From before each request, as the server remembers a round for so long after telling of it.
+        let (clock, asked) = (place.client.clock(), AtomicU64::new(0));
+        let asks = || {
+            let now = clock.now();
+            asked.store(now.as_nanos(), Ordering::Relaxed);
+            now
+        };
         let look = || {
             let request = ARRIVE.with(keys(&place)).not_after_here().arg(seat.id()).arg(seat.turn().to_string());
             let request = request.int(parties.into()).int(place.lease());
-            let seen = rounds.seen.load(Ordering::Relaxed);
+            let seen = rounds.last().believed(asks());
             request.arg(seen.to_string()).publish_here().arg(place.channel.clone()).idempotent()
         };
         let opened = place.look(bound, look, |answer| opened(&place, parties, &answer)).await;
         let opened = match opened {
             Err(BarrierError::TimedOut { name, waited }) => {
-                let left = tokio::time::timeout(LEAVING, place.ask::<Vec<i64>>(leave(&place, &seat))).await;
-                match left.map(|answer| answer.map(|answer| result(&answer))) {
-                    Ok(Ok(Some(opened))) => Ok(opened),
-                    _ => Err(BarrierError::TimedOut { name, waited }),
-                }
+                asks();
+                let left = place.ask_briefly::<Vec<i64>>(leave(&place, &seat)).await;
+                left.and_then(|answer| result(&answer)).ok_or(BarrierError::TimedOut { name, waited })
             }
             ended => ended,
         }?;
         seat.disarm();
-        rounds.seen.fetch_max(opened.generation, Ordering::Relaxed);
-        rounds.witness.testify(&place, &rounds, |place, rounds| {
-            let request = AFFIRM.with(keys(place)).arg(rounds.seen.load(Ordering::Relaxed).to_string());
-            request.publish_here().arg(place.channel.clone()).idempotent()
+        let opening = Opening { round: opened.generation, asked: Instant::from_nanos(asked.load(Ordering::Relaxed)) };
+        rounds.learn(opening, clock.now());
+        let (keys, channel) = (keys(&place), place.channel.clone());
+        rounds.witness.testify(&place, &rounds, move |rounds| {
+            let request = AFFIRM.with(keys.clone()).arg(rounds.last().round.to_string());
+            request.publish_here().arg(channel.clone()).idempotent()
         });
         Ok(opened)
     }
@@ -207,4 +248,22 @@ fn opened(place: &Place, ours: u32, answer: &[i64]) -> Result<Seen<BarrierWaitRe
 /// The server says that this turn has left: a shutdown has seen to it.
 pub(crate) fn gone(place: &Place) -> WaitError {
     WaitError::Failed(crate::AskError::ShuttingDown { name: place.name.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_stood_for_no_longer_than_the_server_remembers_it() {
+        let asked = Instant::from_nanos(1) + Duration::from_secs(3600);
+        let opening = Opening { round: 5, asked };
+        assert_eq!(opening.believed(asked + Duration::from_secs(8 * 60)), 5);
+        assert_eq!(opening.believed(asked + BELIEVED), 0);
+        let soon = asked + Duration::from_secs(1);
+        assert_eq!(opening.with(Opening { round: 4, asked: soon }, soon).round, 5, "an answer that came late");
+        assert_eq!(opening.with(Opening { round: 6, asked: soon }, soon).round, 6);
+        let late = asked + 2 * BELIEVED;
+        assert_eq!(opening.with(Opening { round: 1, asked: late }, late).round, 1, "it has begun anew");
+    }
 }

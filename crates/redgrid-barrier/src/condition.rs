@@ -83,32 +83,46 @@ impl Condition {
         let (client, kind, target) = (grant.client().clone(), grant.kind(), Arc::clone(grant.target()));
         let wish = Wish { wait: None, once: false, ..grant.wish().clone() };
         let stand = Stand::new(place, Stores::No);
-        let early = stand.look_once(false).await.map_err(ConditionError::waiting)?;
+        // Whatever comes of it, the lock is given back: others are to get a turn in each round.
+        let early = tokio::select! {
+            biased;
+            early = stand.look_once(false) => Some(early.map_err(ConditionError::waiting)?),
+            () = place.client.clock().sleep_until(bound.until()) => None,
+        };
         match grant.release().await {
             // Its lease ends it at the latest; acquiring it again waits for that.
             Ok(()) | Err(ReleaseError::OutcomeUnknown { .. }) => {}
             Err(source) => return Err(ConditionError::NotReleased { lock, source }),
         }
+        let is_bounded = bound.is_set();
         let notified = match early {
-            true => Ok(()),
-            false => stand.notified(bound, false, true).await,
+            Some(true) => Ok(()),
+            Some(false) => stand.notified(bound.met(), false, true).await,
+            None => Err(WaitError::TimedOut { name: place.name.clone(), waited: Duration::ZERO }),
         };
-        let notified = match notified {
-            Ok(()) => true,
-            Err(WaitError::TimedOut { .. }) => false,
+        let stand = match notified {
+            Ok(()) => Some(stand),
+            Err(WaitError::TimedOut { .. }) => {
+                stand.leaves().await;
+                None
+            }
+            // The time is over; acquiring the lock tells whether there is contact.
+            Err(WaitError::Failed(error)) if is_bounded && error.is_passing() => None,
             Err(error) => return Err(ConditionError::waiting(error)),
         };
         let again = acquire(&client, kind, &target, wish);
+        let Some(stand) = stand else {
+            let grant = again.await.map_err(|source| ConditionError::NotAcquired { lock, source })?;
+            return Ok((G::from_grant(grant), false));
+        };
         let grant = tokio::select! {
             biased;
             grant = again => grant.map_err(|source| ConditionError::NotAcquired { lock: lock.clone(), source })?,
             // What it is notified of stays its own while it waits for the lock.
-            error = keep(&stand, place), if notified => return Err(ConditionError::waiting(error)),
+            error = keep(&stand, place) => return Err(ConditionError::waiting(error)),
         };
-        if notified {
-            stand.took();
-        }
-        Ok((G::from_grant(grant), notified))
+        stand.took();
+        Ok((G::from_grant(grant), true))
     }
 
     /// Notifies the one who has waited longest; true if somebody waited. Nothing is kept for who comes later. Best done while the lock is

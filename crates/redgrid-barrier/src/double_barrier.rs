@@ -54,7 +54,7 @@ impl DoubleBarrier {
     ///
     /// # Errors
     ///
-    /// [`BarrierError`]; this one is not counted then.
+    /// [`BarrierError`]; this one is not counted then, at the latest when its lease ends.
     ///
     /// # Cancel safety
     ///
@@ -74,7 +74,7 @@ pub struct Enter {
 }
 
 impl Enter {
-    /// Waits at most this long; as long as it takes unless set.
+    /// Waits at most this long; as long as it takes unless set. Whoever is let in at the last moment is inside.
     pub fn within(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
@@ -88,14 +88,25 @@ impl Enter {
         }
         let bound = place.bound(self.within);
         let seat = place.client.seat(&place.key);
-        seat.arm(leave(&place, &seat, 0));
+        seat.arm(leave(&place, &seat, 0, false));
         let look = || {
             let request = ENTER.with(keys(&place)).not_after_here().arg(seat.id()).arg(seat.turn().to_string());
             let request = request.int(parties.into()).int(place.lease());
             request.publish_here().arg(place.channel.clone()).idempotent()
         };
-        let session = place.look(bound, look, |answer| entered(&place, parties, &answer)).await?;
-        seat.arm(leave(&place, &seat, session));
+        let entered = place.look(bound, look, |answer| entered(&place, parties, &answer)).await;
+        let session = match entered {
+            Err(BarrierError::TimedOut { name, waited }) => {
+                // Let in at the last moment, it is inside.
+                let left = place.ask_briefly::<Vec<i64>>(leave(&place, &seat, 0, true)).await;
+                match left.as_deref() {
+                    Some([2, session]) => *session,
+                    _ => return Err(BarrierError::TimedOut { name, waited }),
+                }
+            }
+            entered => entered?,
+        };
+        seat.arm(leave(&place, &seat, session, false));
         let (id, turn) = (seat.id(), seat.turn());
         let keeper = Keeper::begin(&place, move |place| {
             let request = STAY.with(keys(place)).not_after_here().arg(id.clone()).arg(turn.to_string()).int(session);
@@ -188,7 +199,7 @@ impl Leave {
         let bound = place.bound(self.within);
         let left = place.look(
             bound,
-            || leave(&place, &seat, session),
+            || leave(&place, &seat, session, false),
             |answer| {
                 // It has left; only the others are waited for.
                 seat.disarm();
@@ -219,9 +230,10 @@ fn keys(place: &Place) -> [Bytes; 3] {
     [place.key.clone(), place.part("waiting"), place.part("inside")]
 }
 
-fn leave(place: &Place, seat: &Seat, session: i64) -> Request {
+/// Leaves; `outside` only where it is not inside.
+fn leave(place: &Place, seat: &Seat, session: i64, outside: bool) -> Request {
     let request = LEAVE.with(keys(place)).arg(seat.id()).arg(seat.turn().to_string()).int(session);
-    request.int(place.lease()).publish_here().arg(place.channel.clone()).idempotent()
+    request.int(place.lease()).publish_here().arg(place.channel.clone()).int(outside.into()).idempotent()
 }
 
 fn entered(place: &Place, ours: u32, answer: &[i64]) -> Result<Seen<i64>, BarrierError> {

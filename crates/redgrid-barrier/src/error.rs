@@ -9,7 +9,7 @@ use redgrid_core::{Name, ServerError};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// No server could be asked in time. Nothing was done.
+    /// No server could be asked in time, or it does nothing for now: it loads its data, takes no writes, the slot moves. Nothing was done.
     #[error("could not ask for `{name}`")]
     Unavailable {
         /// What it was about.
@@ -27,7 +27,7 @@ pub enum AskError {
         #[source]
         source: ServerError,
     },
-    /// Asked, and no answer came. Who waits is being taken out in the background, and its lease ends it at the latest; what is
+    /// Asked, and no answer came that says what was done. Who waits is being taken out in the background, and its lease ends it at the latest; what is
     /// not waiting may or may not have been done.
     #[error("asked for `{name}` and got no answer; the outcome is unknown")]
     OutcomeUnknown {
@@ -52,8 +52,8 @@ impl AskError {
     pub(crate) fn of(name: &Name, source: ServerError) -> Self {
         let name = name.clone();
         match source {
-            ServerError::Refused { .. } | ServerError::Decode { .. } => AskError::Refused { name, source },
-            ServerError::Unknown { .. } => AskError::OutcomeUnknown { name, source },
+            ServerError::Refused { code, .. } if !code.is_passing() => AskError::Refused { name, source },
+            ServerError::Unknown { .. } | ServerError::Decode { .. } => AskError::OutcomeUnknown { name, source },
             _ => AskError::Unavailable { name, source },
         }
     }
@@ -68,7 +68,7 @@ impl AskError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The time was over first. Nobody counts this one any more.
+    /// The time was over first. It was taken out; where no answer said so soon, it is being taken out, and its lease ends it at the latest.
     #[error("waited {waited:?} for `{name}`")]
     TimedOut {
         /// What was waited for.
@@ -87,7 +87,8 @@ impl From<InvalidName> for WaitError {
     }
 }
 
-/// Why somebody did not get through a barrier. Nobody counts this one any more.
+/// Why somebody did not get through a barrier. It was taken out; where no answer said so soon, it is being taken out in the background, and
+/// its lease ends it at the latest. Until then the others may go on with it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BarrierError {

@@ -11,9 +11,9 @@ use redgrid_core::{Client, OnceScript, Script};
 use crate::error::{AskError, WaitError};
 use crate::place::{Place, Seen, once, script};
 
-static LOOK: Script<1> = Script::new("event/look", script!("event_look"));
-static SET: OnceScript<1> = OnceScript::new("event/set", once!("event_set"));
-static RESET: OnceScript<1> = OnceScript::new("event/reset", once!("event_reset"));
+static LOOK: Script<1> = Script::new("event/look", script!("event", "event_look"));
+static SET: OnceScript<1> = OnceScript::new("event/set", once!("event", "event_set"));
+static RESET: OnceScript<1> = OnceScript::new("event/reset", once!("event", "event_reset"));
 
 /// How long an event stays set that nobody resets: 30 days, so that forgotten names do not stay for ever.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -21,7 +21,7 @@ const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// An event that is set or not, for all processes: whoever waits goes on while it is set, and everybody at once when it becomes so.
 /// It stays set until it is [reset](Event::reset), or its lifetime is over: 30 days unless said otherwise.
 ///
-/// Who waits when it is set goes on even if it is reset right after.
+/// Who waits when it is set goes on even if it is reset, or its lifetime ends, right after.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_barrier::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -140,7 +140,7 @@ impl EventWait {
         let mut before = None;
         let look = || LOOK.with([key.clone()]).idempotent();
         place
-            .look(place.bound(self.within), look, |answer| {
+            .look(place.bound(self.within).without_key(), look, |answer| {
                 let (set, times) = match *answer {
                     [set, times] => (set == 1, times),
                     _ => (false, 0),

@@ -6,6 +6,7 @@ use redgrid_core::Request;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use crate::error::AskError;
 use crate::place::Place;
 
 /// Says at a third of the lease, and whenever the subscription was interrupted, that somebody is there still. Dropped, it ends.
@@ -37,6 +38,11 @@ impl Keeper {
                         told.send_replace(true);
                         return;
                     }
+                    // A shutdown takes everybody out.
+                    Err(AskError::ShuttingDown { .. }) => {
+                        told.send_replace(true);
+                        return;
+                    }
                     // Too late, or unanswered: once more, soon.
                     _ => (every / 4).max(Duration::from_millis(10)),
                 };
@@ -45,7 +51,7 @@ impl Keeper {
         Keeper { task: task.abort_handle(), lost }
     }
 
-    /// Whether the server has said that it does not count any more.
+    /// Whether the server has said that it does not count any more, or the client is shut down.
     pub(crate) fn is_lost(&self) -> bool {
         *self.lost.borrow()
     }

@@ -35,9 +35,9 @@
 //! | `redgrid_phaser:{name}`, `…_parties:{name}`, `…_arrived:{name}` | the same; parties, arrivals | the same |
 //! | `redgrid_condition:{name}`, `…_line:{name}`, `…_notified:{name}` | the same; who waits, who is notified | the same |
 //! | `redgrid_notify:{name}`, `…_line:{name}`, `…_notified:{name}` | the same | the same |
-//! | `redgrid_event:{name}` | hash: whether it is set | 30 days after it was set, unless said otherwise; 10 minutes after it was reset |
+//! | `redgrid_event:{name}` | hash: whether it is set, until when | 30 days and 10 minutes after it was set, unless said otherwise; 10 minutes after it was reset |
 //! | `redgrid_barrier__channel:{name}` and so on | channel: something has changed | |
-//! | `redgrid_once:redgrid_event:{name}:<client id>`, the same of `notify` and `condition` | string: the answer of the last `set` or `notify` | 34 s |
+//! | `redgrid_once:redgrid_event:{name}:<client id>`, the same of `notify`, `condition` and `phaser` | string: the answer of the last `set`, `notify`, `terminate` | 34 s |
 //!
 //! A namespace goes in front of the name, inside the braces.
 

@@ -76,6 +76,7 @@ impl Stand {
     pub(crate) async fn notified(&self, bound: Bound, takes: bool, stands: bool) -> Result<(), WaitError> {
         let again = AtomicBool::new(stands);
         let look = || self.look(takes, again.load(Ordering::Relaxed));
+        let bound = bound.told(self.seat.id());
         let notified = self.place.look(bound, look, |answer| match *answer {
             [1] => Ok(Seen::Done(())),
             [0, left] => {
@@ -86,6 +87,13 @@ impl Stand {
             _ => Ok(Seen::Late),
         });
         notified.await
+    }
+
+    /// It waits no more; what it was notified of meanwhile goes to the next. Without an answer soon, that is said in the background.
+    pub(crate) async fn leaves(self) {
+        if self.place.ask_briefly::<i64>(self.leave(false)).await.is_some() {
+            self.seat.disarm();
+        }
     }
 
     /// What it was notified of is acted on: nobody else gets it.

@@ -99,9 +99,17 @@ impl Notified {
     async fn run(self) -> Result<(), WaitError> {
         let place = self.notify.place?;
         let stand = Stand::new(&place, Stores::Yes);
-        stand.notified(place.bound(self.within), true, false).await?;
-        stand.done();
-        Ok(())
+        match stand.notified(place.bound(self.within), true, false).await {
+            Ok(()) => {
+                stand.done();
+                Ok(())
+            }
+            Err(error @ WaitError::TimedOut { .. }) => {
+                stand.leaves().await;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::place::{Place, Seen};
 /// A party that all phases wait for. Its lease is renewed while it lives; dropping it deregisters in the background.
 ///
 /// A party whose lease could not be renewed (30 s unless set) is not waited for; when it comes back it takes part again, at the
-/// phase that the others have reached by then.
+/// phase that the others have reached by then. One that waits for the end of a phase meanwhile arrives at none but that.
 #[must_use = "dropping it deregisters the party"]
 #[derive(Debug)]
 pub struct Party {
@@ -23,6 +23,7 @@ pub struct Party {
     seat: Seat,
     place: Place,
     known: Arc<Known>,
+    run: i64,
 }
 
 /// What a party knows: the last phase at which it arrived, and the latest that it saw.
@@ -30,6 +31,19 @@ pub struct Party {
 pub(crate) struct Known {
     arrived: AtomicI64,
     seen: AtomicI64,
+}
+
+/// What a party says of itself: the run of the phaser that it belongs to, the last phase at which it arrived, and the latest that it saw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word {
+    run: i64,
+    arrived: i64,
+    seen: i64,
+}
+
+impl Word {
+    /// Of one that has not heard that it is registered.
+    pub(crate) const UNHEARD: Word = Word { run: 0, arrived: -1, seen: 0 };
 }
 
 /// What the server says of an arrival.
@@ -42,16 +56,18 @@ struct Arrival {
 }
 
 impl Party {
-    pub(crate) fn new(place: &Place, seat: Seat, phase: i64) -> Party {
+    pub(crate) fn new(place: &Place, seat: Seat, phase: i64, run: i64) -> Party {
+        // Behind every phase it arrives at: it only leaves.
+        seat.arm(arrive(place, &seat, Word { run, arrived: phase - 1, seen: phase }, 0, true));
         let known = Arc::new(Known { arrived: AtomicI64::new(phase - 1), seen: AtomicI64::new(phase) });
         let (id, turn, knows) = (seat.id(), seat.turn(), Arc::clone(&known));
         let keeper = Keeper::begin(place, move |place| {
             let request = STAY.with(keys(place)).not_after_here().arg(id.clone()).arg(turn.to_string());
             let request = request.int(knows.arrived.load(Ordering::Acquire)).int(place.lease());
             let request = request.int(knows.seen.load(Ordering::Acquire));
-            request.publish_here().arg(place.channel.clone()).idempotent()
+            request.publish_here().arg(place.channel.clone()).int(run).idempotent()
         });
-        Party { _keeper: keeper, seat, place: place.clone(), known }
+        Party { _keeper: keeper, seat, place: place.clone(), known, run }
     }
 
     /// Arrives at the present phase and does not wait; says which phase that is.
@@ -111,7 +127,8 @@ impl Party {
     }
 
     fn request(&self, wanted: i64, leaves: bool) -> Request {
-        arrive(&self.place, &self.seat, wanted, self.known.seen.load(Ordering::Acquire), leaves)
+        let (arrived, seen) = (self.known.arrived.load(Ordering::Acquire), self.known.seen.load(Ordering::Acquire));
+        arrive(&self.place, &self.seat, Word { run: self.run, arrived, seen }, wanted, leaves)
     }
 
     /// What an answer says; `None` where it came too late.
@@ -174,8 +191,9 @@ impl<'a> IntoFuture for Advance<'a> {
     }
 }
 
-pub(crate) fn arrive(place: &Place, seat: &Seat, wanted: i64, seen: i64, leaves: bool) -> Request {
+pub(crate) fn arrive(place: &Place, seat: &Seat, word: Word, wanted: i64, leaves: bool) -> Request {
     let request = ARRIVE.with(keys(place)).not_after_here().arg(seat.id()).arg(seat.turn().to_string()).int(wanted);
-    let request = request.int(place.lease()).int(seen).int(leaves.into());
-    request.publish_here().arg(place.channel.clone()).idempotent()
+    let request = request.int(place.lease()).int(word.seen).int(leaves.into());
+    let request = request.publish_here().arg(place.channel.clone());
+    request.int(word.arrived).int(word.run).idempotent()
 }

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Client, Name, Script};
+use redgrid_core::{Client, Name, OnceScript, Script};
 
 use crate::error::{AskError, WaitError};
-use crate::party::{Party, arrive};
-use crate::place::{Place, Seen, script};
+use crate::party::{Party, Word, arrive};
+use crate::place::{Place, Seen, once, script};
 
 static REGISTER: Script<3> = Script::new("phaser/register", script!("phaser", "phaser_register"));
 pub(crate) static ARRIVE: Script<3> = Script::new("phaser/arrive", script!("phaser", "phaser_arrive"));
 pub(crate) static STAY: Script<3> = Script::new("phaser/stay", script!("phaser", "phaser_stay"));
 static LOOK: Script<3> = Script::new("phaser/look", script!("phaser", "phaser_look"));
-static END: Script<3> = Script::new("phaser/end", script!("phaser", "phaser_end"));
+static END: OnceScript<3> = OnceScript::new("phaser/end", once!("phaser", "phaser_end"));
 
 /// The most parties of one `bulk_register`: 1,000, of which a script takes some milliseconds.
 const MOST: usize = 1000;
@@ -80,7 +80,8 @@ impl Phaser {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, what was registered is deregistered in the background.
+    /// Dropped early, what was registered is taken back in the background, at the latest when its lease ends, as if it had never been: a
+    /// phaser with which nobody else has registered has not begun then, and has not ended. The same goes for an error.
     pub async fn register(&self) -> Result<Party, PhaserError> {
         let place = self.place()?;
         let registered = register(place, 1).await?.pop();
@@ -144,7 +145,8 @@ impl Phaser {
         Ok(PhaserState { phase: at(0), is_terminated: at(1) == 1, registered: at(2), arrived: at(3) })
     }
 
-    /// Ends it, for all: who waits is told, and nobody registers or arrives any more; true if it had not ended before.
+    /// Ends it, for all: who waits is told, and nobody registers or arrives any more; true if it had not ended before. Exactly once, although
+    /// answers are lost.
     ///
     /// # Errors
     ///
@@ -158,7 +160,8 @@ impl Phaser {
         self.end(false).await
     }
 
-    /// Forgets a phaser that has ended, so that its name begins anew at phase 0; true if it had ended.
+    /// Forgets a phaser that has ended, so that its name begins anew at phase 0; true if it had ended. Parties that are left of it take no
+    /// part in what begins then: to them it has ended. Exactly once, although answers are lost.
     ///
     /// # Errors
     ///
@@ -174,7 +177,7 @@ impl Phaser {
     async fn end(&self, forget: bool) -> Result<bool, PhaserError> {
         let place = self.place()?;
         let request = END.with(keys(place)).int(forget.into()).publish_here().arg(place.channel.clone());
-        Ok(place.ask(request.idempotent()).await?)
+        Ok(place.ask_once::<Vec<i64>>(request).await? == [1])
     }
 
     fn place(&self) -> Result<&Place, PhaserError> {
@@ -188,8 +191,7 @@ async fn register(place: &Place, parties: usize) -> Result<Vec<Party>, PhaserErr
     }
     let seats: Vec<_> = (0..parties).map(|_| place.client.seat(&place.key)).collect();
     for seat in &seats {
-        // Far behind every phase: it only leaves.
-        seat.arm(arrive(place, seat, 0, 0, true));
+        seat.arm(arrive(place, seat, Word::UNHEARD, 0, true));
     }
     loop {
         let request = REGISTER.with(keys(place)).not_after_here().int(place.lease()).publish_here();
@@ -197,7 +199,9 @@ async fn register(place: &Place, parties: usize) -> Result<Vec<Party>, PhaserErr
             request.arg(seat.id()).arg(seat.turn().to_string())
         });
         match *place.ask::<Vec<i64>>(request.idempotent()).await? {
-            [1, phase] => return Ok(seats.into_iter().map(|seat| Party::new(place, seat, phase)).collect()),
+            [1, phase, run] => {
+                return Ok(seats.into_iter().map(|seat| Party::new(place, seat, phase, run)).collect());
+            }
             [-4, phase] => {
                 return Err(PhaserError::Terminated { name: place.name.clone(), phase: phase.unsigned_abs() });
             }
@@ -229,7 +233,7 @@ impl WaitAdvance {
             [now, ended, _, _, left] => waited(place, phase, (now, ended == 1, left)),
             _ => Ok(Seen::Late),
         };
-        place.look(place.bound(self.within), || look(place), seen).await
+        place.look(place.bound(self.within).without_key(), || look(place), seen).await
     }
 }
 
@@ -280,12 +284,12 @@ pub enum PhaserError {
         /// How long.
         waited: Duration,
     },
-    /// It has ended: no party is left, or it was terminated.
+    /// It has ended: no party is left, or it was terminated. To a party of a run that was [`reset`](Phaser::reset) since, too.
     #[error("the phaser `{name}` ended in phase {phase}")]
     Terminated {
         /// The phaser.
         name: Name,
-        /// Its last phase.
+        /// Its last phase, as far as is known.
         phase: u64,
     },
     /// This party has arrived at the present phase before; others are missing.

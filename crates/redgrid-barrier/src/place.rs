@@ -1,11 +1,13 @@
 //! What all synchronizers of this crate do: ask under their name, and look again and again until there is an answer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, companion};
-use redgrid_core::{Client, FromReply, Name, OnceRequest, Request, Watch};
+use redgrid_core::{Client, FromReply, Heard, Hearing, Name, OnceRequest, Request};
 
 use crate::error::{AskError, WaitError};
 
@@ -22,6 +24,12 @@ const ANEW: Duration = Duration::from_millis(10);
 /// Later than a lease ends by the server's clock, a look finds it over: 2 ms.
 const AFTER: Duration = Duration::from_millis(2);
 
+/// How long a leave is waited for when the time is over, at least: 50 ms. Without an answer it goes on in the background.
+const LEAVING: Duration = Duration::from_millis(50);
+
+/// What is told on a channel when it is for all who hear it.
+const FOR_ALL: &[u8] = b"0";
+
 /// A synchronizer by its name, its keys beside it.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -30,6 +38,8 @@ pub(crate) struct Place {
     pub(crate) key: Bytes,
     pub(crate) channel: Bytes,
     object: &'static str,
+    /// How long the last answer took, in nanoseconds.
+    took: Arc<AtomicU64>,
 }
 
 /// What a look has found.
@@ -46,7 +56,8 @@ impl Place {
         let name = Name::new(name)?;
         let own = client.key(&name);
         let channel = companion(&format!("redgrid_{object}__channel"), &own);
-        Ok(Place { client: client.clone(), key: companion(&format!("redgrid_{object}"), &own), name, channel, object })
+        let key = companion(&format!("redgrid_{object}"), &own);
+        Ok(Place { client: client.clone(), key, name, channel, object, took: Arc::default() })
     }
 
     /// A further key: `redgrid_<object>_<part>:{name}`.
@@ -63,7 +74,23 @@ impl Place {
         if self.client.is_shut_down() {
             return Err(AskError::ShuttingDown { name: self.name.clone() });
         }
-        self.client.run(request).await.map_err(|error| self.failed(error))
+        let clock = self.client.clock();
+        let asked = clock.now();
+        let answer = self.client.run(request).await.map_err(|error| self.failed(error))?;
+        let took = clock.now().since(asked).as_nanos();
+        self.took.store(u64::try_from(took).unwrap_or(u64::MAX), Ordering::Relaxed);
+        Ok(answer)
+    }
+
+    /// Asks for a last time, and waits for the answer no longer than a few round trips; `None` without one by then.
+    pub(crate) async fn ask_briefly<T: FromReply>(&self, request: Request) -> Option<T> {
+        let few = Duration::from_nanos(self.took.load(Ordering::Relaxed)).saturating_mul(4);
+        let clock = self.client.clock();
+        tokio::select! {
+            biased;
+            answer = self.ask(request) => answer.ok(),
+            () = clock.sleep_until(clock.now() + few.max(LEAVING)) => None,
+        }
     }
 
     pub(crate) async fn ask_once<T: FromReply>(&self, request: OnceRequest) -> Result<T, AskError> {
@@ -84,7 +111,8 @@ impl Place {
     /// How a wait is bounded.
     pub(crate) fn bound(&self, within: Option<Duration>) -> Bound {
         let began = self.client.clock().now();
-        Bound { began, until: within.map_or(Instant::NEVER, |within| began + within) }
+        let until = within.map_or(Instant::NEVER, |within| began + within);
+        Bound { began, until, met: false, has_key: true, own: None }
     }
 
     /// Looks until there is an answer: at once, when something is told or may have been missed, when a lease ends, and by itself.
@@ -96,8 +124,8 @@ impl Place {
         mut seen: impl FnMut(Vec<i64>) -> Result<Seen<T>, E>,
     ) -> Result<T, E> {
         let clock = self.client.clock();
-        let (mut watch, mut failure): (Option<Watch>, _) = (None, None);
-        let mut contact = false;
+        let (mut hearing, mut failure): (Option<Hearing>, _) = (None, None);
+        let mut contact = bound.met;
         let over = |failure: Option<AskError>, contact: bool| {
             let unasked = || {
                 AskError::of(&self.name, redgrid_core::ServerError::Unknown { reason: "no answer came in time".into() })
@@ -127,24 +155,37 @@ impl Place {
                     }
                 }
                 // Who set a bound waits up to it, without contact too.
-                Err(error) if error.is_passing() && bound.until != Instant::NEVER => {
+                Err(error) if error.is_passing() && bound.is_set() => {
                     failure = Some(error);
-                    UNHEARD
+                    self.unheard()
                 }
                 Err(error) => return Err(E::from(WaitError::Failed(error))),
             };
-            let watch = watch.get_or_insert_with(|| self.client.watch(self.channel.clone(), self.key.clone()));
-            let beneath = if watch.in_force() { self.between_looks() } else { UNHEARD };
+            let hearing = hearing.get_or_insert_with(|| self.hear(bound.has_key));
+            let beneath = if hearing.in_force() { self.between_looks() } else { self.unheard() };
             tokio::select! {
                 biased;
                 () = self.client.shutting_down() => {
                     return Err(E::from(WaitError::Failed(AskError::ShuttingDown { name: self.name.clone() })));
                 }
-                _ = watch.wake() => {}
+                () = told(hearing, bound.own.as_deref()) => {}
                 () = clock.sleep_until(clock.now() + pause.min(beneath)) => {}
                 () = clock.sleep_until(bound.until) => return Err(over(failure, contact)),
             }
         }
+    }
+
+    fn hear(&self, has_key: bool) -> Hearing {
+        match has_key {
+            true => self.client.hear([self.channel.clone()], &self.key),
+            // The poll would find none there, and have all look every second.
+            false => self.client.hear_only([self.channel.clone()], &self.key),
+        }
+    }
+
+    /// How long a waiter lets pass that is told of nothing; three times a lease at least, as a look renews it.
+    fn unheard(&self) -> Duration {
+        UNHEARD.min(self.client.watchdog_lease() / 3)
     }
 
     /// How long a waiter lets pass that is told of changes; three times a lease at least, as a look renews it.
@@ -153,11 +194,50 @@ impl Place {
     }
 }
 
-/// From when, and until when somebody waits.
-#[derive(Clone, Copy, Debug)]
+/// Completes when something was told that is for the one with this id, or may have been missed.
+async fn told(hearing: &mut Hearing, own: Option<&[u8]>) {
+    let concerns = |heard: &Heard| match heard {
+        Heard::Message { payload, .. } => own.is_none_or(|own| **payload == *own || **payload == *FOR_ALL),
+        Heard::Recheck => true,
+    };
+    while !concerns(&hearing.next().await) {}
+    // The next look covers what else was told before it.
+    while hearing.take().is_some() {}
+}
+
+/// From when, and until when somebody waits, and for what.
+#[derive(Clone, Debug)]
 pub(crate) struct Bound {
-    pub(crate) began: Instant,
-    pub(crate) until: Instant,
+    began: Instant,
+    until: Instant,
+    met: bool,
+    has_key: bool,
+    own: Option<Bytes>,
+}
+
+impl Bound {
+    /// There was contact before: when the time is over, it was only that.
+    pub(crate) fn met(self) -> Bound {
+        Bound { met: true, ..self }
+    }
+
+    /// What is waited for need not have a key.
+    pub(crate) fn without_key(self) -> Bound {
+        Bound { has_key: false, ..self }
+    }
+
+    /// Only what is told to this one matters, or to all.
+    pub(crate) fn told(self, own: Bytes) -> Bound {
+        Bound { own: Some(own), ..self }
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.until != Instant::NEVER
+    }
+
+    pub(crate) fn until(&self) -> Instant {
+        self.until
+    }
 }
 
 /// The text of a script behind what all of this crate begin with.

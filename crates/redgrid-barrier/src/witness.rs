@@ -2,7 +2,8 @@
 //!
 //! A primary that dies right after it let everybody through may not have told its replica. Those who were through are gone on, and
 //! the others would wait at the new primary for ever. So each process that was let through stays subscribed for a lease, and tells
-//! what it knows whenever its subscription was interrupted. One server alone has nobody to forget it.
+//! what it knows whenever its subscription was interrupted. One server alone has nobody to forget it. There is one task for a name and
+//! client, which does not keep the client.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +22,7 @@ impl Witness {
         &self,
         place: &Place,
         known: &Arc<K>,
-        say: impl Fn(&Place, &K) -> Request + Send + 'static,
+        say: impl Fn(&K) -> Request + Send + 'static,
     ) {
         if place.client.topology().kind == DeploymentKind::Single {
             return;
@@ -34,10 +35,10 @@ impl Witness {
         if is_there {
             return;
         }
-        let (place, known, until) = (place.clone(), Arc::clone(known), Arc::clone(&self.0));
+        let (known, until) = (Arc::clone(known), Arc::clone(&self.0));
+        let (client, clock) = (place.client.downgrade(), place.client.clock().clone());
+        let mut watch = place.client.watch(place.channel.clone(), place.key.clone());
         tokio::spawn(async move {
-            let clock = place.client.clock();
-            let mut watch = place.client.watch(place.channel.clone(), place.key.clone());
             loop {
                 let over = {
                     let mut until = lock(&until);
@@ -49,9 +50,10 @@ impl Witness {
                 };
                 tokio::select! {
                     wake = watch.wake() => if wake.recheck {
-                        let _ = place.ask::<i64>(say(&place, &known)).await;
+                        let Some(client) = client.upgrade() else { return };
+                        let _ = client.run::<i64>(say(&known)).await;
                     },
-                    () = place.client.shutting_down() => return,
+                    () = client.closing() => return,
                     () = clock.sleep_until(over) => {}
                 }
             }

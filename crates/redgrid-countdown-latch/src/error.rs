@@ -18,7 +18,8 @@ pub enum LatchError {
         #[source]
         source: ServerError,
     },
-    /// The server refused: wrong type under the name, no permission, no memory. Nothing is changed.
+    /// The server refused: wrong type under the name, no permission, no memory; or what is under the name is no count. Nothing
+    /// is changed.
     #[error("the server refused what was asked of the latch `{name}`")]
     Refused {
         /// The latch.
@@ -72,7 +73,8 @@ impl LatchError {
     pub(crate) fn of_question(name: &Name, source: ServerError) -> Self {
         let name = name.clone();
         match source {
-            ServerError::Refused { .. } => LatchError::Refused { name, source },
+            // What was answered is no count: to ask again does not help.
+            ServerError::Refused { .. } | ServerError::Decode { .. } => LatchError::Refused { name, source },
             _ => LatchError::Unavailable { name, source },
         }
     }
@@ -82,7 +84,8 @@ impl LatchError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The time is over, and the count was not 0.
+    /// The time is over, and the count was not 0 when it was last asked for: within the interval of the looks, five times
+    /// `poll_interval`, and a second.
     #[error("the latch `{name}` was not open after {waited:?}")]
     TimedOut {
         /// The latch.
@@ -99,7 +102,7 @@ pub enum WaitError {
         #[source]
         source: ServerError,
     },
-    /// The server refused to tell: wrong type under the name, no permission.
+    /// The server refused to tell: wrong type under the name, no permission; or what is under the name is no count.
     #[error("the server refused to tell of the latch `{name}`")]
     Refused {
         /// The latch.
@@ -123,7 +126,7 @@ impl WaitError {
     pub(crate) fn of(name: &Name, source: ServerError) -> Self {
         let name = name.clone();
         match source {
-            ServerError::Refused { .. } => WaitError::Refused { name, source },
+            ServerError::Refused { .. } | ServerError::Decode { .. } => WaitError::Refused { name, source },
             source => WaitError::Unavailable { name, source },
         }
     }

@@ -8,6 +8,7 @@ use redgrid_core::name::InvalidName;
 use crate::error::LatchError;
 use crate::keys::Keys;
 use crate::set::TrySetCount;
+use crate::tally::Tally;
 use crate::wait::Wait;
 
 /// A latch that is open while its count is 0, over all processes that reach the same server. Redisson's `RCountDownLatch` on
@@ -88,7 +89,7 @@ impl CountDownLatch {
     pub async fn count_down_by(&self, n: u64) -> Result<u64, LatchError> {
         let keys = self.keys()?;
         let by = keys.counted(n)?;
-        keys.count_down(&self.client, by).await.map_err(|source| LatchError::of_change(&keys.name, source))
+        Tally::of(&self.client, keys).count_down(by).await.map_err(|source| LatchError::of_change(&keys.name, source))
     }
 
     /// What is left; 0 where nothing is set.
@@ -107,7 +108,7 @@ impl CountDownLatch {
     }
 
     /// Waits until the round that is under way has ended: at a count of 0, deleted, or at the end of its lifetime. At once
-    /// where none is. As long as it takes, unless [`Wait::within`] says otherwise, but not without contact to the server.
+    /// where none is, and so before the first [`CountDownLatch::try_set_count`]. As long as it takes, unless [`Wait::within`] says otherwise, but not without contact to the server.
     ///
     /// ```no_run
     /// # use std::time::Duration;

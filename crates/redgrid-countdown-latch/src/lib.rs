@@ -16,9 +16,13 @@
 //!
 //! # What it promises
 //!
-//! - A count-down counts exactly once, although its answer is lost and it is sent again. So do setting and deleting.
+//! - A count-down counts exactly once, although its answer is lost and it is sent again. So do setting and deleting. Those of a
+//!   client that come while one is under way go together, in one request.
 //! - Whoever waits goes on when the count is 0, deleted or at the end of its lifetime, also when every message is lost: then
-//!   within `poll_interval`.
+//!   within `poll_interval`, or within five of them where the latch was set again meanwhile; later where a client polls more
+//!   names than its `poll_budget` is for.
+//! - A latch that was never set is open: who waits before the first [`CountDownLatch::try_set_count`] goes on at once, as with
+//!   Redisson.
 //! - A latch that is set again begins a new round. Whoever waited for the round before goes on; whoever waits for the new one
 //!   is not let go by what is left of the old.
 //! - All who wait for one latch through one client share one subscription and its looks. The message of a round's end names the
@@ -31,12 +35,13 @@
 //! | key or channel | type | lifetime |
 //! |---|---|---|
 //! | `name` | string: the count, in decimal | none, or [`TrySetCount::expires_in`]; gone at 0 |
-//! | `redgrid_latch:{name}` | string: the number of the round | the latch's, at most a day, renewed while somebody waits; gone at 0 |
+//! | `redgrid_latch:{name}` | string: the number of the round, `-` before that of one that is over | the latch's, at most a day, renewed while somebody waits; a minute after the end |
 //! | `redgrid_once:{name}:<client id>` | string: the client's last change and its answer | 30 s and twice `timeout` |
 //! | `redisson_countdownlatch__channel__{name}` | channel: `0` when the latch opens, `1` when it is set. Not in a cluster for a name with a hash tag, which Redisson can not use there | |
 //! | `redgrid_latch__channel:{name}` | channel: the number of the round that is over | |
 //!
-//! A namespace goes in front of the name, inside the braces too.
+//! A namespace goes in front of the name, inside the braces too. What belongs to a name that is a hash tag and nothing else, as
+//! `{a}`, ends with `:tag`: `a` is another latch.
 
 mod error;
 mod keys;
@@ -45,6 +50,7 @@ mod line;
 mod rounds;
 mod scripts;
 mod set;
+mod tally;
 mod wait;
 
 pub use error::{LatchError, WaitError};

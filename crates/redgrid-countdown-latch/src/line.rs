@@ -21,6 +21,10 @@ const POLLS: u32 = 5;
 /// The same while no messages come in: at most 1 s.
 const LOOK_UNSUBSCRIBED: Duration = Duration::from_secs(1);
 
+/// A look that is under way, or due, for longer than this is overdue: 1 s, far above a round trip. Whose time is over then is not told
+/// that the latch was closed.
+const OVERDUE: Duration = Duration::from_secs(1);
+
 /// Added to what a round has left to live, so that it is over when it is looked at.
 const AFTER: Duration = Duration::from_millis(2);
 
@@ -47,8 +51,10 @@ struct State {
     waiting: BTreeMap<u64, oneshot::Sender<Left>>,
     /// The number of whoever comes next.
     next: u64,
-    /// Those below are in a round.
-    placed: u64,
+    /// For those below a look was answered.
+    seen: u64,
+    /// Until then it is as good as contact.
+    fresh_until: Instant,
     attended: bool,
 }
 
@@ -86,6 +92,13 @@ impl Line {
         Place { line: Arc::clone(self), number, answer }
     }
 
+    /// A look is sent.
+    fn asks(&self) {
+        let overdue = self.client.clock().now() + OVERDUE;
+        let mut state = self.state();
+        state.fresh_until = state.fresh_until.min(overdue);
+    }
+
     /// Lets go those below `number`.
     fn let_go(&self, number: u64, left: &Left) {
         let mut state = self.state();
@@ -110,9 +123,10 @@ impl Place {
         (&mut self.answer).await.unwrap_or(Left::ShuttingDown)
     }
 
-    /// Whether a look has found the latch closed since this one came.
-    pub(crate) fn is_placed(&self) -> bool {
-        self.number < self.line.state().placed
+    /// Whether a look has found the latch closed since this one came, and none is overdue.
+    pub(crate) fn has_contact(&self) -> bool {
+        let (now, state) = (self.line.client.clock().now(), self.line.state());
+        self.number < state.seen && now <= state.fresh_until
     }
 }
 
@@ -169,31 +183,28 @@ async fn attend(mut attendance: Attendance) {
     let mut hearing: Option<Hearing> = None;
     // The look that is under way, and whom it is for.
     let mut asking: Option<(u64, Asking)> = None;
+    // Those below are in a round.
+    let mut placed = 0;
     let mut next_look = Instant::PAST;
     loop {
         if attendance.is_over() {
             return;
         }
-        let (placed, next) = {
+        let (seen, next) = {
             let state = line.state();
-            (state.placed, state.next)
+            (state.seen, state.next)
         };
-        if asking.is_none() && (rounds.is_due() || placed < next || clock.now() >= next_look) {
+        if asking.is_none() && (rounds.is_due() || seen < next || clock.now() >= next_look) {
             rounds.asks();
+            line.asks();
             let (client, keys) = (client.clone(), Arc::clone(&line.keys));
             asking = Some((next, Box::pin(async move { keys.look(&client).await })));
         }
         tokio::select! {
-            () = &mut closing => line.let_go(u64::MAX, &Left::ShuttingDown),
-            heard = hear(&mut hearing) => {
-                let mut heard = Some(heard);
-                while let Some(one) = heard {
-                    if let Over::Placed | Over::All = take(&mut rounds, one) {
-                        line.let_go(placed, &Left::Over);
-                    }
-                    heard = hearing.as_mut().and_then(Hearing::take);
-                }
-            }
+            // In this order: at a shutdown looks fail as well, and messages may come without end.
+            biased;
+            // Who waits is told by the end of the attendance, and so is who comes meanwhile.
+            () = &mut closing => return,
             (upto, answer) = answered(&mut asking) => {
                 match answer {
                     Ok(look) => {
@@ -202,11 +213,19 @@ async fn attend(mut attendance: Attendance) {
                             Over::Placed => line.let_go(placed, &Left::Over),
                             Over::Nobody => {}
                         }
+                        // Where the round could not be told, they stay those of the look before.
+                        if look.is_open || look.round.is_some() {
+                            placed = upto;
+                        }
                         let hears = hearing.as_ref().is_some_and(Hearing::in_force);
                         let poll = client.poll_interval();
-                        let within = if hears { poll * POLLS } else { poll.min(LOOK_UNSUBSCRIBED) };
+                        let within = match hears && look.round.is_some() {
+                            true => poll * POLLS,
+                            false => poll.min(LOOK_UNSUBSCRIBED),
+                        };
                         let ends_in = look.ends_in.map_or(Duration::MAX, |left| left + AFTER);
                         next_look = clock.now() + within.min(ends_in);
+                        line.state().fresh_until = next_look + OVERDUE;
                         if hearing.is_none() && !look.is_open {
                             // Whose confirmation has it looked at once more.
                             let channels = [line.keys.over.clone()].into_iter().chain(line.keys.channel.clone());
@@ -218,7 +237,16 @@ async fn attend(mut attendance: Attendance) {
                         line.let_go(upto, &Left::Failed(error));
                     }
                 }
-                line.state().placed = upto;
+                line.state().seen = upto;
+            }
+            heard = hear(&mut hearing) => {
+                let mut heard = Some(heard);
+                while let Some(one) = heard {
+                    if let Over::Placed | Over::All = take(&mut rounds, one) {
+                        line.let_go(placed, &Left::Over);
+                    }
+                    heard = hearing.as_mut().and_then(Hearing::take);
+                }
             }
             () = line.changed.notified() => {}
             () = clock.sleep_until(next_look), if asking.is_none() => {}

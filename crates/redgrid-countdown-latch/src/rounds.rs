@@ -36,13 +36,26 @@ impl Rounds {
     /// It is answered.
     pub(crate) fn sees(&mut self, look: &Look) -> Over {
         self.asking = false;
-        if look.is_open || self.ended.contains(&look.round) {
+        if look.is_open || look.round.is_some_and(|round| self.ended.contains(&round)) {
             self.round = None;
             return Over::All;
         }
-        // A number that is lower, or missing, is that of a server that knows less, and says nothing about ours.
-        let former = self.round.replace(self.round.map_or(look.round, |round| round.max(look.round)));
-        if former.is_some_and(|former| former < look.round) { Over::Placed } else { Over::Nobody }
+        // A look that could not tell the round says nothing about ours, and places nobody.
+        let Some(round) = look.round else { return Over::Nobody };
+        match self.round {
+            // Another has begun, or ours is known to be over and Redisson has begun one.
+            Some(former) if former < round || (former > 0 && former <= look.over) => {
+                self.round = Some(round);
+                Over::Placed
+            }
+            // A number that is lower is that of a server that knows less, and says nothing about ours. Nor does one that is
+            // missing: under `maxmemory` it may be evicted before the count is.
+            Some(_) => Over::Nobody,
+            None => {
+                self.round = Some(round);
+                Over::Nobody
+            }
+        }
     }
 
     /// It failed: nobody is in a round any more.
@@ -84,7 +97,7 @@ mod tests {
     use super::*;
 
     fn look(round: u64) -> Look {
-        Look { is_open: false, round, ends_in: None }
+        Look { is_open: false, round: Some(round), over: 0, ends_in: None }
     }
 
     fn placed(round: u64) -> Rounds {
@@ -171,6 +184,34 @@ mod tests {
         let mut rounds = placed(0);
         rounds.asks();
         assert_eq!(rounds.sees(&look(5)), Over::Placed);
+    }
+
+    #[test]
+    fn a_round_of_redissons_behind_the_known_end_of_ours_ends_ours() {
+        let behind = |over| Look { over, ..look(0) };
+        for (over, expected) in [(6, Over::Nobody), (7, Over::Placed), (8, Over::Placed)] {
+            let mut rounds = placed(7);
+            rounds.asks();
+            assert_eq!(rounds.sees(&behind(over)), expected, "{over}");
+        }
+        // Those who asked by that look are in Redisson's.
+        let mut rounds = placed(7);
+        rounds.asks();
+        rounds.sees(&behind(7));
+        rounds.asks();
+        assert_eq!(rounds.sees(&behind(7)), Over::Nobody);
+        assert_eq!(rounds.hears_end(7), Over::Nobody);
+    }
+
+    #[test]
+    fn a_look_that_could_not_tell_the_round_lets_nobody_go_but_by_an_open_latch() {
+        let untold = Look { round: None, ..look(0) };
+        let mut rounds = placed(7);
+        rounds.asks();
+        assert_eq!(rounds.sees(&untold), Over::Nobody);
+        assert_eq!(rounds.hears_end(7), Over::Placed, "those in the round before");
+        rounds.asks();
+        assert_eq!(rounds.sees(&Look { is_open: true, ..untold }), Over::All);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::{Client, OnceRequest, OnceScript, Request, Script, ServerError};
+use redgrid_core::clock::Instant;
+use redgrid_core::{Client, Code, OnceRequest, OnceScript, Request, Script, ServerError};
 
 use crate::keys::Keys;
 
@@ -15,6 +16,10 @@ static LOOK: Script<2> = Script::new("latch/look", include_str!("scripts/look.lu
 /// How long the number of a round is kept: a day, renewed at its half by those who wait. With nobody waiting, nobody needs it.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How long it is kept when the round is over: a minute. It tells those who missed the end that a round of Redisson's, which has no
+/// number, is another one, and has the next number be above it although the server's clock was set back.
+const KEPT_OVER: Duration = Duration::from_secs(60);
+
 impl Keys {
     /// Whether a round was begun.
     pub(crate) async fn set(&self, client: &Client, n: i64, lifetime: Option<Duration>) -> Result<bool, ServerError> {
@@ -23,16 +28,15 @@ impl Keys {
         Ok(one(client.run_once(self.told(request)).await?)? == 1)
     }
 
-    /// What is left.
-    pub(crate) async fn count_down(&self, client: &Client, by: i64) -> Result<u64, ServerError> {
-        let request = COUNT_DOWN.with(self.both()).int(by).publish_here().arg(self.over.clone());
-        let left = one(client.run_once(self.told(request)).await?)?;
-        Ok(u64::try_from(left).unwrap_or(0))
+    /// What was there before, waited for until `until`.
+    pub(crate) async fn count_down(&self, client: &Client, by: i64, until: Instant) -> Result<i64, ServerError> {
+        let request = COUNT_DOWN.with(self.both()).int(by).int(millis(KEPT_OVER)).publish_here().arg(self.over.clone());
+        one(client.run_once_until(self.told(request), until).await?)
     }
 
     /// Whether there was one.
     pub(crate) async fn delete(&self, client: &Client) -> Result<bool, ServerError> {
-        let request = DELETE.with(self.both()).publish_here().arg(self.over.clone());
+        let request = DELETE.with(self.both()).int(millis(KEPT_OVER)).publish_here().arg(self.over.clone());
         Ok(one(client.run_once(self.told(request)).await?)? == 1)
     }
 
@@ -43,10 +47,15 @@ impl Keys {
         Ok(left.and_then(|left| u64::try_from(left).ok()).unwrap_or(0))
     }
 
-    /// How it is.
+    /// How it is. While its slot moves, the count alone is asked for: that is on one side or the other.
     pub(crate) async fn look(&self, client: &Client) -> Result<Look, ServerError> {
-        let request = LOOK.with(self.both()).int(millis(KEPT)).idempotent();
-        let parts: Vec<String> = client.run(request).await?;
+        let request = LOOK.with(self.both()).int(millis(KEPT)).int(millis(KEPT_OVER)).idempotent();
+        let parts: Vec<String> = match client.run_undivided(request).await {
+            Err(error) if error.code() == Some(Code::TryAgain) => {
+                return Ok(Look::of_count(self.count(client).await?));
+            }
+            parts => parts?,
+        };
         Look::read(&parts)
             .ok_or_else(|| ServerError::Decode { expected: "a look at a latch", got: format!("{parts:?}") })
     }
@@ -65,8 +74,10 @@ impl Keys {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) is_open: bool,
-    /// The number of the round; 0 where Redisson has begun it.
-    pub(crate) round: u64,
+    /// The number of the round; 0 where Redisson has begun it, `None` where it could not be asked for.
+    pub(crate) round: Option<u64>,
+    /// That of the last one of ours of which it is known that it is over; 0 where none is.
+    pub(crate) over: u64,
     /// When it ends by itself.
     pub(crate) ends_in: Option<Duration>,
 }
@@ -77,7 +88,14 @@ impl Look {
         // Redisson and ours write whole numbers; what is below 1 is open.
         let is_open = count.parse::<f64>().ok()? < 1.0;
         let ends_in = left.parse::<i64>().ok()?.try_into().ok().map(Duration::from_millis);
-        Some(Look { is_open, round: round.parse().ok()?, ends_in })
+        let round: i64 = round.parse().ok()?;
+        let (round, over) = if round < 0 { (0, round.unsigned_abs()) } else { (round.unsigned_abs(), 0) };
+        Some(Look { is_open, round: Some(round), over, ends_in })
+    }
+
+    /// What the count alone tells.
+    fn of_count(left: u64) -> Look {
+        Look { is_open: left == 0, round: None, over: 0, ends_in: None }
     }
 }
 
@@ -113,7 +131,10 @@ mod tests {
     fn a_look_is_read() {
         let look = |parts: [&str; 3]| Look::read(&parts.map(str::to_owned));
         let lasting = look(["3", "17", "250"]).unwrap();
-        assert_eq!(lasting, Look { is_open: false, round: 17, ends_in: Some(Duration::from_millis(250)) });
+        let expected = Look { is_open: false, round: Some(17), over: 0, ends_in: Some(Duration::from_millis(250)) };
+        assert_eq!(lasting, expected);
+        let after_ours = look(["3", "-17", "-1"]).unwrap();
+        assert_eq!((after_ours.round, after_ours.over), (Some(0), 17));
         for (count, is_open) in [("0", true), ("-1", true), ("1", false), ("9223372036854775807", false)] {
             let look = look([count, "0", "-1"]).unwrap();
             assert_eq!((look.is_open, look.ends_in), (is_open, None), "{count}");

@@ -24,7 +24,7 @@ impl Wait {
     }
 
     /// Waits at most this long, for the latch and for a server that can not be reached; zero looks once. As long as it takes
-    /// unless set.
+    /// unless set. After a suspend of the machine it may end late, by an eighth of what was left and by 30 s at most.
     pub fn within(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
@@ -32,8 +32,15 @@ impl Wait {
 
     async fn run(self) -> Result<(), WaitError> {
         let (client, keys) = (self.latch.client(), self.latch.keys()?);
-        let failed = |source| WaitError::of(&keys.name, source);
+        // What fails in a shutdown fails by it.
+        let failed = |source| match client.is_shut_down() {
+            true => WaitError::ShuttingDown { name: keys.name.clone() },
+            false => WaitError::of(&keys.name, source),
+        };
         let timed_out = |waited| WaitError::TimedOut { name: keys.name.clone(), waited };
+        if client.is_shut_down() {
+            return Err(WaitError::ShuttingDown { name: keys.name.clone() });
+        }
         if self.within.is_some_and(|within| within.is_zero()) {
             let look = keys.look(client).await.map_err(failed)?;
             return if look.is_open { Ok(()) } else { Err(timed_out(Duration::ZERO)) };
@@ -44,7 +51,7 @@ impl Wait {
         let left = tokio::select! {
             biased;
             left = place.left() => left,
-            () = client.clock().sleep_until(until) => match place.is_placed() {
+            () = client.clock().wait_until(until) => match place.has_contact() {
                 true => return Err(timed_out(client.clock().now().since(began))),
                 false => Left::Failed(ServerError::NotSent { reason: "no server could be asked in time".into() }),
             },

@@ -14,5 +14,5 @@ end
 redis.call('HSET', k[1], 'round', ARGV[1])
 redis.call('DEL', k[2])
 keep(0)
-redis.call(ARGV[2], ARGV[3], ARGV[1])
+redis.pcall(ARGV[2], ARGV[3], ARGV[1])
 return 1

@@ -8,7 +8,8 @@
 -- ARGV[3]  turn       of the seat
 -- ARGV[4]  parties    how many open it
 -- ARGV[5]  lease      milliseconds, until which it counts without another word
--- ARGV[6]  seen       the last round that its client saw open: a failover may have lost that
+-- ARGV[6]  seen       the last round that its client saw open, if it was told of it a short while ago: a failover may have lost that.
+--                     What is older may be forgotten here with all else, and 0 is said
 -- ARGV[7]  publish    PUBLISH or SPUBLISH
 -- ARGV[8]  channel    where the number of a round is told that has opened
 -- Returns  {1, round, leader}      the round has opened, with this one in it; leader is 1 for the one who came last
@@ -26,13 +27,15 @@ if tonumber(ARGV[6]) > round then
   round = tonumber(ARGV[6])
   redis.call('HSET', k[1], 'round', round)
   redis.call('DEL', k[2])
-  redis.call(ARGV[7], ARGV[8], round)
+  redis.pcall(ARGV[7], ARGV[8], round)
 end
 local turn, came, mark = seat(id)
 if turn and (turn > tonumber(ARGV[3]) or turn == tonumber(ARGV[3]) and mark == 'l') then
   return {-2}
 end
 if turn == tonumber(ARGV[3]) and came < round then
+  -- It believes the round from now on, for as long as this keeps it.
+  keep(lease)
   return {1, came + 1, mark == 'o' and 1 or 0}
 end
 bury(k[2])
@@ -53,5 +56,5 @@ redis.call('HSET', k[1], 'round', round + 1)
 redis.call('DEL', k[2])
 sweep(4 * parties + 64)
 keep(lease)
-redis.call(ARGV[7], ARGV[8], round + 1)
+redis.pcall(ARGV[7], ARGV[8], round + 1)
 return {1, round + 1, 1}

@@ -13,6 +13,7 @@ if turn and turn > tonumber(ARGV[2]) then
   return {0}
 end
 if turn == tonumber(ARGV[2]) and mark ~= 'l' and came < field('round') then
+  keep(0)
   return {1, came + 1, mark == 'o' and 1 or 0}
 end
 redis.call('ZREM', k[2], ARGV[1])

@@ -44,7 +44,7 @@ local function settle(publish, channel)
     changed = true
   end
   if changed then
-    redis.call(publish, channel, field('session'))
+    redis.pcall(publish, channel, field('session'))
   end
 end
 
@@ -58,5 +58,5 @@ local function catch_up(session, publish, channel)
   if more > 0 then
     let_in(more)
   end
-  redis.call(publish, channel, session)
+  redis.pcall(publish, channel, session)
 end

@@ -7,20 +7,25 @@
 -- ARGV[4]  lease    milliseconds
 -- ARGV[5]  publish  PUBLISH or SPUBLISH
 -- ARGV[6]  channel  where changes are told
--- Returns  {1}        all have left
---          {0, ms}    others are inside; the first of their leases ends in so long
+-- ARGV[7]  outside  1: only who is outside leaves; 0: whoever it is
+-- Returns  {1}           all have left
+--          {0, ms}       others are inside; the first of their leases ends in so long
+--          {2, session}  only who is outside was to leave, and it is inside
 --
 -- Work: O(log n), and O(parties) where the next may enter. Sent twice, it leaves once.
 local session = tonumber(ARGV[3])
-local turn, _, mark = seat(ARGV[1])
+local turn, came, mark = seat(ARGV[1])
+if ARGV[7] == '1' and turn == tonumber(ARGV[2]) and mark == 'i' then
+  return {2, came}
+end
 if not turn or turn <= tonumber(ARGV[2]) then
-  if not turn and session > 0 then
+  if turn ~= tonumber(ARGV[2]) and session > 0 then
     forgotten(tonumber(ARGV[4]))
   end
   catch_up(session, ARGV[5], ARGV[6])
   redis.call('ZREM', k[2], ARGV[1])
   if redis.call('ZREM', k[3], ARGV[1]) == 1 and redis.call('ZCARD', k[3]) == 0 then
-    redis.call(ARGV[5], ARGV[6], session)
+    redis.pcall(ARGV[5], ARGV[6], session)
   end
   sit(ARGV[1], ARGV[2], session, 'l', now)
 end

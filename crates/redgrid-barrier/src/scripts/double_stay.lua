@@ -18,10 +18,11 @@ if is_late(ARGV[1]) then
 end
 local session, till = tonumber(ARGV[4]), now + tonumber(ARGV[5])
 local turn, _, mark = seat(ARGV[2])
-if turn and (turn > tonumber(ARGV[3]) or mark == 'l') then
+if turn and (turn > tonumber(ARGV[3]) or turn == tonumber(ARGV[3]) and mark == 'l') then
   return {0}
 end
-if not turn then
+-- The seat of a former turn: this one's entry is lost.
+if turn ~= tonumber(ARGV[3]) then
   forgotten(tonumber(ARGV[5]))
 end
 catch_up(session, ARGV[6], ARGV[7])

@@ -1,7 +1,7 @@
 -- event_look.lua: whether an event is set, and how often it was.
 --
--- KEYS[1]  event  hash; `set` is 1 while it is, `times` counts how often it was set
+-- KEYS[1]  event  hash: see event.lua
 -- Returns  {set, times}
 --
 -- Work: O(1), writes nothing. Sent twice, it answers twice.
-return {field('set'), field('times')}
+return {is_set() and 1 or 0, field('times')}

@@ -10,7 +10,7 @@ local count = redis.call('ZCARD', k[2])
 if count > 0 then
   redis.call('HINCRBY', k[1], 'round', 1)
   redis.call('DEL', k[2])
-  redis.call(ARGV[4], ARGV[5], '0')
+  redis.pcall(ARGV[4], ARGV[5], '0')
 end
 keep(0)
 return answer({count})

@@ -1,8 +1,9 @@
 -- phaser.lua: what the scripts of a phaser have in common, behind seats.lua.
 --
--- `k[1]` is its hash: `phase`, from 0; `ended` is 1 when it has ended, `began` when somebody was registered. A seat is a party: its number
--- is the last phase at which it arrived, its mark `p` (is registered) or `l` (has left). `k[2]` is a sorted set of the parties by the
--- end of the lease; `k[3]` another of those that have arrived at the present phase.
+-- `k[1]` is its hash: `phase`, from 0; `ended` is 1 when it has ended; `began` counts who was registered, but those that were taken back
+-- before they heard of it; `run` tells one run of the name from another: when it began, in microseconds; `past` is when the last one
+-- was forgotten. A seat is a party: its number is the last phase at which it arrived, its mark `p` (is registered) or `l` (has left).
+-- `k[2]` is a sorted set of the parties by the end of the lease; `k[3]` another of those that have arrived at the present phase.
 --
 -- A party that is not known, though it was registered, shows that a failover has lost something: until `grace` nothing is over, so that
 -- the others can say that they are there, too.
@@ -25,7 +26,7 @@ local function settle(publish, channel)
   else
     return
   end
-  redis.call(publish, channel, field('phase'))
+  redis.pcall(publish, channel, field('phase'))
 end
 
 -- Milliseconds until something may be over by itself; -1 where nothing can.
@@ -39,7 +40,7 @@ local function catch_up(phase, publish, channel)
   if phase > field('phase') then
     redis.call('HSET', k[1], 'phase', phase)
     redis.call('DEL', k[3])
-    redis.call(publish, channel, phase)
+    redis.pcall(publish, channel, phase)
   end
 end
 
@@ -47,11 +48,41 @@ local function forgotten(lease)
   redis.call('HSET', k[1], 'grace', string.format('%.0f', now + lease / 2))
 end
 
+-- Whether a party of that run takes part in the present one. Where none is known, as after a failover, it is that of the party; so it is
+-- where a failover has lost that the one before was forgotten.
+local function is_of(run)
+  run = tonumber(run)
+  local present = field('run')
+  if run <= field('past') or run < present then
+    return false
+  end
+  if run > present and present > 0 then
+    if field('ended') == 0 then
+      return false
+    end
+    redis.call('DEL', unpack(k))
+    redis.call('HSET', k[1], 'past', string.format('%.0f', present))
+  end
+  redis.call('HSET', k[1], 'run', string.format('%.0f', run))
+  return true
+end
+
+-- The present run, begun here where there is none.
+local function run_here()
+  if field('run') == 0 then
+    local begins = math.max(clock[1] * 1000000 + clock[2], field('past') + 1)
+    redis.call('HSET', k[1], 'run', string.format('%.0f', begins))
+  end
+  return field('run')
+end
+
 -- Registers a party, or goes on to count it; `number` is the last phase at which it arrived.
 local function count(id, turn, number, lease)
   sit(id, turn, number, 'p', now + lease)
   redis.call('ZADD', k[2], now + lease, id)
-  redis.call('HSET', k[1], 'began', '1')
+  if field('began') == 0 then
+    redis.call('HSET', k[1], 'began', '1')
+  end
   if number == field('phase') then
     redis.call('ZADD', k[3], 0, id)
   end

@@ -6,9 +6,9 @@
 -- ARGV[3]  publish    PUBLISH or SPUBLISH
 -- ARGV[4]  channel    where phases are told
 -- ARGV[5…] pairs      of a seat and its turn
--- Returns  {1, phase}   registered
---          {-1}         too late: nothing was done
---          {-4, phase}  the phaser has ended
+-- Returns  {1, phase, run}  registered, in this run
+--          {-1}             too late: nothing was done
+--          {-4, phase}      the phaser has ended
 --
 -- Work: O(parties). Sent twice, each is registered once.
 if is_late(ARGV[1]) then
@@ -18,12 +18,13 @@ settle(ARGV[3], ARGV[4])
 if field('ended') == 1 then
   return {-4, field('phase')}
 end
-local phase = field('phase')
+local phase, run = field('phase'), run_here()
 for i = 5, #ARGV, 2 do
   local turn = seat(ARGV[i])
   if not turn or turn < tonumber(ARGV[i + 1]) then
     redis.call('ZREM', k[3], ARGV[i])
+    redis.call('HINCRBY', k[1], 'began', 1)
     count(ARGV[i], ARGV[i + 1], phase - 1, tonumber(ARGV[2]))
   end
 end
-return {1, phase}
+return {1, phase, run}

@@ -9,8 +9,9 @@
 -- ARGV[6]  seen       the latest phase that it saw
 -- ARGV[7]  publish    PUBLISH or SPUBLISH
 -- ARGV[8]  channel    where phases are told
+-- ARGV[9]  run        in which it was registered
 -- Returns  {1}   it counts, for a lease; also where a failover had lost it, or its lease had ended
---          {0}   it has left, or the phaser has ended
+--          {0}   it has left, or the phaser has ended, or is another by now
 --          {-1}  too late: nothing was done
 --
 -- Work: O(log parties). Sent twice, it says the same.
@@ -18,14 +19,16 @@ if is_late(ARGV[1]) then
   return {-1}
 end
 local turn, number, mark = seat(ARGV[2])
-if turn and (turn > tonumber(ARGV[3]) or mark == 'l') or field('ended') == 1 then
+local is_here = turn == tonumber(ARGV[3])
+if turn and turn > tonumber(ARGV[3]) or is_here and mark == 'l' or not is_of(ARGV[9]) or field('ended') == 1 then
   return {0}
 end
-if not turn then
+if not is_here then
+  redis.call('ZREM', k[3], ARGV[2])
   forgotten(tonumber(ARGV[5]))
 end
 catch_up(tonumber(ARGV[6]), ARGV[7], ARGV[8])
-local arrived = math.min(math.max(tonumber(ARGV[4]), turn and number or -1), field('phase'))
+local arrived = math.min(math.max(tonumber(ARGV[4]), is_here and number or -1), field('phase'))
 count(ARGV[2], ARGV[3], arrived, tonumber(ARGV[5]))
 settle(ARGV[7], ARGV[8])
 return {1}

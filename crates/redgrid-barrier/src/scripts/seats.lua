@@ -53,11 +53,12 @@ local function first_end(leases)
   return first[2] and math.max(first[2] - now, 0) or -1
 end
 
--- Forgets the seats of those who have left long ago, where they are many.
+-- Forgets the seats of those who have left long ago, where they are many; once a minute at most, as it reads all that are there.
 local function sweep(most)
-  if redis.call('HLEN', k[1]) <= most then
+  if redis.call('HLEN', k[1]) <= most or field('swept') + 60000 > now then
     return
   end
+  redis.call('HSET', k[1], 'swept', string.format('%.0f', now))
   local all = redis.call('HGETALL', k[1])
   for i = 1, #all, 2 do
     local till = string.match(all[i + 1], ' %a (%d+)$')

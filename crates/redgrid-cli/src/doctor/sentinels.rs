@@ -25,8 +25,8 @@ pub(crate) struct Sentinels {
     pub(crate) quorum: u64,
     /// What `SENTINEL CKQUORUM` says when there are not enough.
     pub(crate) short: Option<String>,
-    /// The user may not ask that.
-    pub(crate) unasked: bool,
+    /// What is not known, and why not: the user may not ask, or no answer came.
+    pub(crate) unknown: Vec<String>,
     /// Of those that were named, the ones that did not answer.
     pub(crate) absent: Vec<String>,
 }
@@ -59,17 +59,33 @@ impl Sentinels {
         if !self.nodes.is_empty() {
             return Ok(());
         }
-        let replicas: Vec<HashMap<String, String>> = ask(&**sentinel, "REPLICAS", name).await?;
+        let replicas: Vec<HashMap<String, String>> = match ask(&**sentinel, "REPLICAS", name).await {
+            Err(error) if error.code() == Some(Code::NoPermission) => {
+                self.unknown.push("which replicas there are: the user there may not ask (+sentinel|replicas)".into());
+                Vec::new()
+            }
+            told => told?,
+        };
         let number = |name: &str| primary.get(name).and_then(|value| value.parse().ok()).unwrap_or(0);
         self.count = number("num-other-sentinels") + 1;
         self.quorum = number("quorum");
         self.nodes = std::iter::once(&primary).chain(&replicas).filter_map(place).collect();
-        match ask::<String>(&**sentinel, "CKQUORUM", name).await {
-            Ok(_) => {}
-            Err(error) if error.code() == Some(Code::NoPermission) => self.unasked = true,
-            Err(error) => self.short = Some(error.to_string()),
-        }
+        self.judge(ask::<String>(&**sentinel, "CKQUORUM", name).await);
         Ok(())
+    }
+
+    /// Takes in what was said to the question whether there are enough of them. Only a refusal of its own is a verdict; trouble on
+    /// the way says nothing of it.
+    fn judge(&mut self, quorum: Result<String, ServerError>) {
+        let enough = "whether enough of them are there";
+        match quorum {
+            Ok(_) => {}
+            Err(error) if error.code() == Some(Code::NoPermission) => {
+                self.unknown.push(format!("{enough}: the user there may not ask (+sentinel|ckquorum)"));
+            }
+            Err(ServerError::Refused { code, message }) if !code.is_passing() => self.short = Some(message),
+            Err(error) => self.unknown.push(format!("{enough}: {error}")),
+        }
     }
 }
 
@@ -92,10 +108,8 @@ pub(crate) fn check(facts: &Facts) -> Vec<Finding> {
         let says = format!("{} did not answer; a client that knows no other finds no primary", told.absent.join(", "));
         findings.push(Finding::warn(CHECK, says));
     }
-    if told.unasked {
-        let says = "whether enough of them are there was not looked at: the user there may not (+sentinel|ckquorum)";
-        findings.push(Finding::warn(CHECK, says.to_owned()));
-    }
+    let unknown = told.unknown.iter().map(|what| Finding::warn(CHECK, format!("it is not known {what}")));
+    findings.extend(unknown);
     findings
 }
 
@@ -135,5 +149,21 @@ mod tests {
         assert_eq!(level(3, 2, None), Level::Ok);
         assert_eq!((level(2, 2, None), level(5, 2, None)), (Level::Warn, Level::Warn));
         assert_eq!(level(3, 2, Some("NOQUORUM 1 usable Sentinels")), Level::Fail);
+    }
+
+    #[test]
+    fn trouble_on_the_way_is_no_verdict() {
+        let told = |answer| {
+            let mut told = Sentinels::default();
+            told.judge(answer);
+            (told.short.is_some(), told.unknown.len())
+        };
+        let refused = |code, message: &str| Err(ServerError::Refused { code, message: message.into() });
+        assert_eq!(told(Ok("OK 3 usable Sentinels".into())), (false, 0));
+        assert_eq!(told(refused(Code::Other, "NOQUORUM 1 usable Sentinels")), (true, 0));
+        assert_eq!(told(refused(Code::NoPermission, "NOPERM no")), (false, 1));
+        assert_eq!(told(refused(Code::Loading, "LOADING")), (false, 1));
+        assert_eq!(told(Err(ServerError::NotSent { reason: "no connection".into() })), (false, 1));
+        assert_eq!(told(Err(ServerError::Unknown { reason: "cut".into() })), (false, 1));
     }
 }

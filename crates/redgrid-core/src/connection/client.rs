@@ -1,7 +1,7 @@
 //! The client that users hold: it owns the connections, the holds and the tasks behind them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use super::shared::Shared;
 use super::{Command, Deployment, FromReply, Request, Server, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability, Settings};
-use crate::error::ServerError;
+use crate::error::{Code, ServerError};
 use crate::hold::{AcquireError, AttachError, DetachedHold, HoldKind, HolderId, Table, Target, Ticket, Wish};
 use crate::name::Name;
 use crate::observe::{About, Done, Observed, count};
@@ -189,19 +189,37 @@ impl Client {
     ///
     /// A request that has left is carried out although nobody waits for its reply.
     pub async fn run<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
+        self.run_with(request, Persistence::Retries).await
+    }
+
+    /// The same for an idempotent request of several keys whose caller can do with fewer: keys on both sides of a slot's migration
+    /// are told as [`Code::TryAgain`](crate::Code::TryAgain) at once, where [`Client::run`] asks again. After lost replies it is sent
+    /// again until its time is over.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::run`].
+    pub async fn run_undivided<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
+        self.run_with(request, Persistence::Together).await
+    }
+
+    async fn run_with<T: FromReply>(&self, request: Request, persistence: Persistence) -> Result<T, ServerError> {
         let core = &self.0.core;
         if self.0.table.is_closed() {
             return Err(ServerError::not_sent("the client is shut down"));
         }
         let until = core.clock.now() + core.settings.patience();
         let progress = Progress::default();
-        let work = core.exchange(request, until, Persistence::Retries, &progress);
+        let work = core.exchange(request, until, persistence, &progress);
         let answer = tokio::select! {
             biased;
             asked = work => match asked.result {
                 // Of the last copy this is true; an earlier one may have been carried out.
-                Err(error @ (ServerError::NotSent { .. } | ServerError::Refused { .. }))
-                    if asked.unanswered_until.is_some() =>
+                Err(error) if asked.unanswered_until.is_some() && is_of_one_copy(&error, persistence) =>
                 {
                     Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
                 }
@@ -238,10 +256,20 @@ impl Client {
         self.0.core.hub.watch(channel, key)
     }
 
+    /// The same without a key beneath: for what need not have one while it is awaited.
+    pub fn hear_only(&self, channels: impl IntoIterator<Item = Bytes>, slot_of: &Bytes) -> crate::wait::Hearing {
+        self.0.core.hub.hear(channels, slot_of, false)
+    }
+
     /// Hears `channels`, which are in the slot of `key`, in the order in which the server publishes to them, and polls whether
     /// the key is gone.
     pub fn hear(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> crate::wait::Hearing {
-        self.0.core.hub.hear(channels, key)
+        self.0.core.hub.hear(channels, key, true)
+    }
+
+    /// The client without keeping it: for tasks that are to end with it.
+    pub fn downgrade(&self) -> WeakClient {
+        WeakClient(Arc::downgrade(&self.0))
     }
 
     /// What all objects of this client with the same key share: made by the first, gone with the last that has it.
@@ -453,6 +481,46 @@ impl Client {
             Ok(_) => Ok(()),
             Err(_) => Err(NotClosed { within }),
         }
+    }
+}
+
+/// Whether an error says nothing about other copies of its request. Where keys are on both sides of a migration the caller asks for
+/// fewer of them, whatever became of those.
+fn is_of_one_copy(error: &ServerError, persistence: Persistence) -> bool {
+    match error {
+        ServerError::Refused { code: Code::TryAgain, .. } => persistence != Persistence::Together,
+        ServerError::NotSent { .. } | ServerError::Refused { .. } => true,
+        ServerError::Unknown { .. } | ServerError::Decode { .. } => false,
+    }
+}
+
+/// A client that somebody else keeps: it ends as if this were not there.
+#[derive(Clone)]
+pub struct WeakClient(Weak<Inner>);
+
+impl WeakClient {
+    /// The client, unless it has gone.
+    pub fn upgrade(&self) -> Option<Client> {
+        self.0.upgrade().map(Client)
+    }
+
+    /// Completes when the client is being shut down, or has gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn closing(&self) {
+        let closing = self.0.upgrade().map(|inner| inner.closing.subscribe());
+        if let Some(mut closing) = closing {
+            // Without a sender the client has gone.
+            let _ = closing.wait_for(|closing| *closing != Closing::No).await;
+        }
+    }
+}
+
+impl fmt::Debug for WeakClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakClient").finish_non_exhaustive()
     }
 }
 

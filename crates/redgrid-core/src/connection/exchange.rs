@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use super::link::patience;
 use super::route::{Answer, once};
 use super::{Doubt, Epoch, Reply, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
@@ -182,17 +183,16 @@ pub(super) async fn exchange(
     }
 }
 
-/// How long the answer of a primary that was replaced is waited for: 100 ms. One that lives answers within a millisecond.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-
 /// Sends one copy, and does not believe what a primary answers that was replaced meanwhile: one that hung and goes on does not
-/// know of it yet, and what it grants is nobody's. One that still hangs is not waited for, and whether it was replaced is asked.
+/// know of it yet, and what it grants is nobody's. One that still hangs is not waited for, beyond the time in which one that lives
+/// answers, and whether it was replaced is asked.
 async fn unless_replaced(topology: &dyn Topology, request: &Request, limit: Instant) -> Answer {
     let (key, home) = (request.first_key(), topology.primary(request.first_key()));
+    let last_words = patience(home.time().round_trip());
     let is_replaced = || !is_same(&topology.primary(key), &home);
     let mut asked = pin!(once(topology, request, limit));
     let replaced = async {
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(last_words).await;
         let mut changes = topology.changes();
         let mut doubted = false;
         while !is_replaced() {
@@ -202,10 +202,10 @@ async fn unless_replaced(topology: &dyn Topology, request: &Request, limit: Inst
             }
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
-                () = tokio::time::sleep(LAST_WORDS), if !doubted => {}
+                () = tokio::time::sleep(last_words), if !doubted => {}
             }
         }
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(last_words).await;
     };
     tokio::select! {
         biased;

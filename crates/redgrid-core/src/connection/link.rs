@@ -42,9 +42,20 @@ const RECONNECT: (u32, u32) = (50, 2000);
 /// answer of a primary that hangs and was replaced, and turn to the new one.
 const QUIT: Duration = Duration::from_millis(100);
 
-/// How long a server may owe an answer and say nothing before it is doubted: 100 ms. One that lives answers within a millisecond, and
-/// a doubt is a look at the topology.
+/// How long a server may owe an answer and say nothing before it is doubted: 100 ms. Nearby one that lives answers within a
+/// millisecond, and a doubt is a look at the topology.
 const SILENT: Duration = Duration::from_millis(100);
+
+/// The same where that is far away: 1 s at the most, so that one that has been slow for long is doubted at all.
+const LONGEST_SILENT: Duration = Duration::from_secs(1);
+
+/// How many round trips that is at the least: 4. A packet that was lost is sent again within three.
+const ROUND_TRIPS: u32 = 4;
+
+/// How long a server may owe an answer before it is doubted, that takes so long for one when nothing is in its way.
+pub(super) fn patience(round_trip: Duration) -> Duration {
+    (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
+}
 
 /// Commands that may wait inside fred: more than any burst of ours, less than all memory.
 const LONGEST_QUEUE: usize = 65_536;
@@ -194,7 +205,11 @@ impl Link {
 
     /// Whether it is up, and the server has not owed an answer for long.
     pub(super) fn answers(&self) -> bool {
-        self.is_up() && self.silence.lasts(&self.clock) < SILENT
+        let round_trip = match &self.greeting {
+            Greeting::Data { time, .. } => time.round_trip(),
+            Greeting::Life | Greeting::Identity => Duration::ZERO,
+        };
+        self.is_up() && self.silence.lasts(&self.clock) < patience(round_trip)
     }
 
     pub(super) fn fred(&self) -> &Fred {
@@ -373,5 +388,17 @@ impl Link {
         if lost {
             tracing::debug!(client = %self.client_name, why, "connection lost");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_far_away_is_not_doubted_because_of_its_way() {
+        let ms = Duration::from_millis;
+        assert_eq!((patience(ms(0)), patience(ms(1)), patience(ms(25))), (SILENT, SILENT, SILENT));
+        assert_eq!((patience(ms(120)), patience(ms(5000))), (ms(480), LONGEST_SILENT));
     }
 }

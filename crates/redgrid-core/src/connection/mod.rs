@@ -31,7 +31,7 @@ mod trouble;
 mod way;
 
 pub(crate) use self::core::Core;
-pub use client::{Client, ConnectError, InHand, NotClosed, NotReady};
+pub use client::{Client, ConnectError, InHand, NotClosed, NotReady, WeakClient};
 pub use command::Command;
 pub use commit::CommitError;
 pub use deployment::{Deployment, DeploymentKind, Shard};

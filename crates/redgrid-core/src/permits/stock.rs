@@ -200,7 +200,7 @@ impl Stock {
         let serves = |leased: &Arc<Leased>| {
             let enough =
                 leased.is_renewed() && leased.lost().is_none() && now + lease.duration() / 2 <= leased.deadline();
-            leased.lease == lease && leased.durability.covers(durability) && enough
+            leased.lease == lease && enough
         };
         self.leased.iter().all(serves)
     }

@@ -1,7 +1,7 @@
 //! The wake-up hub of a client: which channels are wanted, by whom, and at which node each is subscribed.
 //!
-//! A channel is subscribed at the node that decides for its key, or at a replica of that: its home. What is polled is polled at the
-//! primary. When one of them changes, because a primary was replaced, a slot has moved or a replica is no longer fit, the
+//! A channel is subscribed at the node that decides for its key, or, where waiters listen there, at a replica of that: its home. What
+//! is polled is polled at the primary. When one of them changes, because a primary was replaced, a slot has moved or a replica is no longer fit, the
 //! channel moves, and its watchers are told to look.
 
 use std::collections::HashMap;
@@ -127,11 +127,16 @@ impl Hub {
         Listener { _registration: Registration { hub: Arc::clone(self), channel, id }, receiver }
     }
 
-    /// Hears `channels`, which are in the slot of `key`, in the order in which they are published, and polls `key` beneath.
-    pub(crate) fn hear(self: &Arc<Self>, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> Hearing {
+    /// Hears `channels`, which are in the slot of `key`, in the order in which they are published; where it `polls`, `key` beneath.
+    pub(crate) fn hear(
+        self: &Arc<Self>,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+        polls: bool,
+    ) -> Hearing {
         let (sender, receiver) = mpsc::unbounded_channel();
         let hear = |(place, channel): (usize, Bytes)| {
-            let poll = (place == 0).then(|| Poll { key: key.clone(), mark: None, due: Instant::NEVER });
+            let poll = (polls && place == 0).then(|| Poll { key: key.clone(), mark: None, due: Instant::NEVER });
             let id = self.add(&channel, key, true, Sink::Hearing(place, sender.clone()), poll);
             Registration { hub: Arc::clone(self), channel, id }
         };
@@ -159,7 +164,7 @@ impl Hub {
         state.next_id += 1;
         let id = state.next_id;
         if !state.channels.contains_key(name) {
-            let (home, primary) = (self.topology.listener(key), self.topology.primary(key));
+            let (home, primary) = (self.home(key, by_slot), self.topology.primary(key));
             if !state.closed {
                 state.post(self, &home);
                 state.post(self, &primary);
@@ -227,6 +232,12 @@ impl Hub {
         if by_slot && self.topology.is_sharded() { ChannelKind::Sharded } else { ChannelKind::Plain }
     }
 
+    /// Where a channel is to be subscribed. What no poll makes up for, as the notices of force, is heard from the primary itself: a
+    /// replica may be deaf for as long as it takes to notice.
+    fn home(&self, key: &[u8], by_slot: bool) -> Arc<dyn Server> {
+        if by_slot { self.topology.listener(key) } else { self.topology.primary(key) }
+    }
+
     /// Moves every channel to where its key is, or is listened to, by now.
     pub(crate) fn rehome(self: &Arc<Self>) {
         let now = self.clock.now();
@@ -238,7 +249,7 @@ impl Hub {
             .channels
             .iter()
             .filter_map(|(name, channel)| {
-                let (home, primary) = (self.topology.listener(&channel.key), self.topology.primary(&channel.key));
+                let (home, primary) = (self.home(&channel.key, channel.by_slot), self.topology.primary(&channel.key));
                 let kind = self.kind(channel.by_slot);
                 let is_at = |id: &NodeId, node: &Arc<dyn Server>| {
                     state.posts.get(id).is_some_and(|post| is_same(&post.lane.server, node))
@@ -260,8 +271,10 @@ impl Hub {
             if let Some(Post { lane, desired, .. }) = former {
                 interrupted |= desired.interrupted;
                 desired.forget(&name);
-                // A slot's channels end with its leaving a primary; the others have to be ended.
-                if channel.may_be_subscribed() && (channel.kind == ChannelKind::Plain || is_led) {
+                // A slot's channels end with its leaving a primary; the others have to be ended. At a replica of that they end as well,
+                // and are counted there: what is missing would have all made anew.
+                let ends = channel.kind == ChannelKind::Plain || is_led || channel.home != channel.primary;
+                if channel.may_be_subscribed() && ends {
                     desired.to_end.insert((channel.kind, name.clone()));
                     lane.wanted.notify_one();
                 }

@@ -4,7 +4,6 @@
 //! names them and closed when none does any more.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -16,14 +15,15 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::lag::{self, Copies};
+use super::map::{Known, Map, Served};
 use super::nowhere::Nowhere;
 use super::slots::{self, Range};
-use super::{EAGER_FOR, EAGERLY, gap, listener, reader};
+use super::{eager_interval, gap, listener, reader};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::slot::{SLOTS, slot};
+use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Doubt, Request, Server, ShardServers, Topology};
 use crate::error::{Code, ServerError};
 
@@ -80,98 +80,6 @@ pub(super) struct Cluster {
     watching: Mutex<Vec<JoinHandle<()>>>,
 }
 
-#[derive(Default)]
-struct Map {
-    /// Who serves which slots, by their first; empty until the first answer.
-    served: Vec<Served>,
-    /// Slots that are elsewhere by the word of a node that had them, and until when that counts more than any map.
-    moved: HashMap<u16, (Arc<Node>, Instant)>,
-    replicas: HashMap<Address, Vec<Arc<Node>>>,
-    known: HashMap<Address, Known>,
-    /// Whether it is known if messages go by sharded channels.
-    probed: bool,
-}
-
-/// Slots in a row that one node serves.
-struct Served {
-    first: u16,
-    last: u16,
-    node: Arc<Node>,
-}
-
-impl PartialEq for Served {
-    fn eq(&self, other: &Self) -> bool {
-        (self.first, self.last) == (other.first, other.last) && Arc::ptr_eq(&self.node, &other.node)
-    }
-}
-
-struct Known {
-    node: Arc<Node>,
-    part: Part,
-    /// Until when it stays although no map names it.
-    until: Instant,
-    /// Since when it has not answered, although it is a primary.
-    missed_since: Option<Instant>,
-}
-
-impl Known {
-    fn is_looked_for(&self, now: Instant) -> bool {
-        self.missed_since.is_some_and(|since| now < since + EAGER_FOR)
-    }
-}
-
-impl Map {
-    fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
-        if let Some((node, _)) = self.moved.get(&slot) {
-            return Some(node);
-        }
-        let after = self.served.partition_point(|served| served.first <= slot);
-        let served = self.served.get(after.checked_sub(1)?)?;
-        (slot <= served.last).then_some(&served.node)
-    }
-
-    fn owners(&self) -> Vec<Arc<Node>> {
-        let mut owners: Vec<Arc<Node>> = Vec::new();
-        let served = self.served.iter().map(|served| &served.node);
-        for owner in served.chain(self.moved.values().map(|(node, _)| node)) {
-            if !owners.iter().any(|known| Arc::ptr_eq(known, owner)) {
-                owners.push(Arc::clone(owner));
-            }
-        }
-        owners
-    }
-
-    /// Whether one who takes the place of a primary is looked for eagerly.
-    fn misses_a_primary(&mut self, now: Instant) -> bool {
-        let mut any = false;
-        for known in self.known.values_mut() {
-            let is_missed = !known.node.answers() && self.served.iter().any(|it| Arc::ptr_eq(&it.node, &known.node));
-            known.missed_since = is_missed.then(|| known.missed_since.unwrap_or(now));
-            any |= known.is_looked_for(now);
-        }
-        any
-    }
-
-    /// The slots of a node, in ranges.
-    fn slots_of(&self, node: &Arc<Node>) -> Vec<RangeInclusive<u16>> {
-        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
-        for slot in (0..SLOTS).filter(|slot| self.owner(*slot).is_some_and(|owner| Arc::ptr_eq(owner, node))) {
-            match ranges.last_mut() {
-                Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
-                _ => ranges.push(slot..=slot),
-            }
-        }
-        ranges
-    }
-
-    /// The replicas of a primary that are read from.
-    fn replicas_of(&self, primary: &Arc<Node>) -> &[Arc<Node>] {
-        let mut known = self.known.iter();
-        let address = known.find_map(|(address, known)| Arc::ptr_eq(&known.node, primary).then_some(address));
-        address.and_then(|address| self.replicas.get(address)).map_or(&[], |replicas| replicas)
-    }
-}
-
 impl Cluster {
     fn map(&self) -> MutexGuard<'_, Map> {
         self.map.lock().unwrap_or_else(|p| p.into_inner())
@@ -197,6 +105,7 @@ impl Cluster {
         let node = self.nodes.open(address, part)?;
         let known = Known { node: Arc::clone(&node), part, until, missed_since: None };
         if let Some(former) = map.known.insert(address.clone(), known) {
+            map.forget(&former.node);
             close(vec![former.node]);
         }
         Ok(node)
@@ -219,8 +128,8 @@ impl Cluster {
                     settings.retry_delay.min(settings.scan_interval)
                 }
             };
-            if self.map().misses_a_primary(self.nodes.clock.now()) {
-                interval = interval.min(EAGERLY);
+            if let Some(missed_for) = self.map().misses_a_primary(self.nodes.clock.now()) {
+                interval = interval.min(eager_interval(missed_for));
             }
             tokio::select! {
                 () = self.doubts.notified() => tokio::time::sleep(gap(&settings)).await,
@@ -229,8 +138,8 @@ impl Cluster {
         }
     }
 
-    /// Asks some nodes at a time until one answers; each look begins with another one, so that one with an old view does
-    /// not keep it up, and one that hangs holds up none.
+    /// Asks some nodes at a time until one answers whose word is enough, or two that say the same; each look begins with another
+    /// one, so that one with an old view does not keep it up, and one that hangs holds up none.
     async fn look(&self) -> Result<(), ServerError> {
         let mut candidates = self.candidates()?;
         let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
@@ -240,7 +149,12 @@ impl Cluster {
         let mut trouble = ServerError::not_sent("no node is set");
         let mut waiting = candidates.into_iter();
         let mut asking = FuturesUnordered::new();
+        let mut told = Vec::new();
         loop {
+            let believed = self.map().believed(&told, self.nodes.clock.now(), |node| node.answers());
+            if let Some(at) = believed {
+                return self.take_in(&told[at]);
+            }
             if let Some(node) = waiting.next() {
                 asking.push(async move {
                     let asked = tokio::time::timeout(self.nodes.settings.connect_timeout, self.ask(&node)).await;
@@ -248,15 +162,24 @@ impl Cluster {
                 });
             }
             let next = async {
-                // The next one is asked, too, where this one takes its time.
-                if waiting.len() > 0 { tokio::time::sleep(SLOW).await } else { std::future::pending().await }
+                // The next one is asked, too, where this one takes its time; and who has not answered for long is doubted less.
+                if waiting.len() > 0 || !told.is_empty() {
+                    tokio::time::sleep(SLOW).await
+                } else {
+                    std::future::pending().await
+                }
             };
             tokio::select! {
                 biased;
                 answer = asking.next() => match answer {
-                    Some(Ok(ranges)) => return self.take_in(&ranges),
+                    Some(Ok(ranges)) => told.push(ranges),
                     Some(Err(error)) => trouble = error,
-                    None if waiting.len() == 0 => return Err(trouble),
+                    None if waiting.len() == 0 => match &told[..] {
+                        [] => return Err(trouble),
+                        // Nobody else says anything.
+                        [ranges] => return self.take_in(ranges),
+                        _ => return Err(ServerError::unknown("they contradict each other")),
+                    },
                     None => {}
                 },
                 () = next => {}
@@ -304,37 +227,52 @@ impl Cluster {
     fn take_in(&self, ranges: &[Range]) -> Result<(), ServerError> {
         let now = self.nodes.clock.now();
         let mut map = self.map();
+        // Kept, and not only pointed at: what is opened meanwhile is none of them.
+        let (moved, read) = (map.moved.len(), map.replicas.clone());
         let mut served: Vec<Served> = Vec::with_capacity(ranges.len());
         let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();
-        let mut named: Vec<Address> = Vec::new();
+        let mut named: HashSet<Address> = HashSet::new();
         for range in ranges {
-            let node = self.node(&mut map, &range.primary, Part::Any, Instant::PAST)?;
-            served.push(Served { first: range.first, last: range.last, node });
-            if !named.contains(&range.primary) {
-                named.push(range.primary.clone());
-            }
+            let (address, kept_until) = (range.primary.clone(), Instant::NEVER);
+            let node = self.node(&mut map, &address, Part::Any, Instant::PAST)?;
+            served.push(Served { first: range.first, last: range.last, address, node, kept_until });
+            named.insert(range.primary.clone());
             if !self.nodes.settings.uses_replicas() || replicas.contains_key(&range.primary) {
                 continue;
             }
             let mut copies = Vec::new();
             for replica in &range.replicas {
                 copies.push(self.node(&mut map, replica, Part::ClusterReplica, Instant::PAST)?);
-                named.push(replica.clone());
+                named.insert(replica.clone());
             }
             replicas.insert(range.primary.clone(), copies);
         }
-        for (address, kept) in left_out(&map, &served) {
+        served.sort_by_key(|served| served.first);
+        for kept in map.left_out(&served, now) {
+            if !map.is_known(&kept.address, &kept.node) {
+                continue;
+            }
+            if !replicas.contains_key(&kept.address) {
+                // Its replicas stay as well: one of them may be about to take its place.
+                let stays = |(address, known): (&Address, &Known)| {
+                    let of = map.replicas.get(&kept.address);
+                    let is_its = of.is_some_and(|of| of.iter().any(|node| Arc::ptr_eq(node, &known.node)));
+                    (is_its && !named.contains(address)).then(|| (address.clone(), Arc::clone(&known.node)))
+                };
+                let (addresses, copies): (Vec<_>, Vec<_>) = map.known.iter().filter_map(stays).unzip();
+                named.extend(addresses);
+                replicas.insert(kept.address.clone(), copies);
+            }
+            named.insert(kept.address.clone());
             served.push(kept);
-            named.push(address);
         }
         served.sort_by_key(|served| served.first);
+        map.remember_left(ranges, now);
+        map.moved.retain(|_, (_, until)| *until > now);
         let all_read = |copies: &HashMap<Address, Vec<Arc<Node>>>| {
             copies.values().flatten().map(Arc::as_ptr).collect::<HashSet<_>>()
         };
-        let moved = map.moved.len();
-        map.moved.retain(|_, (_, until)| *until > now);
-        let changed =
-            map.served != served || map.moved.len() != moved || all_read(&map.replicas) != all_read(&replicas);
+        let changed = map.served != served || map.moved.len() != moved || all_read(&read) != all_read(&replicas);
         map.served = served;
         map.replicas = replicas;
         let mut gone = Vec::new();
@@ -349,7 +287,11 @@ impl Cluster {
             }
             stays
         });
-        map.replicas.values().flatten().for_each(|replica| replica.look_after());
+        if now.since(map.looked_after) >= self.nodes.settings.scan_interval {
+            // Once in an interval, however often is looked.
+            map.looked_after = now;
+            map.replicas.values().flatten().for_each(|replica| replica.look_after());
+        }
         drop(map);
         close(gone);
         if changed {
@@ -358,21 +300,6 @@ impl Cluster {
         }
         Ok(())
     }
-}
-
-/// What no node serves by the new word, with the addresses of those who do by the last one. They still do: nodes that take a
-/// primary for failed leave its slots out for a moment, each at its own time, until they hear of the promoted one.
-fn left_out(map: &Map, served: &[Served]) -> Vec<(Address, Served)> {
-    let is_left_out = |old: &&Served| !served.iter().any(|new| new.first <= old.last && old.first <= new.last);
-    let address_of = |old: &Served| {
-        let mut known = map.known.iter();
-        known.find_map(|(address, known)| Arc::ptr_eq(&known.node, &old.node).then(|| address.clone()))
-    };
-    let kept = map.served.iter().filter(is_left_out).filter_map(|old| {
-        let Served { first, last, ref node } = *old;
-        Some((address_of(old)?, Served { first, last, node: Arc::clone(node) }))
-    });
-    kept.collect()
 }
 
 fn close(nodes: Vec<Arc<Node>>) {
@@ -481,5 +408,140 @@ impl Topology for Cluster {
         }
         let known = std::mem::take(&mut *self.map());
         join_all(known.known.values().map(|known| known.node.close())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::{Config, ReadMode, Servers};
+
+    /// Nobody listens at any of its addresses.
+    fn cluster() -> Arc<Cluster> {
+        let config = Config::cluster(["127.0.0.1:1"]).unwrap().read_mode(ReadMode::Any);
+        let nodes = Nodes::new(&config, &Clock::runtime()).unwrap();
+        let Servers::Cluster(seeds) = &config.servers else { unreachable!() };
+        open(seeds, nodes).unwrap()
+    }
+
+    fn address(port: u16) -> Address {
+        Address::new("127.0.0.1", port)
+    }
+
+    fn range(first: u16, last: u16, primary: u16, replicas: &[u16]) -> Range {
+        Range { first, last, primary: address(primary), replicas: replicas.iter().map(|port| address(*port)).collect() }
+    }
+
+    /// Who serves a slot, if that one is still asked.
+    fn owner(of: &Cluster, slot: u16) -> Option<Address> {
+        let map = of.map();
+        let owner = map.owner(slot)?;
+        let known = map.known.iter().find(|(_, known)| Arc::ptr_eq(&known.node, owner));
+        Some(known.expect("a node that was not closed").0.clone())
+    }
+
+    fn replicas(of: &Cluster, primary: u16) -> Vec<Address> {
+        let map = of.map();
+        let copies = map.replicas_of(&map.known[&address(primary)].node).to_vec();
+        let address_of = |copy: &Arc<Node>| {
+            let known = map.known.iter().find(|(_, known)| Arc::ptr_eq(&known.node, copy));
+            known.expect("a node that was not closed").0.clone()
+        };
+        copies.iter().map(address_of).collect()
+    }
+
+    #[tokio::test]
+    async fn slots_that_a_map_leaves_out_stay_for_a_while_and_their_replicas_with_them() {
+        let cluster = cluster();
+        cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 199, 21, &[22, 23])]).unwrap();
+        // One has failed, and a replica of it; of the other's slots some are in two places.
+        cluster.take_in(&[range(20, 49, 11, &[12]), range(40, 60, 11, &[12])]).unwrap();
+        for (slot, port) in [(0, 11), (30, 11), (61, 11), (99, 11), (100, 21), (199, 21)] {
+            assert_eq!(owner(&cluster, slot), Some(address(port)), "{slot}");
+        }
+        assert_eq!(owner(&cluster, 200), None);
+        assert_eq!(replicas(&cluster, 11), [address(12)]);
+        let mut kept = replicas(&cluster, 21);
+        kept.sort_by_key(|address| address.port);
+        assert_eq!(kept, [address(22), address(23)]);
+        // One of them takes its place; the other one is not closed before it is named again.
+        cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 149, 22, &[])]).unwrap();
+        assert_eq!((owner(&cluster, 120), owner(&cluster, 150)), (Some(address(22)), Some(address(21))));
+        assert_eq!(replicas(&cluster, 21), [address(23)]);
+        cluster.close().await;
+    }
+
+    #[tokio::test]
+    async fn slots_that_no_map_names_any_more_are_given_up() {
+        let cluster = cluster();
+        cluster.take_in(&[range(0, 99, 11, &[])]).unwrap();
+        let now = cluster.nodes.clock.now();
+        let later = now + Duration::from_secs(3600);
+        cluster.take_in(&[range(0, 9, 11, &[])]).unwrap();
+        {
+            let map = cluster.map();
+            let left_out = |at| map.left_out(&[], at).iter().map(|kept| (kept.first, kept.last)).collect::<Vec<_>>();
+            assert_eq!(left_out(now), [(0, 9), (10, 99)]);
+            assert_eq!(left_out(later), [(0, 9)]);
+        }
+        cluster.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_slot_that_was_redirected_is_at_no_node_that_was_closed() {
+        let cluster = cluster();
+        cluster.take_in(&[range(0, 99, 11, &[12])]).unwrap();
+        assert!(cluster.at("127.0.0.1:12").is_some());
+        assert!(replicas(&cluster, 11).is_empty(), "it was opened anew as a primary");
+        cluster.doubt(Doubt::Moved(5, "127.0.0.1:12".into()));
+        assert_eq!(owner(&cluster, 5), Some(address(12)));
+        // By an older map it is a replica.
+        cluster.take_in(&[range(0, 99, 11, &[12])]).unwrap();
+        assert_eq!(owner(&cluster, 5), Some(address(11)));
+        cluster.close().await;
+    }
+
+    #[tokio::test]
+    async fn one_node_with_an_old_view_takes_nothing_from_who_answers() {
+        let cluster = cluster();
+        let present = vec![range(0, 99, 11, &[12]), range(100, 199, 21, &[])];
+        cluster.take_in(&present).unwrap();
+        let now = cluster.nodes.clock.now();
+        {
+            let map = cluster.map();
+            let id = |port: u16| map.known[&address(port)].node.id().clone();
+            let all = |_: &Node| true;
+            for to in [12, 31] {
+                // To a replica, and to who is not known.
+                let old = vec![range(0, 89, to, &[]), range(90, 99, 11, &[]), range(100, 199, 21, &[])];
+                assert_eq!(map.believed(std::slice::from_ref(&old), now, all), None, "{to}");
+                assert_eq!(map.believed(&[old.clone(), present.clone()], now, all), Some(1));
+                // Two say the same of it, whatever they say of others; or it is silent.
+                let another = vec![range(0, 99, to, &[]), range(150, 199, 41, &[])];
+                assert_eq!(map.believed(&[another.clone(), old.clone()], now, all), Some(1));
+                assert_eq!(map.believed(&[old], now, |node| *node.id() != id(11)), Some(0));
+            }
+            // Slots that move between those that answer.
+            assert_eq!(map.believed(&[vec![range(0, 199, 21, &[])]], now, all), Some(0));
+        }
+        cluster.close().await;
+    }
+
+    #[tokio::test]
+    async fn one_node_alone_gives_slots_back_to_nobody_who_has_just_lost_them() {
+        let cluster = cluster();
+        let before = vec![range(0, 99, 11, &[]), range(100, 199, 21, &[])];
+        cluster.take_in(&before).unwrap();
+        cluster.take_in(&[range(0, 49, 11, &[]), range(50, 199, 21, &[])]).unwrap();
+        let now = cluster.nodes.clock.now();
+        {
+            let map = cluster.map();
+            let told = [before.clone(), before];
+            assert_eq!(map.believed(&told[..1], now, |_| true), None);
+            assert_eq!(map.believed(&told, now, |_| true), Some(0));
+            assert_eq!(map.believed(&told[..1], now + Duration::from_secs(60), |_| true), Some(0));
+        }
+        cluster.close().await;
     }
 }

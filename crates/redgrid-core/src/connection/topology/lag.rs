@@ -4,7 +4,7 @@
 //! time: it is to have all by now that its primary had `max_replica_lag` ago. Bytes would say nothing without the rate of
 //! writes, and the age of its last contact nothing of what is still on the way.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,14 +30,15 @@ pub(super) struct Copies {
 /// them is no longer fit for that, or is again.
 pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, changes: watch::Sender<u64>) {
     let mut trails: Vec<(Arc<Node>, Trail)> = Vec::new();
-    let (mut fit, is_listened_to) = (Vec::new(), nodes.settings.subscription_mode == SubscriptionMode::Replica);
+    let (mut fit, is_listened_to) = (BTreeSet::new(), nodes.settings.subscription_mode == SubscriptionMode::Replica);
     let mut next = tokio::time::interval(nodes.settings.scan_interval);
     next.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let known = copies();
         let mut epochs: Vec<_> = replicas_of(&known).map(|replica| replica.epoch()).collect();
         if is_listened_to {
-            let now: Vec<_> =
+            // A set: the order in which nodes name the same ones is no change.
+            let now: BTreeSet<_> =
                 replicas_of(&known).filter(|replica| replica.is_fit()).map(|one| one.id().clone()).collect();
             if now != fit {
                 fit = now;
@@ -69,11 +70,11 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, change
             let Some((_, trail)) = trails.iter_mut().find(|(of, _)| Arc::ptr_eq(of, primary)) else { continue };
             if let Place::Primary(offset) = at_primary {
                 let epoch = primary.epoch().borrow().clone();
-                trail.passed(epoch, nodes.clock.now(), offset, nodes.settings.max_replica_lag);
+                trail.passed(epoch, (asked, nodes.clock.now()), offset, nodes.settings.max_replica_lag);
             }
             let wanted = trail.before(asked - nodes.settings.max_replica_lag);
             for (replica, place) in replicas.iter().zip(at_replicas) {
-                if let Some(behind) = is_behind(&place, wanted) {
+                if let Some(behind) = is_behind(&place, &at_primary, wanted) {
                     replica.set_behind(behind);
                 }
             }
@@ -130,10 +131,14 @@ fn place_in(role: Reply) -> Place {
     }
 }
 
-/// Whether a replica is behind that is to have arrived at `wanted`; `None` where nothing is known anew.
-fn is_behind(place: &Place, wanted: Option<i64>) -> Option<bool> {
+/// Whether a replica is behind that is to have arrived at `wanted`; `None` where nothing is known anew. That is so, too, while
+/// a primary has not been followed for long: who was behind the former one has not caught up by its promotion.
+fn is_behind(place: &Place, at_primary: &Place, wanted: Option<i64>) -> Option<bool> {
     match *place {
-        Place::Replica(offset) => Some(wanted.is_some_and(|wanted| offset < wanted)),
+        Place::Replica(offset) => match wanted {
+            Some(wanted) => Some(offset < wanted),
+            None => (*at_primary == Place::Untold).then_some(false),
+        },
         Place::Untold => Some(false),
         Place::Silent => Some(true),
         Place::Primary(_) | Place::Gone => None,
@@ -148,8 +153,9 @@ struct Trail {
 }
 
 impl Trail {
-    /// It is at `offset`, as was learned at `now`.
-    fn passed(&mut self, life: Option<Epoch>, now: Instant, offset: i64, lag: Duration) {
+    /// It is at `offset`, as was asked and learned at these instants. What was learned is what it had by then at the latest; who
+    /// is compared with it was asked no later than it.
+    fn passed(&mut self, life: Option<Epoch>, (asked, learned): (Instant, Instant), offset: i64, lag: Duration) {
         // Another process counts anew; a new connection to the same one changes nothing.
         let is_same = self.life.as_ref().zip(life.as_ref()).is_some_and(|(known, new)| {
             known.run_id == new.run_id && (!new.run_id.is_empty() || known.connection == new.connection)
@@ -158,11 +164,11 @@ impl Trail {
             self.steps.clear();
         }
         self.life = life;
-        if self.steps.back().is_none_or(|(last, _)| now.since(*last) >= lag / PARTS) {
-            self.steps.push_back((now, offset));
+        if self.steps.back().is_none_or(|(last, _)| learned.since(*last) >= lag / PARTS) {
+            self.steps.push_back((learned, offset));
         }
-        // Of those that are old enough the newest is needed.
-        while self.steps.get(1).is_some_and(|(at, _)| now.since(*at) >= lag) {
+        // Of those that are old enough the newest is needed, now and by later questions.
+        while self.steps.get(1).is_some_and(|(at, _)| *at <= asked - lag) {
             self.steps.pop_front();
         }
     }
@@ -194,27 +200,50 @@ mod tests {
     fn a_replica_is_to_have_what_the_primary_had_a_lag_ago() {
         let mut trail = Trail::default();
         let wanted = |trail: &Trail, asked: u64| trail.before(at(asked) - LAG);
-        trail.passed(life("a", 1), at(0), 100, LAG);
+        trail.passed(life("a", 1), (at(0), at(0)), 100, LAG);
         assert_eq!((wanted(&trail, 999), wanted(&trail, 1000)), (None, Some(100)));
-        trail.passed(life("a", 1), at(900), 5000, LAG);
-        trail.passed(life("a", 2), at(1800), 6000, LAG);
+        trail.passed(life("a", 1), (at(900), at(900)), 5000, LAG);
+        trail.passed(life("a", 2), (at(1800), at(1800)), 6000, LAG);
         assert_eq!(
             (wanted(&trail, 1800), wanted(&trail, 1900), wanted(&trail, 9000)),
             (Some(100), Some(5000), Some(6000))
         );
-        assert_eq!(is_behind(&Place::Replica(4999), Some(5000)), Some(true));
-        assert_eq!(is_behind(&Place::Replica(5000), Some(5000)), Some(false));
-        assert_eq!(is_behind(&Place::Replica(0), None), Some(false));
+        let primary = Place::Primary(6000);
+        assert_eq!(is_behind(&Place::Replica(4999), &primary, Some(5000)), Some(true));
+        assert_eq!(is_behind(&Place::Replica(5000), &primary, Some(5000)), Some(false));
         // Another process counts from its own beginning.
-        trail.passed(life("b", 3), at(2700), 10, LAG);
+        trail.passed(life("b", 3), (at(2700), at(2700)), 10, LAG);
         assert_eq!((wanted(&trail, 3600), wanted(&trail, 3700)), (None, Some(10)));
+    }
+
+    #[test]
+    fn who_looks_once_in_a_lag_has_a_place_to_compare_with_at_each_look() {
+        let mut trail = Trail::default();
+        // The answers take longer and less long; the questions come once in a lag.
+        for (look, took) in [30, 80, 20, 90, 40, 0, 70].into_iter().enumerate() {
+            let asked = 1000 * u64::try_from(look).unwrap();
+            let offset = i64::try_from(asked).unwrap();
+            trail.passed(life("a", 1), (at(asked), at(asked + took)), offset, LAG);
+            let wanted = trail.before(at(asked) - LAG);
+            assert!(look < 2 || wanted.is_some_and(|wanted| wanted >= offset - 2000), "{look}: {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_primary_does_not_let_who_was_behind_catch_up() {
+        let replica = Place::Replica(0);
+        for primary in [Place::Primary(7), Place::Silent, Place::Gone] {
+            assert_eq!(is_behind(&replica, &primary, None), None, "{primary:?}");
+        }
+        // Where the user may not ask, nobody is ever compared.
+        assert_eq!(is_behind(&replica, &Place::Untold, None), Some(false));
     }
 
     #[test]
     fn who_looks_often_keeps_a_few_places() {
         let mut trail = Trail::default();
         for millis in (0..60_000).step_by(10) {
-            trail.passed(life("a", 1), at(millis), i64::try_from(millis).unwrap(), LAG);
+            trail.passed(life("a", 1), (at(millis), at(millis)), i64::try_from(millis).unwrap(), LAG);
             assert!(trail.steps.len() <= 10, "{:?}", trail.steps);
             let wanted = trail.before(at(millis) - LAG).map_or(0, |offset| u64::try_from(offset).unwrap());
             assert!(
@@ -232,8 +261,9 @@ mod tests {
         assert_eq!(place_in(primary), Place::Primary(7));
         assert_eq!(place_in(Reply::Array(replica)), Place::Replica(5));
         assert_eq!(place_in(Reply::Array(vec![text("sentinel")])), Place::Untold);
-        assert_eq!(is_behind(&Place::Untold, Some(1)), Some(false));
-        assert_eq!(is_behind(&Place::Silent, None), Some(true));
-        assert_eq!(is_behind(&Place::Gone, Some(1)), None);
+        let primary = Place::Primary(1);
+        assert_eq!(is_behind(&Place::Untold, &primary, Some(1)), Some(false));
+        assert_eq!(is_behind(&Place::Silent, &primary, None), Some(true));
+        assert_eq!(is_behind(&Place::Gone, &primary, Some(1)), None);
     }
 }

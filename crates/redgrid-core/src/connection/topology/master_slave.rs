@@ -14,7 +14,7 @@ use crate::error::ServerError;
 pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
     let replicated = Replicated::new(DeploymentKind::MasterSlave, nodes.clone(), "no primary is set");
     replicated.set_primary(servers.primary.clone())?;
-    replicated.set_replicas(&servers.replicas)?;
+    replicated.set_replicas(&servers.replicas, &[])?;
     let watching = watch(Arc::clone(&replicated), servers.clone(), nodes);
     replicated.watched_by(tokio::spawn(watching));
     replicated.compare_replicas();
@@ -50,7 +50,7 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
             && listed.contains(&other)
         {
             let replicas: Vec<_> = listed.iter().filter(|address| **address != other).cloned().collect();
-            if let Err(error) = replicated.set_primary(other).and_then(|()| replicated.set_replicas(&replicas)) {
+            if let Err(error) = replicated.set_primary(other).and_then(|()| replicated.set_replicas(&replicas, &[])) {
                 tracing::warn!(%error, "the primary could not be followed");
             }
         }

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod lag;
+mod map;
 mod master_slave;
 mod nowhere;
 mod replicated;
@@ -29,13 +30,31 @@ use crate::error::ServerError;
 /// hold up calls that a new primary would answer, whatever pause they make themselves.
 const LONGEST_GAP: Duration = Duration::from_millis(50);
 
-/// How often is looked who takes the place of a primary that does not answer: every 100 ms. Calls that wait for that one do not doubt
-/// again meanwhile, and they can wait that long.
+/// How often is looked who takes the place of a primary that does not answer: every 100 ms at first. Calls that wait for that one do
+/// not doubt again meanwhile, and they can wait that long.
 const EAGERLY: Duration = Duration::from_millis(100);
 
-/// For how long it is looked for so often: 60 s. With the 15 or 30 s that a cluster or sentinels are given by default to miss a
+/// For how long it is looked for at that pace: 10 s. Who is to be replaced sooner was set so, and is; later each pause is a quarter
+/// longer than the one before, as all clients of a deployment look at once.
+const AT_FULL_PACE: Duration = Duration::from_secs(10);
+
+/// The longest of those pauses, where `scan_interval` is longer: 1 s.
+const SLOWEST: Duration = Duration::from_secs(1);
+
+/// For how long it is looked for eagerly: 60 s. With the 15 or 30 s that a cluster or sentinels are given by default to miss a
 /// primary, another one has taken its place by then, or there is none.
 const EAGER_FOR: Duration = Duration::from_secs(60);
+
+/// The pause before the next look for who takes the place of a primary that has been missed for so long: up to a quarter shorter
+/// than its pace, so that those who have missed it together do not look together for ever.
+fn eager_interval(missed_for: Duration) -> Duration {
+    pace(missed_for).mul_f64(1.0 - fastrand::f64() / 4.0)
+}
+
+/// Pauses that grow by a quarter each are 100 ms and a quarter of the time that they have taken together.
+fn pace(missed_for: Duration) -> Duration {
+    (EAGERLY + missed_for.saturating_sub(AT_FULL_PACE) / 4).min(SLOWEST)
+}
 
 /// The pause between a doubt and the look it leads to.
 fn gap(settings: &Settings) -> Duration {
@@ -97,4 +116,19 @@ fn open_on(config: &Config, nodes: Nodes) -> Result<Arc<dyn Topology>, ServerErr
         Servers::Sentinel(sentinel) => sentinel::open(sentinel, nodes)?,
         Servers::Cluster(cluster) => cluster::open(cluster, nodes)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_missed_for_long_is_looked_for_less_often_and_not_by_all_at_once() {
+        let secs = Duration::from_secs_f64;
+        assert_eq!((pace(secs(0.0)), pace(secs(10.0))), (EAGERLY, EAGERLY));
+        assert_eq!((pace(secs(11.0)), pace(secs(14.0))), (secs(0.35), SLOWEST));
+        let intervals: Vec<_> = (0..100).map(|_| eager_interval(secs(1.0))).collect();
+        assert!(intervals.iter().all(|interval| (EAGERLY * 3 / 4..=EAGERLY).contains(interval)));
+        assert!(intervals.iter().any(|interval| *interval != intervals[0]));
+    }
 }

@@ -149,17 +149,23 @@ impl Replicated {
         Ok(())
     }
 
-    /// From now on these are the replicas. Where nobody reads from them, nor listens, they are left alone.
-    pub(super) fn set_replicas(&self, addresses: &[Address]) -> Result<(), ServerError> {
+    /// From now on these are the replicas. Those of `doubted`, which another one takes for down, stay while we are in touch with them:
+    /// whoever is asked next may see it otherwise. Where nobody reads from them, nor listens, they are left alone.
+    pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) -> Result<(), ServerError> {
         let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let (stay, leave): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut members.replicas).into_iter().partition(|known| addresses.contains(&known.address));
+        let stays = |known: &Replica| {
+            let is_up = || known.node.epoch().borrow().is_some();
+            addresses.contains(&known.address) || doubted.contains(&known.address) && is_up()
+        };
+        let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut members.replicas).into_iter().partition(stays);
         members.replicas = stay;
         let mut changed = !leave.is_empty();
-        for address in addresses {
+        // Who has been promoted is named among them until all know of it; two nodes at one address would be taken for each other.
+        let primary = members.primary.as_ref().map(|(address, _)| address.clone());
+        for address in addresses.iter().filter(|address| Some(*address) != primary.as_ref()) {
             if !members.replicas.iter().any(|known| known.address == *address) {
                 let node = self.nodes.open(address, Part::Replica)?;
                 members.replicas.push(Replica { address: address.clone(), node });
@@ -279,5 +285,47 @@ pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
             Ok(Role::ReplicaOf(Address::new(host, port)))
         }
         _ => Ok(Role::Primary),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::{Config, ReadMode};
+
+    fn addresses(ports: &[u16]) -> Vec<Address> {
+        ports.iter().map(|port| Address::new("127.0.0.1", *port)).collect()
+    }
+
+    /// Nobody listens at any of its addresses.
+    fn replicated() -> Arc<Replicated> {
+        let config = Config::sentinel("primary", ["127.0.0.1:1"]).unwrap().read_mode(ReadMode::Replica);
+        let nodes = Nodes::new(&config, &Clock::runtime()).unwrap();
+        Replicated::new(DeploymentKind::Sentinel, nodes, "nobody was asked yet")
+    }
+
+    fn replicas(of: &Replicated) -> Vec<Address> {
+        of.members().replicas.iter().map(|replica| replica.address.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn who_has_been_promoted_is_no_replica_although_it_is_named_as_one() {
+        let replicated = replicated();
+        replicated.set_primary(addresses(&[1])[0].clone()).unwrap();
+        replicated.set_replicas(&addresses(&[2, 3]), &[]).unwrap();
+        replicated.set_primary(addresses(&[2])[0].clone()).unwrap();
+        replicated.set_replicas(&addresses(&[2, 3]), &[]).unwrap();
+        assert_eq!(replicas(&replicated), addresses(&[3]));
+        replicated.close().await;
+    }
+
+    #[tokio::test]
+    async fn who_is_taken_for_down_and_not_connected_is_no_replica() {
+        let replicated = replicated();
+        replicated.set_replicas(&addresses(&[2, 3]), &[]).unwrap();
+        replicated.set_replicas(&addresses(&[2]), &addresses(&[3, 4])).unwrap();
+        assert_eq!(replicas(&replicated), addresses(&[2]));
+        replicated.close().await;
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! The sentinel that leads an election promotes a replica at once and names it up to a second later, when it has asked that one
 //! how it goes. We ask the replica ourselves: where the former primary is down by the word of that sentinel, and the one it has
-//! chosen says that it is a primary, that one is followed.
+//! chosen says that it is a primary, that one is followed. It is left again where its promotion was given up and most call the
+//! former one up.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -19,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::replicated::Replicated;
-use super::{EAGER_FOR, EAGERLY, gap};
+use super::{EAGER_FOR, eager_interval, gap};
 use crate::config::{Address, Sentinel};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
@@ -36,8 +37,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// After how many looks without any answer a warning is logged, once until one answers: 5.
 const MOST_SILENT: u32 = 5;
 
-/// How long the sentinel that leads an election may take to count it before one that it has chosen has to be a primary by its own word
-/// to be followed on: 10 s. It asks how that one goes every second.
+/// How long the sentinel that leads an election may take to count it before one that it has chosen has to be a primary by its own word,
+/// and backed by the sentinels, to be followed on: 10 s. It asks how that one goes every second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Where sentinels tell of a new primary.
@@ -57,6 +58,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>,
         latest: 0,
         elected: None,
         missed_since: None,
+        looked_after: None,
         silent: 0,
     };
     for address in &sentinel.sentinels {
@@ -82,6 +84,8 @@ struct Watch {
     elected: Option<Elected>,
     /// Since when the primary has not answered.
     missed_since: Option<Instant>,
+    /// When the replicas were last looked after.
+    looked_after: Option<Instant>,
     /// How many looks in a row have had no answer.
     silent: u32,
 }
@@ -108,6 +112,8 @@ struct Elected {
     /// The last election before.
     after: u64,
     followed_at: Option<Instant>,
+    /// By the last answers it still is the one, or the former primary is still down.
+    is_backed: bool,
 }
 
 impl Elected {
@@ -124,6 +130,8 @@ struct Told {
     epoch: u64,
     /// Whom it has chosen in the election that it leads, and has not counted yet.
     elected: Option<Address>,
+    /// It takes the primary for down.
+    is_down: bool,
 }
 
 impl Watch {
@@ -148,12 +156,13 @@ impl Watch {
             if let Err(error) = self.look().await {
                 tracing::warn!(%error, "what the sentinels say could not be followed");
             }
-            self.replicated.look_after_replicas();
-            let known = self.replicated.primary_address().is_some();
-            let interval = match known {
-                true if self.is_primary_looked_for() => EAGERLY.min(settings.scan_interval),
-                true => settings.scan_interval,
-                false => settings.retry_delay.min(settings.scan_interval),
+            self.look_after_replicas();
+            let interval = match self.replicated.primary_address() {
+                Some(_) => match self.primary_looked_for() {
+                    Some(missed_for) => eager_interval(missed_for).min(settings.scan_interval),
+                    None => settings.scan_interval,
+                },
+                None => settings.retry_delay.min(settings.scan_interval),
             };
             let chosen = self.elected.as_ref().filter(|elected| elected.followed_at.is_none());
             let mut chosen = chosen.map(|elected| elected.node.epoch());
@@ -179,10 +188,19 @@ impl Watch {
         }
     }
 
-    fn is_primary_looked_for(&mut self) -> bool {
+    /// Once in an interval, however often the sentinels are asked.
+    fn look_after_replicas(&mut self) {
+        if self.looked_after.is_none_or(|at| at.elapsed() >= self.nodes.settings.scan_interval) {
+            self.looked_after = Some(Instant::now());
+            self.replicated.look_after_replicas();
+        }
+    }
+
+    /// For how long the primary has not answered, where another one is looked for eagerly.
+    fn primary_looked_for(&mut self) -> Option<Duration> {
         let is_missed = self.replicated.misses_primary();
         self.missed_since = is_missed.then(|| self.missed_since.unwrap_or_else(Instant::now));
-        self.missed_since.is_some_and(|since| since.elapsed() < EAGER_FOR)
+        self.missed_since.map(|since| since.elapsed()).filter(|missed_for| *missed_for < EAGER_FOR)
     }
 
     /// Whether the one that has been chosen is followed, from when it first says that it is a primary.
@@ -195,7 +213,8 @@ impl Watch {
             }
         }
         // Nobody goes back to the former one because a new connection wavers.
-        let is_followed = elected.followed_at.is_some_and(|at| at.elapsed() < COUNTED_WITHIN || elected.is_primary());
+        let is_followed =
+            elected.followed_at.is_some_and(|at| goes_on(at.elapsed(), elected.is_primary(), elected.is_backed));
         if elected.followed_at.is_some() && !is_followed {
             self.elected = None;
         }
@@ -243,7 +262,8 @@ impl Watch {
         self.silent = 0;
         self.replicated.told();
         let said = answers.iter().filter(|(_, told)| told.is_ok()).count();
-        let (by, told) = (Arc::clone(by), told.clone());
+        let is_down = is_called_down(answers.iter().filter_map(|(_, told)| told.as_ref().ok()), &told.primary);
+        let (by, told) = (Arc::clone(by), Told { is_down, ..told.clone() });
         let all = self.sentinels.len();
         let is_news = is_followed(told.epoch, self.latest, said, all)
             || is_followed(told.epoch, self.latest, said, all - long_gone.len()) && is_among_most(&*by, name).await;
@@ -254,9 +274,9 @@ impl Watch {
         self.latest = told.epoch;
         self.follow(told)?;
         if self.nodes.settings.uses_replicas()
-            && let Ok(replicas) = replicas_by(&*by, name).await
+            && let Ok((up, down)) = replicas_by(&*by, name).await
         {
-            self.replicated.set_replicas(&replicas)?;
+            self.replicated.set_replicas(&up, &down)?;
         }
         // Those that were set stay, whatever the others know: the last one that is left may be among them.
         if let Ok(others) = others_by(&*by, name).await {
@@ -284,11 +304,14 @@ impl Watch {
                 || elected.followed_at.is_none() && told.elected.as_ref() != Some(&elected.address)
         };
         let before = self.elected.take_if(is_over);
+        let has_chosen = told.elected.is_some();
         if let Some(address) = told.elected
             && self.elected.as_ref().is_none_or(|elected| elected.address != address)
         {
             let node = self.replicated.open(&address)?;
-            self.elected = Some(Elected { address, node, after: told.epoch, followed_at: None });
+            self.elected = Some(Elected { address, node, after: told.epoch, followed_at: None, is_backed: true });
+        } else if let Some(elected) = &mut self.elected {
+            elected.is_backed = told.is_down || has_chosen;
         }
         if self.follow_elected() {
             return Ok(());
@@ -330,6 +353,23 @@ impl Watch {
     fn known(&self, node: &Arc<Node>) -> Option<&Address> {
         self.sentinels.iter().find_map(|(address, asked)| Arc::ptr_eq(&asked.node, node).then_some(address))
     }
+}
+
+/// Whether one that was chosen is followed on, so long after it was followed first. An election that is given up changes no count:
+/// who is left with it says that it is a primary for as long as nobody tells it otherwise, while all others go on with the former
+/// one. So after a while its own word is not enough.
+fn goes_on(followed_for: Duration, is_primary: bool, is_backed: bool) -> bool {
+    followed_for < COUNTED_WITHIN || is_primary && is_backed
+}
+
+/// Whether most of those that have answered take that primary for down. One alone may be cut off from it.
+fn is_called_down<'a>(answers: impl Iterator<Item = &'a Told>, primary: &Address) -> bool {
+    let (mut all, mut down) = (0, 0);
+    for told in answers {
+        all += 1;
+        down += usize::from(told.is_down && told.primary == *primary);
+    }
+    down * 2 > all
 }
 
 /// Whether the election `told`, the latest that `said` of `all` sentinels know of, is followed after `latest`. An older one is
@@ -405,7 +445,7 @@ async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Told, ServerErr
                 true => elected_by(sentinel, name).await.filter(|elected| *elected != primary),
                 false => None,
             };
-            return Ok(Told { primary, epoch, elected });
+            return Ok(Told { primary, epoch, elected, is_down: !is_up(&after) });
         }
     }
     Err(ServerError::unknown("a sentinel changed its mind at every look"))
@@ -440,10 +480,12 @@ fn address_in(facts: &Facts) -> Option<Address> {
     Some(Address::new(facts.get("ip")?.as_str(), facts.get("port")?.parse().ok()?))
 }
 
-/// Replicas that are not known to be down.
-async fn replicas_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, ServerError> {
+/// Replicas that are not known to be down, and those that are.
+async fn replicas_by(sentinel: &dyn Server, name: &str) -> Result<(Vec<Address>, Vec<Address>), ServerError> {
     let all: Vec<Facts> = call(sentinel, about("REPLICAS", name)).await?.into_typed()?;
-    Ok(all.iter().filter(|facts| is_up(facts)).filter_map(address_in).collect())
+    let (up, down): (Vec<_>, Vec<_>) = all.iter().partition(|facts| is_up(facts));
+    let addresses = |of: Vec<&Facts>| of.into_iter().filter_map(address_in).collect();
+    Ok((addresses(up), addresses(down)))
 }
 
 async fn others_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, ServerError> {
@@ -453,7 +495,33 @@ async fn others_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, Se
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, is_followed, is_replaced};
+    use std::time::Duration;
+
+    use super::{Address, COUNTED_WITHIN, Facts, Told, goes_on, is_called_down, is_followed, is_replaced};
+
+    #[test]
+    fn a_promotion_that_was_given_up_is_not_followed_for_ever() {
+        let (soon, late) = (Duration::ZERO, COUNTED_WITHIN);
+        // While it may be under way, nobody goes back.
+        assert!(goes_on(soon, true, false) && goes_on(soon, false, false));
+        // Later it is to be a primary, and the one or the only one by the word of the sentinels.
+        assert!(goes_on(late, true, true));
+        assert!(!goes_on(late, true, false) && !goes_on(late, false, true));
+    }
+
+    #[test]
+    fn a_primary_is_down_by_the_word_of_most() {
+        let one = Address::new("one", 1);
+        let told = |primary: &Address, is_down| Told { primary: primary.clone(), epoch: 1, elected: None, is_down };
+        let is_down = |downs: &[bool]| {
+            let answers: Vec<_> = downs.iter().map(|down| told(&one, *down)).collect();
+            is_called_down(answers.iter(), &one)
+        };
+        assert!(is_down(&[true]) && is_down(&[true, true, false]));
+        assert!(!is_down(&[true, false]) && !is_down(&[true, false, false]) && !is_down(&[]));
+        let another = [told(&Address::new("two", 2), true)];
+        assert!(!is_called_down(another.iter(), &one));
+    }
 
     #[test]
     fn another_takes_the_place_of_a_primary_only_where_that_one_is_down() {

@@ -1,0 +1,230 @@
+//! Latches where something is amiss: names that are nearly the same, servers that take no writes, keys of others, clocks that go back.
+
+use std::time::Duration;
+
+use redgrid_core::{Code, Config};
+use redgrid_countdown_latch::{CountDownLatch, LatchError, WaitError};
+use redgrid_testkit::{Fault, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::latch::waiter;
+use redgrid_tests::{SOON, client, client_with, server};
+use tokio::task::JoinHandle;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// So long that a test fails where only the poll would help.
+const NO_POLL: Duration = Duration::from_secs(60);
+
+/// Far above what an answer takes on a busy machine, and far below the patience for refusals that pass.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+async fn goes_on(task: JoinHandle<Result<(), WaitError>>) {
+    tokio::time::timeout(SOON, task).await.expect("it is stranded").unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_latch_and_its_name_in_braces_have_nothing_in_common() {
+    let server = server().await;
+    let (setting, waiting) =
+        (client(&server).await, client_with(&server.url(), |config| config.poll_interval(200 * MS)).await);
+    for (one, other) in [("a", "{a}"), ("{a}", "a"), ("{b}:tag", "{b}"), ("{b}", "{b}:tag")] {
+        let (set, latch) = (CountDownLatch::new(&setting, one), CountDownLatch::new(&waiting, one));
+        let beside = CountDownLatch::new(&setting, other);
+        set.try_set_count(1).await.unwrap();
+        let task = waiter(&waiting, &latch).await;
+        for _ in 0..2 {
+            assert!(beside.try_set_count(1).await.unwrap());
+            assert!(latch.wait().within(Duration::ZERO).await.is_err());
+            // A look of the one who waits, too: a second one asks behind it.
+            let second = latch.wait().within(1500 * MS).await;
+            assert!(second.is_err() && !task.is_finished(), "`{one}` is let go by `{other}`");
+            assert_eq!(beside.count_down().await.unwrap(), 0);
+        }
+        assert!(!task.is_finished(), "`{one}` is let go by `{other}`");
+        set.count_down().await.unwrap();
+        goes_on(task).await;
+        wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_no_writes_tells_how_a_latch_is() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let latch = CountDownLatch::new(&client, "a");
+    let refuses = async |on: &str| server.set_config("min-replicas-to-write", on).await.unwrap();
+    refuses("1").await;
+    tokio::time::timeout(AT_ONCE, latch.wait().into_future()).await.expect("it was never set").unwrap();
+    refuses("0").await;
+    latch.try_set_count(1).await.unwrap();
+    refuses("1").await;
+    // Its number is to be renewed.
+    observer.cmd(&["PEXPIRE", "redgrid_latch:{a}", "40000000"]).await.unwrap_err();
+    refuses("0").await;
+    observer.cmd(&["PEXPIRE", "redgrid_latch:{a}", "40000000"]).await.unwrap();
+    refuses("1").await;
+    let closed = latch.wait().within(AT_ONCE).await;
+    assert!(matches!(closed, Err(WaitError::TimedOut { .. })), "{closed:?}");
+    refuses("0").await;
+    // Opened by who knows nothing of its number.
+    observer.cmd(&["DEL", "a"]).await.unwrap();
+    refuses("1").await;
+    tokio::time::timeout(AT_ONCE, latch.wait().into_future()).await.expect("it is open").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_that_begin_again_and_again_during_a_shutdown_are_all_told_of_it() {
+    let server = server().await;
+    CountDownLatch::new(&client(&server).await, "a").try_set_count(1).await.unwrap();
+    for _ in 0..5 {
+        let client = client(&server).await;
+        let latch = CountDownLatch::new(&client, "a");
+        // So many that the first are back before the last are told.
+        let tasks: Vec<_> = (0..2000)
+            .map(|_| {
+                let latch = latch.clone();
+                tokio::spawn(async move {
+                    for _ in 0..10 {
+                        let told = latch.wait().await;
+                        assert!(matches!(told, Err(WaitError::ShuttingDown { .. })), "{told:?}");
+                    }
+                })
+            })
+            .collect();
+        wait_until(SOON, async || client.in_hand().channels > 0).await;
+        client.shutdown(SOON).await.unwrap();
+        for task in tasks {
+            tokio::time::timeout(SOON, task).await.unwrap().unwrap();
+        }
+    }
+}
+
+/// That the latch was closed is no news when nobody could be asked since.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    // A look each second, and patience for far longer than the wait.
+    let settings = |config: Config| config.timeout(SOON).retries(2).poll_interval(200 * MS);
+    let client = client_with(&server.url_via(proxy.addr()), settings).await;
+    let latch = CountDownLatch::new(&client, "a");
+    latch.try_set_count(1).await.unwrap();
+    let wait = tokio::spawn(latch.wait().within(AT_ONCE).into_future());
+    wait_until(SOON, async || client.in_hand().channels > 0).await;
+    proxy.set_both(Fault::BlackHole);
+    let told = tokio::time::timeout(SOON, wait).await.unwrap().unwrap();
+    assert!(matches!(told, Err(WaitError::Unavailable { .. })), "{told:?}");
+}
+
+/// Looks that are answered are contact: of five waits, on a busy machine, one at least is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_with_contact_says_that_the_latch_was_closed() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.poll_interval(100 * MS)).await;
+    let latch = CountDownLatch::new(&client, "a");
+    latch.try_set_count(1).await.unwrap();
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        // Several looks long, and further than the first one is good for.
+        told.push(latch.wait().within(2500 * MS).await);
+        if matches!(told.last(), Some(Err(WaitError::TimedOut { .. }))) {
+            return;
+        }
+    }
+    panic!("{told:?}");
+}
+
+/// One who waits, whose subscriber is gone; the connections are refused until `accept_connections`.
+async fn deaf(server: &RedisServer, proxy: &Proxy, latch: &CountDownLatch, waiting: &redgrid_core::Client) -> Deaf {
+    let observer = server.observer().await.unwrap();
+    let task = waiter(waiting, latch).await;
+    wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
+    waiting.command("PING").query::<String>().await.unwrap();
+    proxy.refuse_connections().await.unwrap();
+    observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
+    wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().is_empty()).await;
+    Deaf { task, observer }
+}
+
+struct Deaf {
+    task: JoinHandle<Result<(), WaitError>>,
+    observer: Observer,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_missed_the_end_of_its_round_is_not_kept_by_one_that_redisson_has_begun() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let setting = client(&server).await;
+    let waiting = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(NO_POLL)).await;
+    let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
+    for deleted in [false, true] {
+        set.try_set_count(1).await.unwrap();
+        let Deaf { task, observer } = deaf(&server, &proxy, &latch, &waiting).await;
+        match deleted {
+            true => assert!(set.delete().await.unwrap()),
+            false => assert_eq!(set.count_down().await.unwrap(), 0),
+        }
+        observer.cmd(&["SET", "a", "1"]).await.unwrap();
+        proxy.accept_connections().await.unwrap();
+        goes_on(task).await;
+        wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+        // Who comes now waits for Redisson's, and the number of ours that is over is not told again.
+        let next = waiter(&waiting, &latch).await;
+        wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
+        assert!(latch.wait().within(Duration::ZERO).await.is_err() && !next.is_finished());
+        assert_eq!(set.count_down().await.unwrap(), 0);
+        goes_on(next).await;
+        wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+    }
+}
+
+/// The number of a round is the server's time: here of a server that was an hour ahead.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_missed_the_end_of_its_round_goes_on_although_the_servers_clock_was_set_back() {
+    const HOUR: u64 = 3_600_000_000;
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let setting = client(&server).await;
+    let waiting = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(NO_POLL)).await;
+    let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
+    set.try_set_count(1).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let number = async || observer.get::<u64>("redgrid_latch:{a}").await.unwrap().unwrap();
+    let ahead = number().await + HOUR;
+    observer.cmd(&["SET", "redgrid_latch:{a}", &ahead.to_string(), "KEEPTTL"]).await.unwrap();
+    let Deaf { task, .. } = deaf(&server, &proxy, &latch, &waiting).await;
+    set.count_down().await.unwrap();
+    set.try_set_count(1).await.unwrap();
+    assert_eq!(number().await, ahead + 1);
+    proxy.accept_connections().await.unwrap();
+    goes_on(task).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_down_that_is_refused_has_not_counted() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    // The number of the round is of another type.
+    let all = client(&server).await;
+    let latch = CountDownLatch::new(&all, "a");
+    observer.cmd(&["RPUSH", "redgrid_latch:{a}", "x"]).await.unwrap();
+    for left in ["2", "1"] {
+        observer.cmd(&["SET", "a", left]).await.unwrap();
+        let told = latch.count_down().await;
+        let Err(LatchError::Refused { source, .. }) = &told else { panic!("{told:?}") };
+        assert_eq!(source.code(), Some(Code::WrongType));
+        assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), left);
+    }
+    observer.cmd(&["DEL", "a"]).await.unwrap();
+    latch.wait().await.unwrap();
+    // The last one may not delete.
+    server.set_user("careful", &["on", ">secret", "~*", "&*", "+@all", "-del"]).await.unwrap();
+    let careful = client_with(&server.url_for("careful", "secret"), |config| config).await;
+    let latch = CountDownLatch::new(&careful, "b");
+    assert!(latch.try_set_count(i64::MAX as u64).await.unwrap());
+    assert_eq!(latch.count_down().await.unwrap(), i64::MAX as u64 - 1);
+    let told = latch.count_down_by(i64::MAX as u64).await;
+    let Err(LatchError::Refused { source, .. }) = &told else { panic!("{told:?}") };
+    assert_eq!(source.code(), Some(Code::NoPermission));
+    assert_eq!(latch.count().await.unwrap(), i64::MAX as u64 - 1);
+}

@@ -1,0 +1,85 @@
+//! Where a client listens whose waiters do so at replicas.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use redgrid_core::clock::Clock;
+use redgrid_core::{Client, Config, Reply, Server, ShardServers, Topology};
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
+use redgrid_tests::made::Made;
+use tokio::sync::watch;
+
+/// A primary with a replica.
+struct Shard {
+    primary: Arc<Made>,
+    replica: Arc<Made>,
+}
+
+impl Shard {
+    fn of(name: &str) -> Shard {
+        let node = |part| Arc::new(Made::new(&format!("{name}-{part}:1"), |_| Ok(Reply::Nil)));
+        Shard { primary: node("primary"), replica: node("replica") }
+    }
+}
+
+/// The first shard has all slots, until the first change; then the second one has.
+struct Moving {
+    shards: [Shard; 2],
+    changes: watch::Sender<u64>,
+}
+
+impl Moving {
+    fn shard(&self) -> &Shard {
+        &self.shards[usize::from(*self.changes.borrow() > 0)]
+    }
+}
+
+#[async_trait]
+impl Topology for Moving {
+    fn primary(&self, _: &[u8]) -> Arc<dyn Server> {
+        Arc::clone(&self.shard().primary) as Arc<dyn Server>
+    }
+
+    fn primaries(&self) -> Vec<Arc<dyn Server>> {
+        self.shards.iter().map(|shard| Arc::clone(&shard.primary) as Arc<dyn Server>).collect()
+    }
+
+    fn shards(&self) -> Vec<ShardServers> {
+        let servers = |shard: &Shard| ShardServers {
+            primary: Arc::clone(&shard.primary) as Arc<dyn Server>,
+            slots: Vec::new(),
+            replicas: vec![Arc::clone(&shard.replica) as Arc<dyn Server>],
+        };
+        self.shards.iter().map(servers).collect()
+    }
+
+    fn listener(&self, _: &[u8]) -> Arc<dyn Server> {
+        Arc::clone(&self.shard().replica) as Arc<dyn Server>
+    }
+
+    fn is_sharded(&self) -> bool {
+        true
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    async fn close(&self) {}
+}
+
+#[tokio::test]
+async fn notices_are_heard_from_the_primary_and_no_channel_stays_at_the_replica_that_its_slot_has_left() {
+    let shards = [Shard::of("one"), Shard::of("two")];
+    let moving = Arc::new(Moving { shards, changes: watch::Sender::new(0) });
+    let config = Config::single("one").unwrap();
+    let client = Client::over(Arc::clone(&moving) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
+    let watched = client.watch("channel".into(), "channel".into());
+    let [one, two] = &moving.shards;
+    // How many channels each of them has: the client's own is that of the notices.
+    let listened = || [one, two].map(|shard| (shard.primary.listened().len(), shard.replica.listened().len()));
+    wait_until(SOON, async || watched.in_force() && listened() == [(1, 1), (0, 0)]).await;
+    moving.changes.send_modify(|count| *count += 1);
+    wait_until(SOON, async || watched.in_force() && listened() == [(0, 0), (1, 1)]).await;
+}
