@@ -2,6 +2,7 @@
 
 mod acl;
 mod arguments;
+mod atomics;
 mod barrier;
 mod barrier_losses;
 mod barrier_model;

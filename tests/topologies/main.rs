@@ -1,6 +1,7 @@
 //! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
 
 mod around;
+mod atomics;
 mod barriers;
 mod contract;
 mod durable;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         for scenario in [
             contract::scenarios(),
             kinds::scenarios(),
+            atomics::scenarios(),
             semaphores::scenarios(),
             read_write::scenarios(),
             around::scenarios(),

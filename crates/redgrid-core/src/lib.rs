@@ -16,6 +16,7 @@
 //! Tokio only.
 
 pub mod clock;
+mod combine;
 pub mod config;
 mod connection;
 mod error;
@@ -29,6 +30,7 @@ mod seat;
 mod token;
 mod wait;
 
+pub use combine::{Combine, Combiner};
 pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use connection::server;

@@ -121,6 +121,20 @@ impl Grid {
         redgrid_countdown_latch::CountDownLatch::new(&self.client, name)
     }
 
+    /// A whole number that all processes share. See [`AtomicLong`](redgrid_atomic_long::AtomicLong).
+    #[cfg(feature = "atomic-long")]
+    #[doc(alias = "getAtomicLong")]
+    pub fn atomic_long(&self, name: impl AsRef<str>) -> redgrid_atomic_long::AtomicLong {
+        redgrid_atomic_long::AtomicLong::new(&self.client, name)
+    }
+
+    /// A floating point number that all processes share. See [`AtomicDouble`](redgrid_atomic_long::AtomicDouble).
+    #[cfg(feature = "atomic-long")]
+    #[doc(alias = "getAtomicDouble")]
+    pub fn atomic_double(&self, name: impl AsRef<str>) -> redgrid_atomic_long::AtomicDouble {
+        redgrid_atomic_long::AtomicDouble::new(&self.client, name)
+    }
+
     /// A barrier of so many parties. See [`Barrier`](redgrid_barrier::Barrier).
     #[cfg(feature = "barrier")]
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> redgrid_barrier::Barrier {

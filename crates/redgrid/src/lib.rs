@@ -21,6 +21,8 @@
 mod grid;
 
 pub use grid::Grid;
+#[cfg(feature = "atomic-long")]
+pub use redgrid_atomic_long::{self as atomic_long, AtomicDouble, AtomicError, AtomicLong, Comparison};
 #[cfg(feature = "barrier")]
 pub use redgrid_barrier as barrier;
 #[cfg(feature = "barrier")]

@@ -28,6 +28,9 @@ pub(crate) const CHASED_FOR: Duration = Duration::from_secs(30);
 /// What a script begins with that acts once.
 const PRELUDE: &str = include_str!("once.lua");
 
+/// What it begins with where it is sent once.
+const PLAIN: &str = include_str!("plain.lua");
+
 /// A script that acts exactly once however often it is sent. It takes `KEYS` keys, all of one slot; in Lua they begin at
 /// `KEYS[2]`, and its arguments at `ARGV[4]`: what is in front of them is the memory of earlier answers. It ends by
 /// `return answer({…})`, once everything else is done, and only reads before the first thing that can fail.
@@ -43,29 +46,36 @@ const PRELUDE: &str = include_str!("once.lua");
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct OnceScript<const KEYS: usize>(Body);
+pub struct OnceScript<const KEYS: usize>(Bodies);
+
+/// The same text behind either beginning.
+#[derive(Debug)]
+struct Bodies {
+    once: Body,
+    plain: Body,
+}
 
 impl<const KEYS: usize> OnceScript<KEYS> {
     /// A script by its name (for errors) and the text behind the memory's.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
-        OnceScript(Body::behind(PRELUDE, name, text))
+        OnceScript(Bodies { once: Body::behind(PRELUDE, name, text), plain: Body::behind(PLAIN, name, text) })
     }
 
     /// A call of the script with these keys; arguments are added to the result.
     pub fn with(&'static self, keys: [Bytes; KEYS]) -> OnceRequest {
-        OnceRequest { body: &self.0, request: Request::script(&self.0).keys(keys) }
+        OnceRequest { bodies: &self.0, request: Request::script(&self.0.once).keys(keys) }
     }
 
     /// The text and its hash.
     pub fn body(&self) -> &Body {
-        &self.0
+        &self.0.once
     }
 }
 
 /// A call of a [`OnceScript`]: its keys and arguments.
 #[derive(Debug, Clone)]
 pub struct OnceRequest {
-    body: &'static Body,
+    bodies: &'static Bodies,
     request: Request,
 }
 
@@ -88,8 +98,20 @@ impl OnceRequest {
     /// The request itself, with its memory, its number and how long that is remembered.
     pub(crate) fn numbered(self, memory: Bytes, number: u64, timeout: Duration) -> Request {
         let lifetime = (CHASED_FOR + timeout * 2).as_millis();
-        let head = Request::script(self.body).key(memory).keys(self.request.keys);
+        let head = Request::script(&self.bodies.once).key(memory).keys(self.request.keys);
         let mut whole = head.not_after_here().arg(number.to_string()).arg(lifetime.to_string()).idempotent();
+        whole.args.extend(self.request.args);
+        whole
+    }
+}
+
+impl OnceRequest {
+    /// The request where it is sent once, and nothing is remembered.
+    fn plain(self) -> Request {
+        let head = Request::script(&self.bodies.plain)
+            .key(Bytes::copy_from_slice(self.request.first_key()))
+            .keys(self.request.keys);
+        let mut whole = head.arg("").arg("").arg("");
         whole.args.extend(self.request.args);
         whole
     }
@@ -231,6 +253,21 @@ impl Client {
                 Err(asked.0.at_the_end())
             }
         }
+    }
+
+    /// Carries out the same script, sent once: after a lost reply it is not sent again, and nothing is remembered on the server.
+    /// It has no `clock`.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been carried out.
+    ///
+    /// # Cancel safety
+    ///
+    /// A request that has left is carried out although nobody waits for its reply.
+    pub async fn run_unremembered<T: FromReply>(&self, request: OnceRequest) -> Result<T, ServerError> {
+        let mut parts: Vec<Reply> = self.run(request.plain()).await?;
+        parts.pop().unwrap_or(Reply::Nil).into_typed()
     }
 }
 

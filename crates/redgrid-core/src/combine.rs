@@ -1,0 +1,180 @@
+//! What several callers of one process ask of one key leaves as one request.
+//!
+//! The next batch collects while one is under way: there is no timer, and nothing is added to who is alone. A lone caller
+//! polls his own request; with a second one a task goes on with it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+
+use tokio::sync::oneshot;
+
+use crate::clock::Instant;
+use crate::connection::Client;
+use crate::error::ServerError;
+use crate::hold::Flight;
+
+/// What can be combined, and how.
+pub trait Combine: Send + Sync + 'static {
+    /// What one caller asks.
+    type Ask: Send + 'static;
+    /// What he is told.
+    type Answer: Send + 'static;
+
+    /// How many of the first leave together; of `asks` there is one at least, and one leaves in any case.
+    fn fit<'a>(&self, asks: impl Iterator<Item = &'a Self::Ask>) -> usize
+    where
+        Self::Ask: 'a;
+
+    /// Carries a batch out: an answer for each, in their order. It ends by itself.
+    fn carry_out(&self, batch: Vec<Self::Ask>) -> impl Future<Output = Vec<Self::Answer>> + Send;
+}
+
+/// Combines what is asked through it. One for each key and client: see [`Client::shared`].
+pub struct Combiner<C: Combine>(Arc<Inner<C>>);
+
+struct Inner<C: Combine> {
+    combine: C,
+    state: Mutex<State<C>>,
+}
+
+struct State<C: Combine> {
+    waiting: VecDeque<Waiting<C>>,
+    next: u64,
+    /// The loop runs; and, while its caller polls it, where.
+    driven: bool,
+    flight: Option<Flight>,
+}
+
+struct Waiting<C: Combine> {
+    id: u64,
+    ask: C::Ask,
+    answer: oneshot::Sender<C::Answer>,
+}
+
+impl<C: Combine> Combiner<C> {
+    /// One that has nothing to do yet.
+    pub fn new(combine: C) -> Self {
+        let state = State { waiting: VecDeque::new(), next: 0, driven: false, flight: None };
+        Combiner(Arc::new(Inner { combine, state: Mutex::new(state) }))
+    }
+
+    /// Asks, together with others, and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::NotSent`] where those before it took longer than the client's patience, and it was given up;
+    /// [`ServerError::Unknown`] where the client ended before an answer came.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it has left, it is not asked; dropped later, it is.
+    pub async fn ask(&self, client: &Client, ask: C::Ask) -> Result<C::Answer, ServerError> {
+        let (answer, mut told) = oneshot::channel();
+        let (id, flight) = self.0.enter(client, ask, answer);
+        let until = client.clock().now() + client.patience();
+        let landing = Landing { flight, client };
+        let outcome = poll_fn(|cx| match &landing.flight {
+            Some(flight) if flight.poll(cx) => match told.try_recv() {
+                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
+                told => Poll::Ready(told.ok()),
+            },
+            _ => Pin::new(&mut told).poll(cx).map(Result::ok),
+        });
+        let ended = || ServerError::unknown("the client ended before an answer came");
+        self.0.bounded(client, (id, until), outcome).await?.ok_or_else(ended)
+    }
+}
+
+impl<C: Combine> Inner<C> {
+    fn state(&self) -> MutexGuard<'_, State<C>> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn enter(
+        self: &Arc<Self>,
+        client: &Client,
+        ask: C::Ask,
+        answer: oneshot::Sender<C::Answer>,
+    ) -> (u64, Option<Flight>) {
+        let mut state = self.state();
+        state.next += 1;
+        let id = state.next;
+        state.waiting.push_back(Waiting { id, ask, answer });
+        if state.driven {
+            // Another caller polls it, who may stop to: from here on a task does.
+            let theirs = state.flight.take();
+            drop(state);
+            theirs.and_then(|flight| flight.take()).into_iter().for_each(|work| client.run_in_background(work));
+            return (id, None);
+        }
+        state.driven = true;
+        let flight = Flight::new(Box::pin(Arc::clone(self).drive()));
+        state.flight = Some(flight.clone());
+        (id, Some(flight))
+    }
+
+    /// Waits for the outcome; what has not left when the time is over does not leave any more.
+    async fn bounded<T>(
+        &self,
+        client: &Client,
+        (id, until): (u64, Instant),
+        outcome: impl Future<Output = T>,
+    ) -> Result<T, ServerError> {
+        let mut outcome = std::pin::pin!(outcome);
+        tokio::select! {
+            biased;
+            outcome = &mut outcome => return Ok(outcome),
+            () = client.clock().sleep_until(until) => {}
+        }
+        let waits = {
+            let mut state = self.state();
+            let at = state.waiting.iter().position(|waiting| waiting.id == id);
+            at.and_then(|at| state.waiting.remove(at)).is_some()
+        };
+        match waits {
+            true => Err(ServerError::not_sent("those before it were not answered in time")),
+            // It has left, and is answered in time.
+            false => Ok(outcome.await),
+        }
+    }
+
+    async fn drive(self: Arc<Self>) {
+        while let Some((asks, answers)) = self.next_batch() {
+            let told = self.combine.carry_out(asks).await;
+            for (answer, told) in answers.into_iter().zip(told) {
+                let _ = answer.send(told);
+            }
+        }
+    }
+
+    /// Those who leave next; nobody, and the loop ends, where nobody waits.
+    fn next_batch(&self) -> Option<(Vec<C::Ask>, Vec<oneshot::Sender<C::Answer>>)> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        state.waiting.retain(|waiting| !waiting.answer.is_closed());
+        if state.waiting.is_empty() {
+            (state.driven, state.flight) = (false, None);
+            return None;
+        }
+        let fit = self.combine.fit(state.waiting.iter().map(|waiting| &waiting.ask));
+        let leaving = state.waiting.drain(..fit.clamp(1, state.waiting.len()));
+        Some(leaving.map(|Waiting { ask, answer, .. }| (ask, answer)).unzip())
+    }
+}
+
+/// A caller who polls the loop; when he leaves, a task goes on with it.
+struct Landing<'a> {
+    flight: Option<Flight>,
+    client: &'a Client,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {
+            self.client.run_in_background(work);
+        }
+    }
+}

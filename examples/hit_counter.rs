@@ -1,0 +1,37 @@
+//! Counts over all processes: many tasks add to one number, and what they add at the same time leaves as one command.
+//!
+//! `cargo run --example hit_counter [URL]`
+
+use std::time::Duration;
+
+use redgrid::{AtomicError, Grid};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(&*url).await?;
+    let hits = grid.atomic_long("hits");
+    let tasks = (0..10).map(|_| {
+        let hits = hits.clone();
+        tokio::spawn(async move {
+            for _ in 0..1_000 {
+                hits.increment().await?;
+            }
+            Ok::<_, AtomicError>(())
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await??;
+    }
+    println!("{} hits", hits.get().await?);
+
+    // At most 100 of them, whoever asks.
+    let tickets = grid.atomic_long("tickets");
+    match tickets.add(1).at_most(100).await {
+        Ok(number) => println!("ticket {number}"),
+        Err(AtomicError::OutOfBounds { .. }) => println!("sold out"),
+        Err(error) => return Err(error.into()),
+    }
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
