@@ -164,15 +164,18 @@ async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
     server.kill().await.unwrap();
     let hasty = |config: redgrid_core::Config| config.timeout(Duration::from_millis(50)).retries(1);
     let client = redgrid_tests::client_unready(&server.url(), hasty).await;
-    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    // One is behind the other, whichever came first.
+    let held_for_a_moment = || {
+        let lock = Lock::new(&client, "a");
+        tokio::spawn(async move { lock.acquire().wait(SOON).await.unwrap().release().await.unwrap() })
+    };
+    let both = [held_for_a_moment(), held_for_a_moment()];
     let tried = tokio::spawn(Lock::new(&client, "b").try_acquire().wait(SOON).into_future());
-    // Behind the first of its name.
-    let behind = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
     let unbounded = Lock::new(&client, "a").acquire().await;
     assert!(matches!(unbounded, Err(AcquireError::Unavailable { .. })), "{unbounded:?}");
     server.restart_empty().await.unwrap();
-    for granted in [waiting, behind] {
-        granted.await.unwrap().unwrap().release().await.unwrap();
+    for held in both {
+        held.await.unwrap();
     }
     assert!(tried.await.unwrap().unwrap().is_some());
 }

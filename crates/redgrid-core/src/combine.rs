@@ -16,6 +16,9 @@ use crate::connection::Client;
 use crate::error::ServerError;
 use crate::hold::Flight;
 
+/// What leaves together: what each asks, and where each is answered.
+type Batch<C> = (Vec<<C as Combine>::Ask>, Vec<oneshot::Sender<<C as Combine>::Answer>>);
+
 /// What can be combined, and how.
 pub trait Combine: Send + Sync + 'static {
     /// What one caller asks.
@@ -151,7 +154,7 @@ impl<C: Combine> Inner<C> {
     }
 
     /// Those who leave next; nobody, and the loop ends, where nobody waits.
-    fn next_batch(&self) -> Option<(Vec<C::Ask>, Vec<oneshot::Sender<C::Answer>>)> {
+    fn next_batch(&self) -> Option<Batch<C>> {
         let mut guard = self.state();
         let state = &mut *guard;
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
