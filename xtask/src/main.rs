@@ -125,8 +125,19 @@ fn test() -> Result<ExitCode, Failure> {
         }
         Err(failure) => say(&format!("{failure}; the tests that also run on a newer server will say SKIPPED")),
     }
+    if std::env::var_os(THREADS).is_none() {
+        tests.env(THREADS, at_a_time().to_string());
+    }
     say("running the tests");
     steps::run_through(&mut tests)
+}
+
+/// Where the harness of Rust reads how many tests run at a time.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Tests mostly wait for servers: more of them run at a time than there are cores.
+fn at_a_time() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from) * 2
 }
 
 fn histories(count: u32) -> Result<ExitCode, Failure> {
