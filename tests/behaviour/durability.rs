@@ -16,7 +16,7 @@ use redgrid_core::{
 };
 use redgrid_locks::Lock;
 use redgrid_semaphore::{self as semaphore, Semaphore};
-use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
+use redgrid_testkit::{Action, Observer, Proxy, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, server};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -569,4 +569,52 @@ async fn renewals_of_permits_are_believed_once_replicas_have_them() {
     assert_eq!(told, redgrid_semaphore::LostReason::Expired);
     assert!(other.is_held());
     replica.resume().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permit_that_is_granted_while_its_client_shuts_down_goes_back() {
+    for leases in [false, true] {
+        let primary = server().await;
+        let _replica = replica_of(&primary).await;
+        let proxy = Proxy::to(&primary).await.unwrap();
+        let observer = primary.observer().await.unwrap();
+        let client = redgrid_tests::client_with(&primary.url_via(proxy.addr()), |config| config).await;
+        let mail = Semaphore::new(&client, "mail").capacity(3);
+        let mail = if leases { mail } else { mail.without_leases() };
+        mail.acquire().await.unwrap().release().await.unwrap();
+        proxy.next(1, "redgrid_once:{mail}", Action::Hold);
+        let asked = tokio::spawn(mail.acquire().durability(replicas(1, SOON)).into_future());
+        let left = async || observer.get::<i64>("mail").await.unwrap();
+        wait_until(SOON, async || left().await == Some(2)).await;
+        let closing = tokio::spawn({
+            let client = client.clone();
+            async move { client.shutdown(SOON).await }
+        });
+        wait_until(SOON, async || client.is_shut_down()).await;
+        proxy.release_held().await;
+        closing.await.unwrap().unwrap();
+        assert!(asked.await.unwrap().is_err());
+        assert_eq!(left().await, Some(3), "leases: {leases}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_that_is_proven_late_is_not_believed_over_a_later_one() {
+    let primary = server().await;
+    let replica = replica_of(&primary).await;
+    let (client, observer) = (redgrid_tests::client(&primary).await, primary.observer().await.unwrap());
+    let mail = Semaphore::new(&client, "mail").capacity(1);
+    let (lease, longer, shorter) = (Duration::from_secs(60), Duration::from_secs(90), Duration::from_secs(30));
+    let permit = mail.acquire().lease(lease).durability(replicas(1, 2 * SOON)).await.unwrap();
+    replica.pause().await.unwrap();
+    let resumed = async {
+        // Both have been carried out by then: the second is not kept by the proof of the first.
+        wait_until(SOON, async || calls(&observer, "zadd").await >= 3).await;
+        replica.resume().await.unwrap();
+    };
+    let (longer, shorter, ()) = tokio::join!(permit.extend(longer), permit.extend(shorter), resumed);
+    longer.unwrap();
+    shorter.unwrap();
+    assert!(permit.remaining().unwrap() <= Duration::from_secs(30), "{:?}", permit.remaining());
+    permit.release().await.unwrap();
 }

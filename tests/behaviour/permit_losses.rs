@@ -1,11 +1,13 @@
 //! Permits where something goes wrong with them: refusals, no contact, leases that are not what was believed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore};
-use redgrid_testkit::{Fault, Observer, Proxy, wait_until};
+use redgrid_testkit::{Action, Fault, Observer, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
@@ -155,4 +157,54 @@ async fn who_was_refused_does_not_stay_in_the_line_of_a_fair_one() {
     held.release().await.unwrap();
     wait_until(SOON, async || line().await == 0).await;
     semaphores[0].acquire().wait(SOON).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_back_is_not_held_up_by_refusals_of_who_asks_and_leases_are_renewed_without_memory() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.watchdog_lease(1500 * MS)).await;
+    for leases in [false, true] {
+        observer.cmd(&["DEL", "mail"]).await.unwrap();
+        let semaphore = Semaphore::new(&client, "mail").capacity(3);
+        let semaphore = if leases { semaphore } else { semaphore.without_leases() };
+        let (released, kept) = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
+        server.set_config("maxmemory", "1").await.unwrap();
+        let began = Instant::now();
+        wait_until(SOON, async || {
+            let asked = semaphore.try_acquire().await;
+            assert!(matches!(asked, Err(AcquireError::Refused { .. })), "{asked:?}");
+            began.elapsed() > 3000 * MS
+        })
+        .await;
+        tokio::time::timeout(SOON, released.release()).await.expect("it goes back").unwrap();
+        assert!(kept.is_held());
+        server.set_config("maxmemory", "0").await.unwrap();
+        kept.release().await.unwrap();
+        assert_eq!(left(&observer).await, 3);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_do_not_leave_together_do_not_ask_without_end() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    let semaphore = Semaphore::new(&client, "mail").capacity(300).fair();
+    let held = semaphore.acquire_many(300).await.unwrap();
+    let waiters = [(); 2].map(|()| tokio::spawn(semaphore.acquire_many(300).wait(2 * SOON).into_future()));
+    wait_until(SOON, async || client.in_hand().waiting == 2).await;
+    let asked = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&asked);
+    proxy.on_request(move |request| {
+        seen.fetch_add(u64::from(request[0].starts_with(b"EVAL")), Ordering::Relaxed);
+        Action::Forward
+    });
+    let began = Instant::now();
+    wait_until(SOON, async || began.elapsed() > 1000 * MS).await;
+    assert!(asked.load(Ordering::Relaxed) < 20, "{asked:?}");
+    held.release().await.unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    }
 }

@@ -50,7 +50,7 @@ impl Add {
 
     /// Has the number deleted by itself after this time, 1 ms to 3650 days, from now on.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
-        self.terms();
+        self.terms().lifetime = None;
         self.lifetime = Some(lifetime);
         self
     }
@@ -58,6 +58,7 @@ impl Add {
     /// Has it live for ever from now on.
     pub fn persist(mut self) -> Self {
         self.terms().lifetime = Some(0);
+        self.lifetime = None;
         self
     }
 

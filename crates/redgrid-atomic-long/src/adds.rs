@@ -54,8 +54,14 @@ impl<const ONCE: bool> Combine for Adds<ONCE> {
             // Only those that are too much are refused.
             Err(error) if is_overflow(&error) && batch.len() > 1 => {
                 let mut answers = Vec::new();
+                let mut reached = true;
                 for by in batch {
-                    answers.push(self.add(by).await);
+                    let told = match reached {
+                        true => self.add(by).await,
+                        false => Err(ServerError::NotSent { reason: "one before it was not answered".into() }),
+                    };
+                    reached &= !matches!(told, Err(ServerError::NotSent { .. } | ServerError::Unknown { .. }));
+                    answers.push(told);
                 }
                 answers
             }

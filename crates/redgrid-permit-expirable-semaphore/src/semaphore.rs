@@ -87,7 +87,8 @@ impl PermitExpirableSemaphore {
         TryAcquire::new(&self.counter, permits, None, self.never.clone())
     }
 
-    /// Gives a permit back by its id, whoever has it. Its guard, where there is one, learns of it when it is renewed.
+    /// Gives a permit back by its id, whoever has it. Its guard, where there is one, learns of it when it is
+    /// renewed; one with a fixed lease when its connection is made anew, or when it gives back.
     ///
     /// # Errors
     ///
@@ -100,7 +101,8 @@ impl PermitExpirableSemaphore {
         self.counter.give_back(id).await
     }
 
-    /// Sets the lease of a permit from now on, whoever has it; `false` where it is not known, or its lease is over.
+    /// Sets the lease of a permit from now on, whoever has it; `false` where it is not known, or its lease is over. A guard
+    /// of the permit does not hear of it: shorten those by their own `extend`.
     ///
     /// # Errors
     ///

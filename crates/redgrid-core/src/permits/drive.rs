@@ -185,7 +185,10 @@ impl Pool {
         for (looked, kept) in words.looked.iter().zip(&said.kept) {
             match kept {
                 true if looked.lease.is_zero() => {}
-                true => beliefs.push((Arc::clone(&looked.leased), deadline(sent, looked.lease))),
+                true => {
+                    let until = deadline(sent, looked.lease);
+                    beliefs.push((Arc::clone(&looked.leased), until, looked.shortened));
+                }
                 false => {
                     looked.leased.end(LostReason::Gone);
                     state.leased.remove(&looked.leased.id);
@@ -266,8 +269,10 @@ impl Pool {
 
     /// Has the keeper look when the next of our leases is due.
     pub(super) fn schedule_renewal(&self, state: &mut State, now: Instant) {
-        // Not in a row, where one could not be renewed.
-        state.renew_at = state.next_due().max(now + Duration::from_millis(20));
+        // Not in a row, where one could not be renewed; but not put off by what else is asked meanwhile either.
+        let pause = now + Duration::from_millis(20);
+        let soonest = if state.renew_at > now { state.renew_at.min(pause) } else { pause };
+        state.renew_at = state.next_due().max(soonest);
         self.pools.keep(state.renew_at);
     }
 
@@ -294,7 +299,9 @@ impl Pool {
             return;
         }
         tracing::debug!(name = %self.source.name, %error, "permits");
-        if refused {
+        let alone = words.asked.is_empty();
+        state.apart |= refused && !alone && !(back.is_empty() && words.looked.is_empty());
+        if refused && alone && !back.is_empty() {
             let pause = REFUSED_PAUSE.saturating_mul(1 << state.refusals.min(16)).min(LONGEST_PAUSE);
             (state.paused_until, state.refusals) = (now + pause, state.refusals + 1);
         }

@@ -103,7 +103,8 @@ pub enum ReleaseError {
         /// How it ended.
         reason: LostReason,
     },
-    /// The server did not confirm. It is asked again for 30 s; permits with a lease come back when that ends, at the latest.
+    /// The server did not confirm in time. It is asked again, so do not give them back otherwise; permits with a lease come back when
+    /// that ends, at the latest.
     #[error("released permits of `{name}` and got no answer")]
     OutcomeUnknown {
         /// The semaphore.
@@ -112,7 +113,8 @@ pub enum ReleaseError {
         #[source]
         source: ServerError,
     },
-    /// The server refused. Permits with a lease come back when that ends; others are lost.
+    /// The server refused. The client keeps them, and offers them again up to every 30 s: do not give them back otherwise. Permits
+    /// with a lease come back when that ends, at the latest.
     #[error("the server refused to take permits of `{name}` back")]
     Refused {
         /// The semaphore.

@@ -95,6 +95,8 @@ pub(super) struct Looked {
     pub(super) lease: Duration,
     /// It is to end then, and not only no earlier.
     pub(super) exactly: bool,
+    /// How often it had been shortened when it was asked about.
+    pub(super) shortened: u64,
 }
 
 /// All that a pool says at once.
@@ -128,7 +130,7 @@ impl Words {
         for id in &self.back {
             call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
         }
-        for Looked { leased, lease, exactly } in &self.looked {
+        for Looked { leased, lease, exactly, .. } in &self.looked {
             call = call.arg(Bytes::copy_from_slice(leased.id.as_bytes())).int(millis(*lease)).int((*exactly).into());
         }
         for place in &self.gone {

@@ -192,6 +192,8 @@ pub(super) struct State {
     /// Until when nothing goes back that was refused, and how often in a row it was.
     pub(super) paused_until: Instant,
     pub(super) refusals: u32,
+    /// What was refused together with what others asked for is said alone next.
+    pub(super) apart: bool,
     pub(super) closed: bool,
 }
 
@@ -233,6 +235,7 @@ impl Pool {
             in_force: false,
             paused_until: Instant::PAST,
             refusals: 0,
+            apart: false,
             closed: false,
         };
         let (core, pools) = (Arc::clone(core), Arc::clone(pools));
@@ -278,7 +281,7 @@ impl Pool {
         }
         let others = state.queue.iter().any(|entry| entry.is_live(now));
         if state.turn.as_ref().is_some_and(|(_, silence)| now >= *silence) {
-            state.turn = None;
+            (state.turn, state.ask) = (None, true);
         }
         let in_contact = now < state.contact_by(now) + client.patience();
         if ask.once && in_contact && state.others_first(now) {
@@ -416,12 +419,23 @@ impl State {
 
     /// Whether the first of the queue may be served, for all that is known: it was not asked for, or there was more left.
     fn is_unasked(&self, fair: bool) -> bool {
-        let mut first = self.queue.iter().take(MOST_REQUESTS);
+        let mut first = self.queue.iter().take(self.batch());
         let served = |entry: &Entry| i64::try_from(entry.ask.permits).is_ok_and(|permits| permits <= self.left);
         match fair {
             true => first.any(|entry| entry.ask.once || !entry.placed),
             false => first.clone().next().is_some_and(served) || first.any(|entry| entry.ask.once),
         }
+    }
+
+    /// How many of the first of the queue are asked for together: equally durable ones, and not too many ids.
+    fn batch(&self) -> usize {
+        let durability = self.queue.front().map(|first| first.ask.durability);
+        let mut ids = 0;
+        let fits = |(nth, entry): &(usize, &Entry)| {
+            ids += if entry.ask.lease.is_some() { entry.ask.permits } else { 0 };
+            Some(entry.ask.durability) == durability && (*nth == 0 || ids <= MOST_IDS as u64)
+        };
+        self.queue.iter().take(MOST_REQUESTS).enumerate().take_while(fits).count()
     }
 
     /// What is known after an answer: whether one who waits was told that there are too few.
@@ -481,7 +495,10 @@ impl State {
         let returns = !back.is_empty();
         let ends_stretch = returns && waits && over && !pool.source.fair && self.turn.is_none();
         let unasked = self.ask || returns || self.is_unasked(pool.source.fair);
-        let asks = waits && self.turn.is_none() && !ends_stretch && unasked;
+        let apart = self.apart && (returns || now >= self.renew_at);
+        self.apart &= !apart;
+        let asks = waits && self.turn.is_none() && !ends_stretch && unasked && !apart;
+        self.ask |= apart && waits;
         let mut words = Words::default();
         if asks || !paused {
             words.gone = std::mem::take(&mut self.gone);
@@ -500,24 +517,17 @@ impl State {
                     leased.shorten(deadline(now, on_server(*lease)));
                     pool.lost.notify_waiters();
                 }
-                words.looked.push(Looked { leased: Arc::clone(leased), lease: on_server(*lease), exactly });
+                let (leased, lease, shortened) = (Arc::clone(leased), on_server(*lease), leased.shortened());
+                words.looked.push(Looked { leased, lease, exactly, shortened });
             }
         }
         let mut durability = Durability::Primary;
         let progress = Arc::new(Progress::default());
         if asks {
             self.ask = false;
-            let mut ids = 0;
             durability = self.queue.front().map_or(durability, |first| first.ask.durability);
-            for entry in self.queue.iter_mut().take(MOST_REQUESTS) {
-                ids += if entry.ask.lease.is_some() {
-                    usize::try_from(entry.ask.permits).unwrap_or(usize::MAX)
-                } else {
-                    0
-                };
-                if entry.ask.durability != durability || (ids > MOST_IDS && !words.asked.is_empty()) {
-                    break;
-                }
+            let batch = self.batch();
+            for entry in self.queue.iter_mut().take(batch) {
                 entry.seen.asked(Some((&progress, now)));
                 entry.placed = pool.source.fair && !entry.ask.once;
                 let place = if entry.placed { place(&pool.source, &pool.core.id, entry) } else { Bytes::new() };
@@ -565,7 +575,8 @@ impl State {
         let look = |leased: Arc<Leased>| {
             leased.looked_at(now);
             let lease = if leased.is_renewed() { on_server(leased.lease) } else { Duration::ZERO };
-            Looked { leased, lease, exactly: false }
+            let shortened = leased.shortened();
+            Looked { leased, lease, exactly: false, shortened }
         };
         due.into_iter().map(look).collect()
     }

@@ -35,13 +35,14 @@ impl Grant {
     /// They go to the one who asked, to the next who waits, or back.
     fn settle(self, pool: &Arc<Pool>, state: &mut State, proven: &Result<(), CommitError>) {
         let Grant { entry, stock } = self;
-        let over = pool.clock().now() >= stock.deadline();
+        // While it was proven, it may have been found gone.
+        let over = stock.lost().is_some();
         if proven.is_err() || over || state.closed {
             state.back.push(Back { stock, audience: None });
             let failure = match proven {
                 Err(error) => Failure::NotDurable(error.clone()),
                 Ok(()) if state.closed => Failure::ShuttingDown,
-                Ok(()) => Failure::Unknown(ServerError::unknown("the answer came when the lease had ended")),
+                Ok(()) => Failure::Unknown(ServerError::unknown("the lease had ended when it was known to be granted")),
             };
             entry.map(|entry| entry.answer.send(Err(failure)));
             return;
@@ -56,8 +57,8 @@ impl Grant {
 
 /// Leases that last longer now, by what the server said.
 pub(super) struct Belief {
-    /// Each, and until when.
-    pub(super) leased: Vec<(Arc<Leased>, Instant)>,
+    /// Each, until when, and how often it had been shortened when it was asked about.
+    pub(super) leased: Vec<(Arc<Leased>, Instant, u64)>,
     /// Who asked for the last of them.
     pub(super) extension: Option<Extension>,
 }
@@ -66,7 +67,7 @@ impl Belief {
     /// What the server's word is not enough for.
     fn lacking(&self) -> Vec<Durability> {
         let mut lacking = Vec::new();
-        for (leased, _) in &self.leased {
+        for (leased, ..) in &self.leased {
             let durability = leased.durability;
             if !Durability::Primary.covers(durability) && !lacking.contains(&durability) {
                 lacking.push(durability);
@@ -76,9 +77,11 @@ impl Belief {
     }
 
     fn settle(self, pool: &Pool, proven: &Result<(), CommitError>) {
-        for (leased, until) in &self.leased {
+        for (leased, until, shortened) in &self.leased {
             match proven {
-                Ok(()) => leased.confirmed(*until),
+                // One that was shortened meanwhile ends as it was asked to later.
+                Ok(()) if leased.shortened() == *shortened => leased.confirmed(*until),
+                Ok(()) => {}
                 Err(_) => leased.look_now(),
             }
         }
@@ -114,7 +117,7 @@ impl Pool {
             lacking => unproven.push(Unproven::Belief(belief, lacking)),
         }
         for grant in grants {
-            if Durability::Primary.covers(durability) {
+            if state.closed || Durability::Primary.covers(durability) {
                 grant.settle(self, state, &Ok(()));
             } else {
                 grant.keep(state);

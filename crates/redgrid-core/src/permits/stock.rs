@@ -71,6 +71,7 @@ pub(super) struct Leased {
     deadline: AtomicU64,
     /// When it is next seen to, in nanoseconds.
     due: AtomicU64,
+    shortened: AtomicU64,
     ended: AtomicU8,
 }
 
@@ -83,8 +84,8 @@ impl Leased {
         clock: Clock,
     ) -> Arc<Self> {
         let deadline = AtomicU64::new(deadline(sent, on_server(lease)).as_nanos());
-        let leased =
-            Leased { id, lease, durability, clock, deadline, due: AtomicU64::default(), ended: AtomicU8::new(HELD) };
+        let (due, shortened, ended) = (AtomicU64::default(), AtomicU64::default(), AtomicU8::new(HELD));
+        let leased = Leased { id, lease, durability, clock, deadline, due, shortened, ended };
         leased.looked_at(sent);
         Arc::new(leased)
     }
@@ -138,9 +139,15 @@ impl Leased {
         }
     }
 
-    /// Its lease is to end earlier.
+    /// Its lease may end earlier from now on; what was asked about it before says nothing any more.
     pub(super) fn shorten(&self, deadline: Instant) {
+        self.shortened.fetch_add(1, Ordering::AcqRel);
         self.deadline.fetch_min(deadline.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// How often it was.
+    pub(super) fn shortened(&self) -> u64 {
+        self.shortened.load(Ordering::Acquire)
     }
 
     pub(super) fn is_renewed(&self) -> bool {

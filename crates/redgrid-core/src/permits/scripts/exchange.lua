@@ -51,6 +51,10 @@ for i = 1, tonumber(ARGV[8]) do
   back[i], at = held and 1 or 0, at + 1
 end
 local freed = #ending
+if #ARGV == 12 + ARGV[8] + 3 * ARGV[9] + ARGV[10] then
+  -- What asks for nothing is not refused for want of memory: servers refuse only a script's first write.
+  redis.call('ZREM', KEYS[3], '')
+end
 for i = 1, tonumber(ARGV[9]) do
   local held = not out[ARGV[at]] and redis.call('ZSCORE', KEYS[3], ARGV[at])
   if held then
@@ -157,10 +161,6 @@ for i, request in ipairs(requests) do
   taken[i] = request.taken and '1' or '0'
 end
 
-if not next(requests) then
-  -- What only gives back is not refused for want of memory: servers refuse only a script's first write.
-  redis.call('ZREM', KEYS[3], '')
-end
 if not said then
   redis.call('SET', KEYS[2], string.format('%.0f', left))
 elseif left ~= tonumber(said) then
