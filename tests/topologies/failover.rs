@@ -12,12 +12,12 @@ use redgrid_locks::{
     RwLock,
 };
 use redgrid_semaphore::{Permit, Semaphore};
-use redgrid_testkit::{Cluster, Observer, Proxy, RedisServer, Replicated, Sentinels, ServerBinary, wait_until};
+use redgrid_testkit::{Cluster, Observer, Proxy, RedisServer, Replicated, Sentinels, wait_until};
 use redgrid_tests::SOON;
 use redgrid_tests::process::Other;
 use tokio::task::JoinHandle;
 
-use crate::ground::{by_list, by_seeds, by_sentinels, connected, scenarios};
+use crate::ground::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7, scenarios};
 
 scenarios![
     sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held,
@@ -224,8 +224,9 @@ async fn sentinel_nobody_is_led_back_by_the_one_that_leads_an_election() {
 }
 
 async fn sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it() {
-    if ServerBinary::find().is_ok_and(|found| found.version().major < 7) {
-        return; // A sentinel's periods can not be set there.
+    let scenario = "sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it";
+    if is_skipped_before_7(scenario, "a sentinel's periods can not be set") {
+        return;
     }
     let sentinels = Sentinels::start().await.unwrap();
     let client = connected(by_sentinels(&sentinels)).await;

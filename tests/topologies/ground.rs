@@ -157,10 +157,23 @@ pub(crate) fn published(topology: Topology) -> String {
     // What tests do besides locking: they read, from replicas too, and list connections.
     all.extend(["+get", "+client|list", "+readonly", "+role"].map(str::to_owned));
     // Before 7.0 there are no sharded channels, and a server does not start with commands it does not know.
-    if ServerBinary::find().is_ok_and(|found| found.version().major < 7) {
+    if is_before_7() {
         all.retain(|rule| !["+ssubscribe", "+sunsubscribe", "+spublish"].contains(&rule.as_str()));
     }
     all.join(" ")
+}
+
+/// Whether the servers are older than Redis 7.0, where this can not be shown; says so.
+pub(crate) fn is_skipped_before_7(scenario: &str, why: &str) -> bool {
+    let old = is_before_7();
+    if old {
+        eprintln!("SKIPPED {scenario}: {why}");
+    }
+    old
+}
+
+fn is_before_7() -> bool {
+    ServerBinary::find().is_ok_and(|found| found.version().major < 7)
 }
 
 /// Who clients are.
