@@ -75,9 +75,11 @@ pub(crate) fn build(target: &[&str]) -> Result<PathBuf, Failure> {
         return Err(failed());
     }
     let messages = String::from_utf8_lossy(&output.stdout);
+    // Other programs of the package are built with it, before or after.
     let mut programs = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
-        message["executable"].as_str().map(PathBuf::from)
+        let is_test = message["profile"]["test"] == true && target.contains(&message["target"]["name"].as_str()?);
+        message["executable"].as_str().filter(|_| is_test).map(PathBuf::from)
     });
     programs.next_back().ok_or_else(failed)
 }
