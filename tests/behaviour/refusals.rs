@@ -47,8 +47,10 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besiege
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
     demote(&server, &other).await;
     let before = proxy.counts().accepted;
+    // At its bound the last copy may have no answer yet.
     let bounded = Lock::new(&client, "a").acquire().wait(Duration::from_millis(300)).await;
-    assert!(matches!(bounded, Err(AcquireError::Unavailable { .. })), "{bounded:?}");
+    let told = matches!(bounded, Err(AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. }));
+    assert!(told, "{bounded:?}");
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON * 2).into_future());
     let began = tokio::time::Instant::now();
     wait_until(SOON, async || began.elapsed() > Duration::from_secs(3)).await;
