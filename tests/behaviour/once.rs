@@ -52,7 +52,9 @@ async fn copies_that_come_late_add_nothing() {
 async fn of_many_at_once_with_answers_lost_at_random_each_is_added_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(100))).await;
+    // Those behind ones without an answer have the time to wait for them.
+    let patient = |config: redgrid_core::Config| config.timeout(Duration::from_millis(100)).retries(100);
+    let client = client_with(&server.url_via(proxy.addr()), patient).await;
     let elsewhere = redgrid_tests::client(&server).await;
     added(&client, 0).await.unwrap();
     let (seen, sha) = (AtomicU64::new(0), ADD.body().sha().clone());
@@ -110,14 +112,22 @@ async fn what_was_not_sent_in_time_is_not_sent_later() {
     proxy.refuse_connections().await.unwrap();
     proxy.cut_all();
     wait_until(SOON, async || !client.health().await.is_ready()).await;
-    let told = added(&client, 5).await;
-    assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
+    let mut unknown = 0;
+    loop {
+        match added(&client, 5).await {
+            Err(ServerError::NotSent { .. }) => break,
+            // Its time was over at the moment when it was tried.
+            Err(ServerError::Unknown { .. }) => unknown += 5,
+            other => panic!("{other:?}"),
+        }
+    }
     // Dropped before it could leave.
-    assert!(tokio::time::timeout(Duration::from_millis(50), added(&client, 70)).await.is_err());
+    assert!(tokio::time::timeout(Duration::from_millis(20), added(&client, 70)).await.is_err());
     proxy.accept_connections().await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     // It comes after them.
-    assert_eq!(added(&client, 100).await.unwrap(), 100);
+    let sum = added(&client, 100).await.unwrap();
+    assert!((100..=100 + unknown).contains(&sum) && sum % 5 == 0, "{sum}, {unknown} unknown");
 }
 
 #[tokio::test(flavor = "multi_thread")]
