@@ -99,7 +99,14 @@ async fn cluster_count_downs_go_on_through_a_planned_failover_and_each_counts_on
 /// One of sentinels loses what the former primary takes until it is told: that does not count, and nothing counts twice.
 async fn sentinel_count_downs_go_on_through_a_failover_and_none_counts_twice() {
     let sentinels = Sentinels::start().await.unwrap();
+    let primary = sentinels.current_primary().await.unwrap().observer().await.unwrap();
     let fail_over = async || {
+        // A replica that has just copied everything hears of what is written from its first acknowledgement on, up to a second later.
+        wait_until(SOON, async || {
+            primary.cmd(&["SET", "warm", "up"]).await.unwrap();
+            primary.query::<i64>(&["WAIT", "2", "1000"]).await.unwrap() == 2
+        })
+        .await;
         sentinels.fail_over().await.unwrap();
     };
     let (counted, left) = counted_through(by_sentinels(&sentinels), fail_over).await;
