@@ -5,6 +5,7 @@ mod failovers;
 mod install;
 mod matrix;
 mod measured;
+mod retry;
 mod steps;
 mod suite;
 mod wheel;
@@ -36,7 +37,7 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Runs all tests; further arguments go to `cargo test --workspace`
+    /// Runs all tests, and very few that failed a second time, alone; with arguments only what `cargo test --workspace` makes of them
     Test {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
@@ -117,18 +118,29 @@ fn demo() -> Result<ExitCode, Failure> {
 fn test() -> Result<ExitCode, Failure> {
     let workspace = workspace()?;
     let server = install::server(&workspace)?;
-    let mut tests = cargo();
-    tests.args(["test", "--workspace"]).args(passed_on()).env(SERVER_VARIABLE, server.path());
-    match install::newest(&workspace) {
-        Ok(newest) => {
+    let newest = match install::newest(&workspace) {
+        Ok(newest) => Some(newest),
+        Err(failure) => {
+            say(&format!("{failure}; the tests that also run on a newer server will say SKIPPED"));
+            None
+        }
+    };
+    let settings = |tests: &mut Command| {
+        tests.env(SERVER_VARIABLE, server.path());
+        if let Some(newest) = &newest {
             tests.env(NEWEST_VARIABLE, newest.path());
         }
-        Err(failure) => say(&format!("{failure}; the tests that also run on a newer server will say SKIPPED")),
-    }
-    if std::env::var_os(THREADS).is_none() {
-        tests.env(THREADS, at_a_time().to_string());
-    }
+        if std::env::var_os(THREADS).is_none() {
+            tests.env(THREADS, at_a_time().to_string());
+        }
+    };
     say("running the tests");
+    if passed_on().next().is_none() {
+        return retry::run(settings);
+    }
+    let mut tests = cargo();
+    tests.args(["test", "--workspace"]).args(passed_on());
+    settings(&mut tests);
     steps::run_through(&mut tests)
 }
 
