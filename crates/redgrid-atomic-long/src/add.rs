@@ -4,12 +4,11 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::error::{AtomicError, is_overflow};
+use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED};
+
+use crate::error::AtomicError;
 use crate::long::{AtomicLong, read};
 use crate::number::{Added, Terms};
-
-/// How long a lifetime may be: ten years.
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 /// Adds to a number when awaited; made by [`AtomicLong::add`]. Without options it leaves together with what other tasks add.
 #[must_use = "nothing is asked of the server until this is awaited"]
@@ -66,23 +65,23 @@ impl Add {
         let Some(mut terms) = self.terms.take() else { return self.long.added(self.by).await };
         let number = self.long.number()?;
         if let Some(lifetime) = self.lifetime {
-            if !(Duration::from_millis(1)..=LONGEST).contains(&lifetime) {
+            if !LIFETIMES.contains(&lifetime) {
                 return Err(AtomicError::InvalidArgument {
                     name: number.name.clone(),
                     option: "lifetime",
-                    expected: "1 ms to 3650 days",
+                    expected: LIFETIMES_EXPECTED,
                     got: format!("{lifetime:?}"),
                 });
             }
             terms.lifetime = i64::try_from(lifetime.as_millis()).ok();
         }
         let overflow = || AtomicError::Overflow { name: number.name.clone(), by: self.by.to_string() };
-        match number.add(self.by.to_string(), &terms).await {
+        match number.add(self.by.to_string(), &terms, number.until()).await {
             Ok(Added::To(now)) => read(number, now),
             Ok(Added::OutOfBounds(is)) => {
                 Err(AtomicError::OutOfBounds { name: number.name.clone(), value: read(number, is)? })
             }
-            Err(error) if is_overflow(&error) => Err(overflow()),
+            Err(error) if error.is_overflow() => Err(overflow()),
             Err(error) => Err(number.failed(error)),
         }
     }

@@ -1,8 +1,8 @@
 //! What several tasks add at the same time leaves as one sum.
 
+use redgrid_core::clock::Instant;
 use redgrid_core::{Combine, ServerError};
 
-use crate::error::is_overflow;
 use crate::number::{Added, Number, Terms};
 
 /// How many additions leave together at most.
@@ -13,11 +13,11 @@ pub(crate) struct Adds<const ONCE: bool>(pub(crate) Number);
 
 impl<const ONCE: bool> Adds<ONCE> {
     /// What the number is after `by` was added.
-    async fn add(&self, by: i64) -> Result<i64, ServerError> {
+    async fn add(&self, by: i64, until: Instant) -> Result<i64, ServerError> {
         if !ONCE {
-            return self.0.command("INCRBY", by.to_string()).await;
+            return self.0.command("INCRBY", by.to_string(), until).await;
         }
-        match self.0.add(by.to_string(), &Terms::default()).await? {
+        match self.0.add(by.to_string(), &Terms::default(), until).await? {
             Added::To(number) | Added::OutOfBounds(number) => {
                 number.parse().map_err(|_| ServerError::Decode { expected: "a whole number", got: number })
             }
@@ -41,8 +41,8 @@ impl<const ONCE: bool> Combine for Adds<ONCE> {
         asks.take(MOST).take_while(joins).count()
     }
 
-    async fn carry_out(&self, batch: Vec<i64>) -> Vec<Result<i64, ServerError>> {
-        match self.add(batch.iter().sum()).await {
+    async fn carry_out(&self, batch: Vec<i64>, until: Instant) -> Vec<Result<i64, ServerError>> {
+        match self.add(batch.iter().sum(), until).await {
             Ok(sum) => {
                 let mut value = sum - batch.iter().sum::<i64>();
                 let share = |by: i64| {
@@ -52,12 +52,12 @@ impl<const ONCE: bool> Combine for Adds<ONCE> {
                 batch.into_iter().map(share).collect()
             }
             // Only those that are too much are refused.
-            Err(error) if is_overflow(&error) && batch.len() > 1 => {
+            Err(error) if error.is_overflow() && batch.len() > 1 => {
                 let mut answers = Vec::new();
                 let mut reached = true;
                 for by in batch {
                     let told = match reached {
-                        true => self.add(by).await,
+                        true => self.add(by, until).await,
                         false => Err(ServerError::NotSent { reason: "one before it was not answered".into() }),
                     };
                     reached &= !matches!(told, Err(ServerError::NotSent { .. } | ServerError::Unknown { .. }));

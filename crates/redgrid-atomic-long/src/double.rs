@@ -3,7 +3,7 @@
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Request, ServerError};
 
-use crate::error::{AtomicError, is_overflow};
+use crate::error::AtomicError;
 use crate::number::Number;
 
 /// A floating point number, shared by all processes that reach the same server. Redisson's `RAtomicDouble` on the wire.
@@ -67,9 +67,9 @@ impl AtomicDouble {
     pub async fn add(&self, by: f64) -> Result<f64, AtomicError> {
         let number = self.number()?;
         let by = text(number, "summand", by)?;
-        match number.command::<String>("INCRBYFLOAT", by.clone()).await {
+        match number.command::<String>("INCRBYFLOAT", by.clone(), number.until()).await {
             Ok(now) => read(number, now),
-            Err(error) if is_overflow(&error) => Err(AtomicError::Overflow { name: number.name.clone(), by }),
+            Err(error) if error.is_overflow() => Err(AtomicError::Overflow { name: number.name.clone(), by }),
             Err(error) => Err(number.failed(error)),
         }
     }

@@ -1,7 +1,7 @@
 //! What can be wrong, and what is true then.
 
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Code, Name, ServerError};
+use redgrid_core::{Name, ServerError};
 
 /// Why a number was not read or changed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -81,14 +81,6 @@ pub enum AtomicError {
         /// Its value.
         got: String,
     },
-}
-
-/// The words by which a server refuses a sum that is beyond its numbers.
-const OVERFLOW: [&str; 2] = ["would overflow", "would produce NaN or Infinity"];
-
-/// Whether the server refused a sum for being beyond its numbers.
-pub(crate) fn is_overflow(error: &ServerError) -> bool {
-    matches!(error, ServerError::Refused { code: Code::Other, message } if OVERFLOW.iter().any(|word| message.contains(word)))
 }
 
 impl AtomicError {

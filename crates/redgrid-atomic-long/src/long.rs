@@ -7,7 +7,7 @@ use redgrid_core::{Client, Combiner, ServerError};
 
 use crate::add::Add;
 use crate::adds::Adds;
-use crate::error::{AtomicError, is_overflow};
+use crate::error::AtomicError;
 use crate::number::Number;
 
 /// How often an update is begun anew when others were quicker.
@@ -225,7 +225,7 @@ impl AtomicLong {
 
     pub(crate) async fn added(&self, by: i64) -> Result<i64, AtomicError> {
         let Shared { number, sums } = self.shared()?;
-        sums.add(&number.client, by).await.map_err(|error| match is_overflow(&error) {
+        sums.add(&number.client, by).await.map_err(|error| match error.is_overflow() {
             true => AtomicError::Overflow { name: number.name.clone(), by: by.to_string() },
             false => number.failed(error),
         })

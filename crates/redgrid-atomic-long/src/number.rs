@@ -1,6 +1,7 @@
 //! What all numbers have in common: a client, a name, and how their scripts are sent.
 
 use bytes::Bytes;
+use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, FromReply, Name, OnceRequest, OnceScript, Request, ServerError};
 
@@ -69,7 +70,7 @@ impl Number {
             return self.get_and_set(Some(new)).await.map(drop);
         }
         // Sent twice, it would undo what came between.
-        self.command("SET", new).await.map_err(|source| self.failed(source))
+        self.command("SET", new, self.until()).await.map_err(|source| self.failed(source))
     }
 
     /// Sets it, or deletes it; tells what it was.
@@ -103,22 +104,27 @@ impl Number {
         Ok(done == "1")
     }
 
-    pub(crate) async fn add(&self, by: String, terms: &Terms) -> Result<Added, ServerError> {
+    pub(crate) async fn add(&self, by: String, terms: &Terms, until: Instant) -> Result<Added, ServerError> {
         let text = |bound: &Option<String>| bound.clone().unwrap_or_default();
         let request = ADD.with([self.key.clone()]).arg(by).arg(text(&terms.least)).arg(text(&terms.most));
         let lifetime = terms.lifetime.map(|millis| millis.to_string()).unwrap_or_default();
-        let [status, number] = self.run(request.int(terms.clamps.into()).arg(lifetime)).await?;
+        let [status, number] = self.run(request.int(terms.clamps.into()).arg(lifetime), until).await?;
         Ok(if status == "0" { Added::OutOfBounds(number) } else { Added::To(number) })
     }
 
     async fn ask<const N: usize>(&self, request: OnceRequest) -> Result<[String; N], AtomicError> {
-        self.run(request).await.map_err(|source| self.failed(source))
+        self.run(request, self.until()).await.map_err(|source| self.failed(source))
     }
 
-    async fn run<const N: usize>(&self, request: OnceRequest) -> Result<[String; N], ServerError> {
+    /// Until when what is asked now is tried.
+    pub(crate) fn until(&self) -> Instant {
+        self.client.clock().now() + self.client.patience()
+    }
+
+    async fn run<const N: usize>(&self, request: OnceRequest, until: Instant) -> Result<[String; N], ServerError> {
         let parts: Vec<String> = match self.once {
-            true => self.client.run_once(request).await?,
-            false => self.client.run_unremembered(request).await?,
+            true => self.client.run_once_until(request, until).await?,
+            false => self.client.run_unremembered(request, until).await?,
         };
         let unexpected =
             |parts| ServerError::Decode { expected: "an answer about a number", got: format!("{parts:?}") };
@@ -126,7 +132,12 @@ impl Number {
     }
 
     /// One command of the server that answers with a number, sent once.
-    pub(crate) async fn command<T: FromReply>(&self, name: &'static str, arg: String) -> Result<T, ServerError> {
-        self.client.run(Request::command(name).key(self.key.clone()).arg(arg)).await
+    pub(crate) async fn command<T: FromReply>(
+        &self,
+        name: &'static str,
+        arg: String,
+        until: Instant,
+    ) -> Result<T, ServerError> {
+        self.client.run_until(Request::command(name).key(self.key.clone()).arg(arg), until).await
     }
 }

@@ -16,8 +16,12 @@ use crate::connection::Client;
 use crate::error::ServerError;
 use crate::hold::Flight;
 
-/// What leaves together: what each asks, and where each is answered.
-type Batch<C> = (Vec<<C as Combine>::Ask>, Vec<oneshot::Sender<<C as Combine>::Answer>>);
+/// What leaves together: what each asks, where each is answered, and the latest of their bounds.
+struct Batch<C: Combine> {
+    asks: Vec<C::Ask>,
+    answers: Vec<oneshot::Sender<C::Answer>>,
+    until: Instant,
+}
 
 /// What can be combined, and how.
 pub trait Combine: Send + Sync + 'static {
@@ -31,8 +35,8 @@ pub trait Combine: Send + Sync + 'static {
     where
         Self::Ask: 'a;
 
-    /// Carries a batch out: an answer for each, in their order. It ends by itself.
-    fn carry_out(&self, batch: Vec<Self::Ask>) -> impl Future<Output = Vec<Self::Answer>> + Send;
+    /// Carries a batch out: an answer for each, in their order, by `until`. It is dropped when nobody waits for any of them.
+    fn carry_out(&self, batch: Vec<Self::Ask>, until: Instant) -> impl Future<Output = Vec<Self::Answer>> + Send;
 }
 
 /// Combines what is asked through it. One for each key and client: see [`Client::shared`].
@@ -54,6 +58,7 @@ struct State<C: Combine> {
 struct Waiting<C: Combine> {
     id: u64,
     ask: C::Ask,
+    until: Instant,
     answer: oneshot::Sender<C::Answer>,
 }
 
@@ -73,11 +78,11 @@ impl<C: Combine> Combiner<C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it has left, it is not asked; dropped later, it is.
+    /// Dropped while it waits for those before it, it is not asked; nor later, before it has left, unless others leave with it.
     pub async fn ask(&self, client: &Client, ask: C::Ask) -> Result<C::Answer, ServerError> {
         let (answer, mut told) = oneshot::channel();
-        let (id, flight) = self.0.enter(client, ask, answer);
         let until = client.clock().now() + client.patience();
+        let (id, flight) = self.0.enter(client, (ask, until), answer);
         let landing = Landing { flight, client };
         let outcome = poll_fn(|cx| match &landing.flight {
             Some(flight) if flight.poll(cx) => match told.try_recv() {
@@ -99,13 +104,13 @@ impl<C: Combine> Inner<C> {
     fn enter(
         self: &Arc<Self>,
         client: &Client,
-        ask: C::Ask,
+        (ask, until): (C::Ask, Instant),
         answer: oneshot::Sender<C::Answer>,
     ) -> (u64, Option<Flight>) {
         let mut state = self.state();
         state.next += 1;
         let id = state.next;
-        state.waiting.push_back(Waiting { id, ask, answer });
+        state.waiting.push_back(Waiting { id, ask, until, answer });
         if state.driven {
             // Another caller polls it, who may stop to: from here on a task does.
             let theirs = state.flight.take();
@@ -145,10 +150,19 @@ impl<C: Combine> Inner<C> {
     }
 
     async fn drive(self: Arc<Self>) {
-        while let Some((asks, answers)) = self.next_batch() {
-            let told = self.combine.carry_out(asks).await;
+        while let Some(Batch { asks, mut answers, until }) = self.next_batch() {
+            let told = tokio::select! {
+                biased;
+                told = self.combine.carry_out(asks, until) => told,
+                () = deserted(&mut answers) => continue,
+            };
+            let together = told.len() > 1;
             for (answer, told) in answers.into_iter().zip(told) {
                 let _ = answer.send(told);
+            }
+            if together {
+                // Those who were answered together may ask again, together.
+                tokio::task::yield_now().await;
             }
         }
     }
@@ -164,7 +178,20 @@ impl<C: Combine> Inner<C> {
         }
         let fit = self.combine.fit(state.waiting.iter().map(|waiting| &waiting.ask));
         let leaving = state.waiting.drain(..fit.clamp(1, state.waiting.len()));
-        Some(leaving.map(|Waiting { ask, answer, .. }| (ask, answer)).unzip())
+        let mut batch = Batch { asks: Vec::new(), answers: Vec::new(), until: Instant::PAST };
+        for Waiting { ask, answer, until, .. } in leaving {
+            batch.asks.push(ask);
+            batch.answers.push(answer);
+            batch.until = batch.until.max(until);
+        }
+        Some(batch)
+    }
+}
+
+/// Completes when nobody waits for any of the answers.
+async fn deserted<T>(answers: &mut [oneshot::Sender<T>]) {
+    for answer in answers {
+        answer.closed().await;
     }
 }
 

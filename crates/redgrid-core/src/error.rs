@@ -59,11 +59,20 @@ impl ServerError {
         }
     }
 
+    /// Whether the server refused a sum for being beyond its numbers.
+    pub fn is_overflow(&self) -> bool {
+        let ServerError::Refused { code: Code::Other, message } = self else { return false };
+        OVERFLOW.iter().any(|words| message.contains(words))
+    }
+
     /// Whether the request may have been carried out although no answer came.
     pub fn is_unknown(&self) -> bool {
         matches!(self, ServerError::Unknown { .. })
     }
 }
+
+/// The words by which a server refuses a sum that is beyond its numbers: whole ones, and those with a fraction.
+const OVERFLOW: [&str; 2] = ["would overflow", "would produce NaN or Infinity"];
 
 /// The class of a refusal: the first word of a Redis error, also where a script wraps it in words of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -21,6 +21,7 @@ pub mod config;
 mod connection;
 mod error;
 pub mod hold;
+mod lifetime;
 pub mod name;
 pub mod observe;
 mod once;
@@ -41,6 +42,7 @@ pub use connection::{
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;
+pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 pub use name::{InvalidName, Name};
 pub use once::{OnceRequest, OnceScript};
 pub use script::{BulkScript, Script};

@@ -3,6 +3,7 @@
 //! The format is Redisson's: companion keys are `prefix:{name}`, or `prefix:name` where the name has a hash tag of its
 //! own, so that all keys of one object share a slot.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -128,17 +129,20 @@ impl Namespace {
 
 /// Redisson's `prefixName`: the companion key or channel of `key` with `prefix` in front, in the slot of `key`.
 pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(prefix.len() + key.len() + 3);
-    out.extend_from_slice(prefix.as_bytes());
-    out.push(b':');
-    if key.contains(&b'{') {
-        out.extend_from_slice(key);
-    } else {
-        out.push(b'{');
-        out.extend_from_slice(key);
-        out.push(b'}');
+    [prefix.as_bytes(), b":", &tagged(key)].concat().into()
+}
+
+/// Redisson's `suffixName`: the companion key of `key` with `suffix` behind it, in the slot of `key`.
+pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
+    [&*tagged(key), b":", suffix.as_bytes()].concat().into()
+}
+
+/// The key as its own hash tag, unless it has one.
+fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
+    match key.contains(&b'{') {
+        true => Cow::Borrowed(key),
+        false => Cow::Owned([b"{", key, b"}"].concat()),
     }
-    out.into()
 }
 
 /// Whether two keys are in one slot on every server, by their hash tags.
@@ -167,6 +171,8 @@ mod tests {
     fn companions_are_named_as_redisson_names_them() {
         assert_eq!(companion("redisson_lock__channel", b"R"), "redisson_lock__channel:{R}");
         assert_eq!(companion("redisson_lock__channel", b"a{R}"), "redisson_lock__channel:a{R}");
+        assert_eq!(suffixed(b"R", "timeout"), "{R}:timeout");
+        assert_eq!(suffixed(b"a{R}", "timeout"), "a{R}:timeout");
         let prod = Namespace::new("prod").unwrap();
         assert_eq!(prod.key(&Name::new("R").unwrap()), "prod:R");
         assert_eq!(prod.notice_prefix(), "redgrid_client:{prod:");

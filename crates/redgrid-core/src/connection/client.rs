@@ -13,8 +13,8 @@ use super::events::{EventReceiver, Events};
 use super::exchange::{Persistence, Progress};
 use super::health::HealthCheck;
 use super::shared::Shared;
-use super::{Command, Deployment, FromReply, Request, Server, Topology, topology};
-use crate::clock::Clock;
+use super::{Command, Deployment, Epoch, FromReply, Request, Server, Topology, topology};
+use crate::clock::{Clock, Instant};
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::{Code, ServerError};
 use crate::hold::{AcquireError, AttachError, DetachedHold, HoldKind, HolderId, Table, Target, Ticket, Wish};
@@ -127,6 +127,17 @@ impl Client {
         self.0.core.settings.patience()
     }
 
+    /// How long one copy of a request has for its answer.
+    pub fn timeout(&self) -> Duration {
+        self.0.core.settings.timeout
+    }
+
+    /// The connection to the primary that decides for `key` at the moment; none while there is no contact. It is another one after
+    /// each loss of contact, restart and failover: what was believed of the server before may not be so any more.
+    pub fn epoch_of(&self, key: &[u8]) -> Option<Epoch> {
+        self.0.core.topology.primary(key).epoch().borrow().clone()
+    }
+
     /// How often those who wait look by themselves.
     pub fn poll_interval(&self) -> Duration {
         self.0.core.settings.poll_interval
@@ -189,7 +200,20 @@ impl Client {
     ///
     /// A request that has left is carried out although nobody waits for its reply.
     pub async fn run<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
-        self.run_with(request, Persistence::Retries).await
+        self.run_until(request, self.clock().now() + self.patience()).await
+    }
+
+    /// The same, tried until `until`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::run`].
+    pub async fn run_until<T: FromReply>(&self, request: Request, until: Instant) -> Result<T, ServerError> {
+        self.run_with(request, until, Persistence::Retries).await
     }
 
     /// The same for an idempotent request of several keys whose caller can do with fewer: keys on both sides of a slot's migration
@@ -204,15 +228,19 @@ impl Client {
     ///
     /// As [`Client::run`].
     pub async fn run_undivided<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
-        self.run_with(request, Persistence::Together).await
+        self.run_with(request, self.clock().now() + self.patience(), Persistence::Together).await
     }
 
-    async fn run_with<T: FromReply>(&self, request: Request, persistence: Persistence) -> Result<T, ServerError> {
+    async fn run_with<T: FromReply>(
+        &self,
+        request: Request,
+        until: Instant,
+        persistence: Persistence,
+    ) -> Result<T, ServerError> {
         let core = &self.0.core;
         if self.0.table.is_closed() {
             return Err(ServerError::not_sent("the client is shut down"));
         }
-        let until = core.clock.now() + core.settings.patience();
         let progress = Progress::default();
         let work = core.exchange(request, until, persistence, &progress);
         let answer = tokio::select! {

@@ -256,7 +256,7 @@ impl Client {
     }
 
     /// Carries out the same script, sent once: after a lost reply it is not sent again, and nothing is remembered on the server.
-    /// It has no `clock`.
+    /// It has no `clock`. It is tried until `until`.
     ///
     /// # Errors
     ///
@@ -265,8 +265,8 @@ impl Client {
     /// # Cancel safety
     ///
     /// A request that has left is carried out although nobody waits for its reply.
-    pub async fn run_unremembered<T: FromReply>(&self, request: OnceRequest) -> Result<T, ServerError> {
-        let mut parts: Vec<Reply> = self.run(request.plain()).await?;
+    pub async fn run_unremembered<T: FromReply>(&self, request: OnceRequest, until: Instant) -> Result<T, ServerError> {
+        let mut parts: Vec<Reply> = self.run_until(request.plain(), until).await?;
         parts.pop().unwrap_or(Reply::Nil).into_typed()
     }
 }

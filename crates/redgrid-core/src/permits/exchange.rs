@@ -9,7 +9,7 @@ use super::stock::{Leased, PermitId, millis};
 use crate::connection::{Core, Reply, Request};
 use crate::error::ServerError;
 use crate::hold::{Lease, with_margin};
-use crate::name::{InvalidName, Name, companion};
+use crate::name::{InvalidName, Name, companion, suffixed};
 use crate::once::{self, OnceScript};
 
 static EXCHANGE: OnceScript<2> = OnceScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
@@ -47,10 +47,8 @@ impl Source {
     pub fn new(client: &crate::Client, name: impl AsRef<str>, leased: bool) -> Result<Source, InvalidName> {
         let name = Name::new(name)?;
         let key = client.key(&name);
-        let mut leases = companion("", &key).slice(1..).to_vec();
-        leases.extend_from_slice(b":timeout");
         Ok(Source {
-            leases: leases.into(),
+            leases: suffixed(&key, "timeout"),
             channel: companion("redisson_sc", &key),
             line: companion("redgrid_semaphore_line", &key),
             living: companion("redgrid_semaphore_living", &key),
