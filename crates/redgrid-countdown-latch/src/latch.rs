@@ -89,7 +89,10 @@ impl CountDownLatch {
     pub async fn count_down_by(&self, n: u64) -> Result<u64, LatchError> {
         let keys = self.keys()?;
         let by = keys.counted(n)?;
-        Tally::of(&self.client, keys).count_down(by).await.map_err(|source| LatchError::of_change(&keys.name, source))
+        Tally::of(&self.client, keys)
+            .count_down(&self.client, by)
+            .await
+            .map_err(|source| LatchError::of_change(&keys.name, source))
     }
 
     /// What is left; 0 where nothing is set.
