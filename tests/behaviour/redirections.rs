@@ -122,3 +122,36 @@ async fn an_interruption_by_another_node_at_the_same_address_is_told() {
     assert!(first.in_force() && second.in_force());
     assert_eq!(two.target.listened().len(), 3, "with the client's own");
 }
+
+#[tokio::test]
+async fn what_a_primary_answers_to_a_change_after_it_was_replaced_is_unknown() {
+    let owner = Arc::new(Made::new("owner:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
+    let target = Arc::new(Made::new("target:1", |_| Ok(Reply::Int(1))));
+    let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
+    let config = Config::single("owner").unwrap();
+    let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
+    let adding = tokio::spawn(client.command("INCR").key("a").unwrap().query::<i64>());
+    wait_until(SOON, async || owner.asked() > 0).await;
+    two.changes.send_modify(|count| *count += 1);
+    owner.confirm();
+    let told = adding.await.unwrap();
+    assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_change_that_was_sent_on_is_waited_for_although_its_home_was_replaced() {
+    let sends_on = |_: &Request| Err(ServerError::Refused { code: Code::Moved, message: "MOVED 1 target:1".into() });
+    let owner = Arc::new(Made::new("owner:1", sends_on));
+    let target = Arc::new(Made::new("target:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
+    let two = Arc::new(Two { owner, target: Arc::clone(&target), changes: watch::Sender::new(0) });
+    let config = Config::single("owner").unwrap();
+    let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
+    let mut adding = tokio::spawn(client.command("INCR").key("a").unwrap().query::<i64>());
+    wait_until(SOON, async || target.asked() > 0).await;
+    two.changes.send_modify(|count| *count += 1);
+    // Several times as long as an answer of the replaced one is waited for.
+    let early = tokio::time::timeout(Duration::from_millis(700), &mut adding).await;
+    assert!(early.is_err(), "{early:?}");
+    target.confirm();
+    assert_eq!(adding.await.unwrap().unwrap(), 1);
+}

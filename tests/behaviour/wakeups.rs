@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Push, Reply, Server};
+use redgrid_core::{Client, Config, Heard, Push, Reply, Server};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Proxy, wait_until};
 use redgrid_tests::made::Made;
@@ -262,4 +262,24 @@ async fn what_was_subscribed_behind_a_gap_and_is_left_meanwhile_does_not_stay_su
     drop(watch);
     server.confirm();
     wait_until(SOON, async || !server.listened().contains(&channel)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channels_without_a_key_are_told_of_each_gap_however_many_there_are() {
+    let server = server().await;
+    // Of those with a key one at a time is told, and the poll sees to the others; those without have nothing but this.
+    let client = client_with(&server.url(), |config| config.poll_budget(1)).await;
+    let mut hearings = Vec::new();
+    for n in 0..5 {
+        let key = Bytes::from(format!("{{told}}:{n}"));
+        let mut hearing = client.hear_only([Bytes::from(format!("channel:{{told}}:{n}"))], &key);
+        let first = tokio::time::timeout(SOON, hearing.next()).await;
+        assert_eq!(first, Ok(Heard::Recheck), "the subscription is in force");
+        hearings.push(hearing);
+    }
+    let observer = server.observer().await.unwrap();
+    observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
+    for hearing in &mut hearings {
+        assert_eq!(tokio::time::timeout(SOON, hearing.next()).await, Ok(Heard::Recheck));
+    }
 }

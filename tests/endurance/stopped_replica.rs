@@ -39,6 +39,9 @@ pub(crate) async fn play(report: &mut Report) {
     let replicated = Replicated::start(1).await.expect("it starts");
     let client = connected(by_list(&replicated)).await;
     let names = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}:{n}")).collect::<Vec<_>>();
+    // A replica that has just copied everything acknowledges for the first time up to a second later.
+    let first = Lock::new(&client, "first");
+    wait_until(SOON, async || first.acquire().wait(SOON).durability(DURABLE).await.is_ok()).await;
     let held = hold(&client, &names("held", HELD), LEASE).await;
     let proven = Lock::new(&client, "proven").acquire().watchdog(LEASE).durability(DURABLE).await;
     let proven = proven.expect("the replica acknowledges");

@@ -6,11 +6,11 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use super::link::patience;
-use super::route::{Answer, once};
+use super::route::{Answer, once, once_telling};
 use super::{Doubt, Epoch, Reply, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
@@ -140,9 +140,9 @@ pub(super) async fn exchange(
             let (result, by) = (Err(ServerError::not_sent("it was given up")), topology.primary(request.first_key()));
             return Exchange { result, sent, received: sent, unanswered_until: None, by, epoch: None };
         }
-        let Answer { result, by, epoch, at_home } = match request.is_idempotent() && !request.reads {
-            true => unless_replaced(topology, &request, limit).await,
-            false => once(topology, &request, limit).await,
+        let Answer { result, by, epoch, at_home } = match request.reads {
+            true => once(topology, &request, limit).await,
+            false => unless_replaced(topology, &request, limit).await,
         };
         let received = clock.now();
         let again = match &result {
@@ -187,11 +187,18 @@ pub(super) async fn exchange(
 /// Sends one copy, and does not believe what a primary answers that was replaced meanwhile: one that hung and goes on does not
 /// know of it yet, and what it grants is nobody's. One that still hangs is not waited for, beyond the time in which one that lives
 /// answers, and whether it was replaced is asked.
+///
+/// What may be sent again is asked of the new one also where the old one merely gave the slot away; the answer to another counts
+/// then, as one that has given a slot away says so.
 async fn unless_replaced(topology: &dyn Topology, request: &Request, limit: Instant) -> Answer {
     let (key, home) = (request.first_key(), topology.primary(request.first_key()));
     let last_words = patience(home.time().round_trip());
-    let is_replaced = || !is_same(&topology.primary(key), &home);
-    let mut asked = pin!(once(topology, request, limit));
+    let is_replaced = || {
+        !is_same(&topology.primary(key), &home)
+            && (request.is_idempotent() || !topology.primaries().iter().any(|primary| is_same(primary, &home)))
+    };
+    let sent_on = AtomicBool::new(false);
+    let mut asked = pin!(once_telling(topology, request, limit, &sent_on));
     let replaced = async {
         tokio::time::sleep(last_words).await;
         let mut changes = topology.changes();
@@ -207,6 +214,10 @@ async fn unless_replaced(topology: &dyn Topology, request: &Request, limit: Inst
             }
         }
         tokio::time::sleep(last_words).await;
+        if sent_on.load(Ordering::Relaxed) {
+            // Another has it, and is waited for.
+            std::future::pending::<()>().await;
+        }
     };
     tokio::select! {
         biased;

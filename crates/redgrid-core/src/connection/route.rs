@@ -4,6 +4,7 @@
 //! to look at the topology anew; what to do about the request itself is decided in `exchange`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::slot::hash_tag;
 use super::{CommitError, Doubt, Epoch, Reply, Request, Server, Topology};
@@ -73,6 +74,16 @@ impl Redirection {
 
 /// Sends one copy of `request`, not to be carried out after `limit`.
 pub(crate) async fn once(topology: &dyn Topology, request: &Request, limit: Instant) -> Answer {
+    once_telling(topology, request, limit, &AtomicBool::new(false)).await
+}
+
+/// The same; `sent_on` is set as soon as its home has sent it on to another.
+pub(super) async fn once_telling(
+    topology: &dyn Topology,
+    request: &Request,
+    limit: Instant,
+    sent_on: &AtomicBool,
+) -> Answer {
     let key = request.first_key();
     let mut by = if request.reads { topology.reader(key) } else { topology.primary(key) };
     let mut asking = false;
@@ -92,6 +103,7 @@ pub(crate) async fn once(topology: &dyn Topology, request: &Request, limit: Inst
             return Answer { result, by, epoch, at_home };
         };
         hops += 1;
+        sent_on.store(true, Ordering::Relaxed);
         let next = match redirection {
             Redirection::Moved { slot, address } => {
                 asking = false;

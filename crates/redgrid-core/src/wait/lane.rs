@@ -306,7 +306,10 @@ impl Hub {
             }
             channel.set(Force::Confirmed);
             // The first subscription is followed by a look of the waiter's own; a renewed one is a gap.
-            if direct > 0 {
+            if channel.poll.is_none() {
+                // Nothing else tells those who listen, and they ask by themselves.
+                channel.recheck();
+            } else if direct > 0 {
                 direct -= 1;
                 channel.recheck();
             } else {
