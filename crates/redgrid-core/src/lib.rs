@@ -23,6 +23,7 @@ mod error;
 pub mod hold;
 mod lifetime;
 pub mod name;
+pub mod object;
 pub mod observe;
 mod once;
 pub mod permits;

@@ -174,6 +174,7 @@ impl Node {
         if let What::Script(_) = request.what {
             head.push(Value::from(request.keys.len() as i64));
         }
+        head.extend(request.subcommand.map(Value::from_static_str));
         head.extend(request.keys.iter().cloned().map(Value::from));
         for arg in &request.args {
             head.push(match arg {

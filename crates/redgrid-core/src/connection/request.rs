@@ -13,6 +13,8 @@ use crate::script::Body;
 #[derive(Debug, Clone)]
 pub struct Request {
     pub(crate) what: What,
+    /// The second word of a command whose name is two: it comes before the keys.
+    pub(crate) subcommand: Option<&'static str>,
     pub(crate) keys: Vec<Bytes>,
     pub(crate) args: Vec<Arg>,
     pub(crate) idempotent: bool,
@@ -47,6 +49,11 @@ impl Request {
         Request::new(What::Command(name.into()))
     }
 
+    /// A command whose name is two words, as `MEMORY` `USAGE`: the keys come behind both.
+    pub fn subcommand(name: &'static str, subcommand: &'static str) -> Self {
+        Request { subcommand: Some(subcommand), ..Request::command(name) }
+    }
+
     pub(crate) fn script(body: &'static Body) -> Self {
         Request::new(What::Script(body))
     }
@@ -54,6 +61,7 @@ impl Request {
     fn new(what: What) -> Self {
         Request {
             what,
+            subcommand: None,
             keys: Vec::new(),
             args: Vec::new(),
             idempotent: false,
