@@ -86,7 +86,9 @@ fn text(bytes: &[u8]) -> Option<LooksLike> {
     let begin = match std::str::from_utf8(begin) {
         Ok(text) => text,
         // A character may be cut where the beginning ends.
-        Err(error) if !whole && error.error_len().is_none() => std::str::from_utf8(&begin[..error.valid_up_to()]).ok()?,
+        Err(error) if !whole && error.error_len().is_none() => {
+            std::str::from_utf8(&begin[..error.valid_up_to()]).ok()?
+        }
         Err(_) => return None,
     };
     if begin.chars().any(|c| c.is_control() && !c.is_whitespace()) {

@@ -20,6 +20,7 @@ mod combine;
 pub mod config;
 mod connection;
 mod error;
+pub mod fence;
 pub mod hold;
 mod lifetime;
 pub mod name;

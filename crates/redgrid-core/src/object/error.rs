@@ -1,9 +1,11 @@
 //! What can be wrong with an object that holds values, and what is true then.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
 
 use crate::error::ServerError;
+use crate::fence::FenceError;
 use crate::name::{InvalidName, Name};
 
 /// Why an object was not read or changed.
@@ -66,15 +68,14 @@ pub enum ObjectError {
         /// How often it was tried.
         times: u32,
     },
-    /// A newer holder has written: the token is older than the last that wrote. Nothing is changed.
-    #[error("`{name}` was written with token {last} meanwhile: {given} is too old")]
-    StaleToken {
+    /// It was to be written under a fence, and was not, or may be: the source says what is true.
+    #[error("could not write `{name}` under its fence")]
+    Fenced {
         /// The object.
         name: Name,
-        /// The token that was given.
-        given: crate::Token,
-        /// The highest token that has written.
-        last: crate::Token,
+        /// Why.
+        #[source]
+        source: FenceError,
     },
     /// A value can not be written as bytes. Nothing was asked.
     #[error("a value for `{name}` can not be encoded by {codec}")]
@@ -82,7 +83,7 @@ pub enum ObjectError {
         /// The object.
         name: Name,
         /// The codec.
-        codec: &'static str,
+        codec: Cow<'static, str>,
         /// Why.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
@@ -95,20 +96,10 @@ pub enum ObjectError {
         /// Where in the object: a field or an index.
         field: Option<String>,
         /// The codec.
-        codec: &'static str,
+        codec: Cow<'static, str>,
         /// Why, and which codec the other side likely has.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
-    },
-    /// A value is larger than a server takes. Nothing was asked.
-    #[error("a value for `{name}` has {size} bytes, more than the {limit} that a server takes")]
-    TooLarge {
-        /// The object.
-        name: Name,
-        /// Its size in bytes.
-        size: usize,
-        /// The limit in bytes.
-        limit: usize,
     },
 }
 
@@ -126,6 +117,21 @@ impl ObjectError {
             ServerError::Refused { .. } => ObjectError::Refused { name, source },
             ServerError::Unknown { .. } | ServerError::Decode { .. } => ObjectError::OutcomeUnknown { name, source },
         }
+    }
+
+    /// A value that `codec` can not write.
+    pub fn encode(name: &Name, codec: Cow<'static, str>, source: impl Error + Send + Sync + 'static) -> Self {
+        ObjectError::Encode { name: name.clone(), codec, source: Arc::new(source) }
+    }
+
+    /// What is stored, in a place of the object if it has several, and `codec` can not read.
+    pub fn decode(
+        name: &Name,
+        field: Option<String>,
+        codec: Cow<'static, str>,
+        source: impl Error + Send + Sync + 'static,
+    ) -> Self {
+        ObjectError::Decode { name: name.clone(), field, codec, source: Arc::new(source) }
     }
 
     /// The same of a request that only reads: without an answer nothing is changed.

@@ -4,11 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::name::{InvalidName, companion, share_a_slot};
-use redgrid_core::{Client, Name, Request, Script, ServerError, Token};
 
-static CHECK: Script<1> = Script::new("fence/check", include_str!("scripts/fence_check.lua"));
-static WRITE: Script<3> = Script::new("fence/write", include_str!("scripts/fence_write.lua"));
+use crate::connection::{Client, Request};
+use crate::error::ServerError;
+use crate::name::{InvalidName, Name, companion, share_a_slot};
+use crate::script::Script;
+use crate::token::Token;
+
+static CHECK: Script<1> = Script::new("fence/check", include_str!("scripts/check.lua"));
+static WRITE: Script<3> = Script::new("fence/write", include_str!("scripts/write.lua"));
 
 /// How long a fence is remembered after the last token that passed: 30 days, as long as the longest lease.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -25,12 +29,12 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// server, so no timing lets a stale writer in between.
 ///
 /// ```no_run
-/// # async fn demo(client: &redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// use redgrid_locks::{Fence, FenceError, Lock};
+/// # async fn demo(client: &redgrid_core::Client, token: redgrid_core::Token) -> Result<(), Box<dyn std::error::Error>> {
+/// use redgrid_core::fence::{Fence, FenceError};
 ///
 /// let fence = Fence::new(client, "{ledger}");
-/// let guard = Lock::new(client, "lock:ledger").acquire().await?;
-/// match fence.set("{ledger}:total", "500", guard.token()).await {
+/// // Of a lock that guards the ledger: `guard.token()`.
+/// match fence.set("{ledger}:total", "500", token).await {
 ///     Ok(()) => {}
 ///     Err(FenceError::Stale { highest, .. }) => eprintln!("{highest} has written since: nothing is written"),
 ///     Err(other) => return Err(other.into()),
@@ -134,7 +138,9 @@ impl Fence {
     ///
     /// Dropped early, it may be written, now or within the client's `timeout`.
     pub async fn set(&self, key: impl AsRef<str>, value: impl Into<Bytes>, token: Token) -> Result<(), FenceError> {
-        self.write(key.as_ref(), token, "SET", vec![value.into()]).await.map(drop)
+        self.write(key, Write::Set { value: value.into(), lifetime: None, keeps_lifetime: false }, token)
+            .await
+            .map(drop)
     }
 
     /// Sets a field of the hash `key`, if `token` is not stale: true when the field is new.
@@ -153,8 +159,8 @@ impl Fence {
         value: impl Into<Bytes>,
         token: Token,
     ) -> Result<bool, FenceError> {
-        let answer = self.write(key.as_ref(), token, "HSET", vec![field.into(), value.into()]).await?;
-        Ok(answer > 0)
+        let fields = vec![(field.into(), value.into())];
+        Ok(self.write(key, Write::HashSet { fields }, token).await? > 0)
     }
 
     /// Adds `by` to the number under `key`, which is 0 where there is none, if `token` is not stale. Answers the sum.
@@ -167,7 +173,7 @@ impl Fence {
     ///
     /// As [`Fence::set`].
     pub async fn increment(&self, key: impl AsRef<str>, by: i64, token: Token) -> Result<i64, FenceError> {
-        self.write(key.as_ref(), token, "INCRBY", vec![by.to_string().into()]).await
+        self.write(key, Write::Increment { by }, token).await
     }
 
     /// Deletes `key`, if `token` is not stale: true when it was there.
@@ -180,11 +186,22 @@ impl Fence {
     ///
     /// As [`Fence::set`].
     pub async fn delete(&self, key: impl AsRef<str>, token: Token) -> Result<bool, FenceError> {
-        Ok(self.write(key.as_ref(), token, "DEL", Vec::new()).await? > 0)
+        Ok(self.write(key, Write::Delete, token).await? > 0)
     }
 
-    async fn write(&self, key: &str, token: Token, command: &'static str, args: Vec<Bytes>) -> Result<i64, FenceError> {
+    /// Carries out a write on `key`, if `token` is not stale: what objects that hold values do, too. Answers 1 for
+    /// [`Write::Set`], the sum for [`Write::Increment`], and how many were new, or there, for the others.
+    ///
+    /// # Errors
+    ///
+    /// [`FenceError`] says whether it is written.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Fence::set`].
+    pub async fn write(&self, key: impl AsRef<str>, write: Write, token: Token) -> Result<i64, FenceError> {
         let guarded = self.guarded()?;
+        let (command, args) = write.command();
         let name = Name::new(key)?;
         let key = self.client.key(&name);
         if !share_a_slot(&key, &guarded.key) {
@@ -261,6 +278,56 @@ impl Guarded {
         match source {
             ServerError::Unknown { .. } | ServerError::Decode { .. } => FenceError::OutcomeUnknown { name, source },
             source => FenceError::NotWritten { name, source },
+        }
+    }
+}
+
+/// What is written under a fence.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Write {
+    /// The key is that.
+    Set {
+        /// What it is then.
+        value: Bytes,
+        /// How long it lives, to the millisecond; without it, as the next says.
+        lifetime: Option<Duration>,
+        /// It lives as long as before, and not without an end.
+        keeps_lifetime: bool,
+    },
+    /// Fields of a hash get values.
+    HashSet {
+        /// The fields and their values; one at least.
+        fields: Vec<(Bytes, Bytes)>,
+    },
+    /// Fields of a hash go.
+    HashDelete {
+        /// The fields; one at least.
+        fields: Vec<Bytes>,
+    },
+    /// A number gets larger.
+    Increment {
+        /// By how much.
+        by: i64,
+    },
+    /// The key goes.
+    Delete,
+}
+
+impl Write {
+    fn command(self) -> (&'static str, Vec<Bytes>) {
+        match self {
+            Write::Set { value, lifetime: Some(lifetime), .. } => {
+                ("SET", vec![value, "PX".into(), millis(lifetime).to_string().into()])
+            }
+            Write::Set { value, lifetime: None, keeps_lifetime: true } => ("SET", vec![value, "KEEPTTL".into()]),
+            Write::Set { value, .. } => ("SET", vec![value]),
+            Write::HashSet { fields } => {
+                ("HSET", fields.into_iter().flat_map(|(field, value)| [field, value]).collect())
+            }
+            Write::HashDelete { fields } => ("HDEL", fields),
+            Write::Increment { by } => ("INCRBY", vec![by.to_string().into()]),
+            Write::Delete => ("DEL", Vec::new()),
         }
     }
 }
