@@ -106,11 +106,11 @@ async fn the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go(on
     for _ in 0..20 {
         here.count_down().await.unwrap();
         here.try_set_count(1).await.unwrap();
-        let next = tokio::spawn(there.wait().into_future());
+        let next = crowd(&there, 1).await.remove(0);
         tokio::time::timeout(SOON, former).await.unwrap().unwrap().unwrap();
-        // Placed by the same client's question behind its look.
-        there.count().await.unwrap();
-        wait_until(SOON, async || two.in_hand().channels > 0 || next.is_finished()).await;
+        // Who comes behind it is told of a look that is for both.
+        let looked = there.wait().within(Duration::ZERO).await;
+        assert!(matches!(looked, Err(WaitError::TimedOut { .. })), "{looked:?}");
         assert!(!next.is_finished());
         former = next;
     }
