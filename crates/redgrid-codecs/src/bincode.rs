@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::serial::{self, Format, left_over};
+use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// bincode 2 in its standard configuration (little endian, integers of variable length): values one behind the other, without
@@ -18,7 +18,8 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 /// The crate `bincode` has ended: its authors keep it as it is (RUSTSEC-2025-0141). The format is final, so values stay readable; for
 /// something new take [`Postcard`](crate::Postcard), which is as small, has a written specification and is kept up.
 ///
-/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read.
+/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read, and a field that
+/// is left out now and then (`skip_serializing_if`) is misread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Bincode;
 
@@ -44,10 +45,7 @@ impl<T: DeserializeOwned> Decode<T> for Bincode {
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
         let read = |seed: serial::Seed<'_, T>| {
             let (value, read) = bincode::serde::seed_decode_from_slice(seed, bytes, CONFIG)?;
-            match bytes.len() - read {
-                0 => Ok(value),
-                left => Err(Refused::OtherString(left_over(left))),
-            }
+            Ok((value, bytes.len() - read))
         };
         serial::decode(self, Format::default(), bytes, read, say)
     }

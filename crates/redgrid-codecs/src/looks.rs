@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::error::cut;
 use crate::kryo::read::{self, Simple};
 
 /// What bytes look like, judged by how they begin: a guess, for errors. bincode and postcard cannot be told: their bytes
@@ -45,9 +46,8 @@ impl LooksLike {
             [0x04, 0x22, 0x4d, 0x18, ..] => return Some(LooksLike::Lz4Frame),
             _ => {}
         }
-        // Only the beginning is looked at: a guess is not worth a walk through megabytes.
         match read::simple(bytes) {
-            Ok(Simple::Other(class)) => return Some(LooksLike::Kryo { class: Some(class) }),
+            Ok(Simple::Other(class)) => return Some(LooksLike::Kryo { class: Some(cut(&class)) }),
             Ok(_) => return Some(LooksLike::Kryo { class: None }),
             Err(_) => {}
         }
@@ -59,6 +59,20 @@ impl LooksLike {
             return Some(LooksLike::MessagePack);
         }
         cbor(bytes).then_some(LooksLike::Cbor)
+    }
+
+    /// Whether `codec` writes such.
+    pub(crate) fn is_of(&self, codec: &str) -> bool {
+        match self {
+            LooksLike::Json => codec == "Json",
+            LooksLike::Number => matches!(codec, "Text" | "Long" | "Double" | "Json"),
+            LooksLike::Text => codec == "Text",
+            LooksLike::Kryo { .. } => codec == "Kryo",
+            LooksLike::MessagePack => codec == "MessagePack",
+            LooksLike::Cbor => codec == "Cbor",
+            LooksLike::Zstd => codec.starts_with("Zstd<"),
+            LooksLike::JavaSerialized | LooksLike::Lz4Frame | LooksLike::Gzip => false,
+        }
     }
 }
 
@@ -80,6 +94,7 @@ impl fmt::Display for LooksLike {
     }
 }
 
+/// Of a long text only the beginning and the last byte are looked at.
 fn text(bytes: &[u8]) -> Option<LooksLike> {
     let whole = bytes.len() <= BEGINNING;
     let begin = &bytes[..bytes.len().min(BEGINNING)];

@@ -6,14 +6,15 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
-use crate::serial::{self, Format, left_over};
+use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// postcard 1 (its specification is at postcard.jamesmunns.com): values one behind the other, without names or types. The
 /// smallest here, and only for programs that share the type: a field more or less, or another order, makes old values
 /// unreadable, or readable as something else.
 ///
-/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read.
+/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read, and a field that
+/// is left out now and then (`skip_serializing_if`) is misread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Postcard;
 
@@ -31,21 +32,12 @@ impl<T: Serialize + ?Sized> Encode<T> for Postcard {
 
 impl<T: DeserializeOwned> Decode<T> for Postcard {
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
-        let mut left = 0;
         let read = |seed: serial::Seed<'_, T>| {
             let mut postcard = postcard::Deserializer::from_bytes(bytes);
             let value = seed.deserialize(&mut postcard)?;
-            left = postcard.finalize()?.len();
-            Ok(value)
+            Ok((value, postcard.finalize()?.len()))
         };
-        let value = serial::decode(self, Format::default(), bytes, read, say)?;
-        match left {
-            0 => Ok(value),
-            left => {
-                let expected = format!("`{}`", std::any::type_name::<T>());
-                Err(DecodeError::unexpected(self, bytes, expected).found(left_over(left)))
-            }
-        }
+        serial::decode(self, Format::default(), bytes, read, say)
     }
 }
 
