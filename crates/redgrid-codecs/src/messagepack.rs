@@ -1,0 +1,73 @@
+//! MessagePack.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use rmp_serde::decode::Error as Refused;
+use rmp_serde::{Deserializer, Serializer};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, DeserializeSeed};
+
+use crate::codec::MAX_DEPTH;
+use crate::serial::{self, Format, left_over, words};
+use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
+
+/// MessagePack, by rmp-serde: what JSON says in fewer bytes, and byte arrays as such (`serde_bytes`). A struct is a map with its
+/// fields by name, so fields come and go as in [`Json`](crate::Json); a struct that was written as an array is read too. `Some(None)`
+/// and `Some(())` are read as `None`.
+///
+/// Java reads it with Redisson's `TypedJsonJacksonCodec` over an `ObjectMapper` for MessagePack; `MsgPackJacksonCodec` wants the name of a
+/// Java class within.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[doc(alias = "MsgPackJacksonCodec")]
+pub struct MessagePack;
+
+impl Codec for MessagePack {
+    fn name(&self) -> Cow<'static, str> {
+        "MessagePack".into()
+    }
+}
+
+impl<T: Serialize + ?Sized> Encode<T> for MessagePack {
+    fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
+        let write = |value: &serial::Guarded<'_, T>| {
+            let mut bytes = Vec::new();
+            value.serialize(&mut Serializer::new(&mut bytes).with_struct_map())?;
+            Ok::<_, rmp_serde::encode::Error>(bytes)
+        };
+        serial::encode(self, Format::default(), value, write, words)
+    }
+}
+
+impl<T: DeserializeOwned> Decode<T> for MessagePack {
+    fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
+        let read = |seed: serial::Seed<'_, T>| {
+            let mut rest = &bytes[..];
+            let mut messagepack = Deserializer::new(&mut rest);
+            messagepack.set_max_depth(INNER_DEPTH);
+            let value = seed.deserialize(&mut messagepack)?;
+            match rest.len() {
+                0 => Ok(value),
+                left => Err(Refused::Uncategorized(left_over(left))),
+            }
+        };
+        serial::decode(self, Format::default(), bytes, read, say)
+    }
+}
+
+/// rmp-serde's own bound, which does not count everything (enums in enums), is not to be met before ours.
+const INNER_DEPTH: usize = 8 * MAX_DEPTH;
+
+fn say(error: Refused) -> String {
+    match error {
+        Refused::Uncategorized(text) | Refused::Syntax(text) => text,
+        Refused::InvalidMarkerRead(_) | Refused::InvalidDataRead(_) => "the end too soon".to_owned(),
+        Refused::OutOfRange => "a number that does not fit".to_owned(),
+        // A small number and the length of a short string are in the mark itself.
+        Refused::TypeMismatch(mark) => {
+            let name = format!("{mark:?}");
+            format!("MessagePack's mark {}", name.split('(').next().unwrap_or_default())
+        }
+        other => other.to_string(),
+    }
+}
