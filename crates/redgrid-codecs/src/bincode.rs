@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::serial::{self, Format, left_over};
+use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// bincode 2 in its standard configuration (little endian, integers of variable length): values one behind the other, without
@@ -44,10 +44,7 @@ impl<T: DeserializeOwned> Decode<T> for Bincode {
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
         let read = |seed: serial::Seed<'_, T>| {
             let (value, read) = bincode::serde::seed_decode_from_slice(seed, bytes, CONFIG)?;
-            match bytes.len() - read {
-                0 => Ok(value),
-                left => Err(Refused::OtherString(left_over(left))),
-            }
+            Ok((value, bytes.len() - read))
         };
         serial::decode(self, Format::default(), bytes, read, say)
     }

@@ -12,7 +12,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::codec::MAX_DEPTH;
 use crate::looks::SELF_DESCRIBED;
-use crate::serial::{self, Format, left_over};
+use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// CBOR (RFC 8949), by cbor4ii: what JSON says in fewer bytes, an internet standard. A struct is a map with its fields by name, so
@@ -48,10 +48,7 @@ impl<T: DeserializeOwned> Decode<T> for Cbor {
             let rest = bytes.strip_prefix(SELF_DESCRIBED).unwrap_or(bytes);
             let mut cbor = Deserializer::new(Reader { rest, levels: INNER_DEPTH });
             let value = seed.deserialize(&mut cbor)?;
-            match cbor.into_inner().rest.len() {
-                0 => Ok(value),
-                left => Err(Refused::Custom(left_over(left).into())),
-            }
+            Ok((value, cbor.into_inner().rest.len()))
         };
         serial::decode(self, FORMAT, bytes, read, say)
     }

@@ -18,6 +18,10 @@ pub const MAX_DEPTH: usize = 128;
 /// How many bytes an encoded value may have: 512 MiB, the longest string that Redis and Valkey take as they are shipped.
 pub const MAX_SIZE: usize = 512 << 20;
 
+/// How many bytes a value may have uncompressed unless the codec says otherwise: 64 MiB. A few hundred bytes can decompress to as
+/// much as this, so it is a bound of what somebody who can write to the server has your process take; larger values want it larger.
+pub const MAX_DECOMPRESSED: usize = 64 << 20;
+
 /// A way to write values as bytes and to read them: the part of [`Encode`] and [`Decode`] that does not depend on
 /// the value.
 ///

@@ -3,11 +3,7 @@
 use bytes::Bytes;
 
 use crate::codec::MAX_SIZE;
-use crate::{Codec, DecodeError, EncodeError};
-
-/// How many bytes a value may have uncompressed unless the codec says otherwise: 64 MiB. A few hundred bytes can decompress to as
-/// much as this, so it is a bound of what somebody who can write to the server has your process take; larger values want it larger.
-pub const MAX_DECOMPRESSED: usize = 64 << 20;
+use crate::{Codec, DecodeError, EncodeError, LooksLike};
 
 /// The length in front of what `bytes` become, if they are not too many: Java reads it as `int`.
 pub(crate) fn prefix(codec: &impl Codec, bytes: &Bytes, limit: usize) -> Result<Vec<u8>, EncodeError> {
@@ -32,8 +28,13 @@ pub(crate) fn split<'a>(
     let limit = limit.min(MAX_SIZE);
     match usize::try_from(size) {
         Ok(size) if size <= limit => Ok((size, rest)),
-        // Most likely no length at all: what has no such length in front was written by somebody else.
-        _ if crate::LooksLike::guess(bytes).is_some() => Err(DecodeError::unexpected(codec, bytes, expected)),
-        _ => Err(DecodeError::TooLarge { codec: codec.name(), size: size.into(), limit: limit as u64 }),
+        _ => match LooksLike::guess(bytes) {
+            // A length, or anything.
+            None | Some(LooksLike::Zstd) => {
+                Err(DecodeError::TooLarge { codec: codec.name(), size: size.into(), limit: limit as u64 })
+            }
+            // Most likely the beginning of a value that is not compressed.
+            Some(_) => Err(DecodeError::unexpected(codec, bytes, expected)),
+        },
     }
 }

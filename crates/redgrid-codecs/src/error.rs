@@ -108,7 +108,7 @@ impl DecodeError {
         };
         let codec = codec.name();
         // What it is written in is no news.
-        let looks_like = LooksLike::guess(bytes).filter(|guess| guess.to_string() != codec);
+        let looks_like = LooksLike::guess(bytes).filter(|guess| !guess.is_of(&codec));
         DecodeError::Unexpected { codec, expected: expected.into(), found, looks_like }
     }
 
@@ -119,6 +119,15 @@ impl DecodeError {
             *found = what.into();
         }
         self
+    }
+
+    /// The same, where so many bytes are left behind a value.
+    #[must_use]
+    pub fn left_over(self, bytes: usize) -> DecodeError {
+        match bytes {
+            1 => self.found("1 more byte behind a value"),
+            many => self.found(format!("{many} more bytes behind a value")),
+        }
     }
 
     /// Which codec refused.
@@ -142,4 +151,12 @@ impl DecodeError {
 
 fn looks(guess: &Option<LooksLike>) -> String {
     guess.as_ref().map(|guess| format!("; they look like {guess}")).unwrap_or_default()
+}
+
+/// At most 120 characters.
+pub(crate) fn cut(text: &str) -> String {
+    match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }

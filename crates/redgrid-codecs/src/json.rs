@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
-use crate::serial::{self, Format, words};
+use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// JSON (RFC 8259) in UTF-8, by serde_json: what an object uses that names no codec. People and every language read it.
@@ -31,7 +31,7 @@ impl Codec for Json {
 
 impl<T: Serialize + ?Sized> Encode<T> for Json {
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
-        serial::encode(self, FORMAT, value, |value| serde_json::to_vec(value), words)
+        serial::encode(self, FORMAT, value, |value| serde_json::to_vec(value), |error| error.to_string())
     }
 }
 
@@ -43,7 +43,7 @@ impl<T: DeserializeOwned> Decode<T> for Json {
             json.disable_recursion_limit();
             let value = seed.deserialize(&mut json)?;
             json.end()?;
-            Ok(value)
+            Ok((value, 0))
         };
         serial::decode(self, FORMAT, bytes, read, say)
     }

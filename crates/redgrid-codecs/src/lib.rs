@@ -46,6 +46,7 @@ mod bincode;
 #[cfg(feature = "cbor")]
 mod cbor;
 mod codec;
+#[cfg(any(feature = "lz4", feature = "zstd"))]
 mod compressed;
 mod double;
 mod error;
@@ -71,8 +72,7 @@ pub use bytes::Bytes;
 pub use self::bincode::Bincode;
 #[cfg(feature = "cbor")]
 pub use self::cbor::Cbor;
-pub use self::codec::{Arithmetic, Codec, Decode, Encode, MAX_DEPTH, MAX_SIZE, Numeric};
-pub use self::compressed::MAX_DECOMPRESSED;
+pub use self::codec::{Arithmetic, Codec, Decode, Encode, MAX_DECOMPRESSED, MAX_DEPTH, MAX_SIZE, Numeric};
 pub use self::double::Double;
 pub use self::error::{DecodeError, EncodeError};
 #[cfg(feature = "json")]

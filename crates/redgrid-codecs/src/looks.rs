@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::error::cut;
 use crate::kryo::read::{self, Simple};
 
 /// What bytes look like, judged by how they begin: a guess, for errors. bincode and postcard cannot be told: their bytes
@@ -47,7 +48,7 @@ impl LooksLike {
         }
         // Only the beginning is looked at: a guess is not worth a walk through megabytes.
         match read::simple(bytes) {
-            Ok(Simple::Other(class)) => return Some(LooksLike::Kryo { class: Some(class) }),
+            Ok(Simple::Other(class)) => return Some(LooksLike::Kryo { class: Some(cut(&class)) }),
             Ok(_) => return Some(LooksLike::Kryo { class: None }),
             Err(_) => {}
         }
@@ -59,6 +60,20 @@ impl LooksLike {
             return Some(LooksLike::MessagePack);
         }
         cbor(bytes).then_some(LooksLike::Cbor)
+    }
+
+    /// Whether `codec` writes such.
+    pub(crate) fn is_of(&self, codec: &str) -> bool {
+        match self {
+            LooksLike::Json => codec == "Json",
+            LooksLike::Number => matches!(codec, "Text" | "Long" | "Double" | "Json"),
+            LooksLike::Text => codec == "Text",
+            LooksLike::Kryo { .. } => codec == "Kryo",
+            LooksLike::MessagePack => codec == "MessagePack",
+            LooksLike::Cbor => codec == "Cbor",
+            LooksLike::Zstd => codec.starts_with("Zstd<"),
+            LooksLike::JavaSerialized | LooksLike::Lz4Frame | LooksLike::Gzip => false,
+        }
     }
 }
 
@@ -86,7 +101,9 @@ fn text(bytes: &[u8]) -> Option<LooksLike> {
     let begin = match std::str::from_utf8(begin) {
         Ok(text) => text,
         // A character may be cut where the beginning ends.
-        Err(error) if !whole && error.error_len().is_none() => std::str::from_utf8(&begin[..error.valid_up_to()]).ok()?,
+        Err(error) if !whole && error.error_len().is_none() => {
+            std::str::from_utf8(&begin[..error.valid_up_to()]).ok()?
+        }
         Err(_) => return None,
     };
     if begin.chars().any(|c| c.is_control() && !c.is_whitespace()) {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::codec::checked;
-use crate::compressed::{MAX_DECOMPRESSED, prefix, split};
+use crate::codec::{MAX_DECOMPRESSED, checked};
+use crate::compressed::{prefix, split};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// What `C` writes, compressed by LZ4: quick, and half the size for text. The layout of Redisson's LZ4Codec and LZ4CodecV2 (the length in

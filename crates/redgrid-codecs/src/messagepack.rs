@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::codec::MAX_DEPTH;
-use crate::serial::{self, Format, left_over, words};
+use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// MessagePack, by rmp-serde: what JSON says in fewer bytes, and byte arrays as such (`serde_bytes`). A struct is a map with its
@@ -35,7 +35,7 @@ impl<T: Serialize + ?Sized> Encode<T> for MessagePack {
             value.serialize(&mut Serializer::new(&mut bytes).with_struct_map())?;
             Ok::<_, rmp_serde::encode::Error>(bytes)
         };
-        serial::encode(self, Format::default(), value, write, words)
+        serial::encode(self, Format::default(), value, write, |error| error.to_string())
     }
 }
 
@@ -46,10 +46,7 @@ impl<T: DeserializeOwned> Decode<T> for MessagePack {
             let mut messagepack = Deserializer::new(&mut rest);
             messagepack.set_max_depth(INNER_DEPTH);
             let value = seed.deserialize(&mut messagepack)?;
-            match rest.len() {
-                0 => Ok(value),
-                left => Err(Refused::Uncategorized(left_over(left))),
-            }
+            Ok((value, rest.len()))
         };
         serial::decode(self, Format::default(), bytes, read, say)
     }
@@ -63,11 +60,23 @@ fn say(error: Refused) -> String {
         Refused::Uncategorized(text) | Refused::Syntax(text) => text,
         Refused::InvalidMarkerRead(_) | Refused::InvalidDataRead(_) => "the end too soon".to_owned(),
         Refused::OutOfRange => "a number that does not fit".to_owned(),
-        // A small number and the length of a short string are in the mark itself.
-        Refused::TypeMismatch(mark) => {
-            let name = format!("{mark:?}");
-            format!("MessagePack's mark {}", name.split('(').next().unwrap_or_default())
-        }
+        Refused::TypeMismatch(mark) => kind(&format!("{mark:?}")).to_owned(),
         other => other.to_string(),
+    }
+}
+
+/// What a mark stands for. It may have a small number or a length in it, which is left out.
+fn kind(mark: &str) -> &'static str {
+    match mark.split('(').next().unwrap_or_default() {
+        "FixPos" | "FixNeg" | "U8" | "U16" | "U32" | "U64" | "I8" | "I16" | "I32" | "I64" => "a whole number",
+        "F32" | "F64" => "a floating-point number",
+        "FixStr" | "Str8" | "Str16" | "Str32" => "a string",
+        "Bin8" | "Bin16" | "Bin32" => "a byte array",
+        "FixArray" | "Array16" | "Array32" => "an array",
+        "FixMap" | "Map16" | "Map32" => "a map",
+        "True" | "False" => "a boolean",
+        "Null" => "null",
+        "Reserved" => "a byte that MessagePack does not use",
+        _ => "an extension",
     }
 }

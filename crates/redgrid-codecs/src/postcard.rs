@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
-use crate::serial::{self, Format, left_over};
+use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// postcard 1 (its specification is at postcard.jamesmunns.com): values one behind the other, without names or types. The
@@ -31,21 +31,12 @@ impl<T: Serialize + ?Sized> Encode<T> for Postcard {
 
 impl<T: DeserializeOwned> Decode<T> for Postcard {
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
-        let mut left = 0;
         let read = |seed: serial::Seed<'_, T>| {
             let mut postcard = postcard::Deserializer::from_bytes(bytes);
             let value = seed.deserialize(&mut postcard)?;
-            left = postcard.finalize()?.len();
-            Ok(value)
+            Ok((value, postcard.finalize()?.len()))
         };
-        let value = serial::decode(self, Format::default(), bytes, read, say)?;
-        match left {
-            0 => Ok(value),
-            left => {
-                let expected = format!("`{}`", std::any::type_name::<T>());
-                Err(DecodeError::unexpected(self, bytes, expected).found(left_over(left)))
-            }
-        }
+        serial::decode(self, Format::default(), bytes, read, say)
     }
 }
 

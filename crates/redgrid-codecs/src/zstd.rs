@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use bytes::Bytes;
 use zstd::stream::{raw, zio};
 
-use crate::codec::checked;
-use crate::compressed::{MAX_DECOMPRESSED, prefix, split};
+use crate::codec::{MAX_DECOMPRESSED, checked};
+use crate::compressed::{prefix, split};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// What `C` writes, compressed by Zstandard (level 3): smaller than [`Lz4`](crate::Lz4), and slower. The layout of Redisson's ZStdCodec (the length

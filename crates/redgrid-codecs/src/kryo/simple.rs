@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::read::{self, Simple, Trouble};
 use super::write;
 use crate::codec::checked;
+use crate::error::cut;
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
 /// What Redisson's default codec (Kryo5Codec) writes, for null, numbers, booleans, characters, strings and byte arrays: exactly
@@ -82,13 +83,12 @@ impl Kryo {
             Ok(Simple::String(value)) => KryoValue::String(value),
             Ok(Simple::Bytes(range)) => KryoValue::Bytes(bytes.slice(range)),
             Ok(Simple::Other(class)) => {
-                // The guess would say it again.
-                let found = format!("an object of class `{class}`");
-                let (codec, expected) = (self.name(), expected.to_owned());
-                return Err(DecodeError::Unexpected { codec, expected, found, looks_like: None });
+                return Err(unexpected(format!("an object of class `{}`", cut(&class))));
             }
             Err(Trouble::End) => return Err(unexpected("the end too soon".to_owned())),
-            Err(Trouble::LeftOver(left)) => return Err(unexpected(format!("{left} more bytes behind a value"))),
+            Err(Trouble::LeftOver(left)) => {
+                return Err(DecodeError::unexpected(self, bytes, expected).left_over(left));
+            }
             Err(Trouble::Tag(tag)) => return Err(unexpected(format!("the class number {tag}, which Kryo has not"))),
             Err(Trouble::Malformed(what)) => return Err(unexpected(what.to_owned())),
         })

@@ -254,7 +254,11 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Limited<'_, A> {
         self.inner.tuple_variant(len, visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, A::Error> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, A::Error> {
         let _level = self.state.enter(1, A::Error::custom)?;
         let visitor = self.with(visitor);
         self.inner.struct_variant(fields, visitor)

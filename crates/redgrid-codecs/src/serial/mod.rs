@@ -10,7 +10,6 @@ mod ser;
 
 use std::any::type_name;
 use std::cell::{Cell, RefCell};
-use std::fmt::Display;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -146,20 +145,24 @@ where
     }
 }
 
-/// Reads a value by `read`, which gets what to read it with.
+/// Reads a value by `read`, which gets what to read it with, and says how many bytes are left behind it.
 pub(crate) fn decode<T, E>(
     codec: &impl Codec,
     format: Format,
     bytes: &[u8],
-    read: impl FnOnce(Seed<'_, T>) -> Result<T, E>,
+    read: impl FnOnce(Seed<'_, T>) -> Result<(T, usize), E>,
     say: fn(E) -> String,
 ) -> Result<T, DecodeError>
 where
     T: DeserializeOwned,
 {
     let state = State::new(format, bytes.len().saturating_add(EMPTY_ELEMENTS), bytes.len());
+    let unexpected = |expected: Option<String>| {
+        DecodeError::unexpected(codec, bytes, expected.unwrap_or_else(|| format!("`{}`", type_name::<T>())))
+    };
     let error = match read(Seed { state: &state, value: PhantomData }) {
-        Ok(value) => return Ok(value),
+        Ok((value, 0)) => return Ok(value),
+        Ok((_, left)) => return Err(unexpected(None).left_over(left)),
         Err(error) => error,
     };
     let (expected, found) = match state.failure.take() {
@@ -168,16 +171,5 @@ where
         Some(Failure::Unexpected(expected, found)) => (expected, found),
         None => redacted(&say(error)),
     };
-    let expected = expected.unwrap_or_else(|| format!("`{}`", type_name::<T>()));
-    Err(DecodeError::unexpected(codec, bytes, expected).found(found))
-}
-
-/// Bytes were left over.
-pub(crate) fn left_over(left: usize) -> String {
-    format!("{left} more bytes behind a value")
-}
-
-/// An error's own words.
-pub(crate) fn words(error: impl Display) -> String {
-    error.to_string()
+    Err(unexpected(expected).found(found))
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::de::{self, Expected, Unexpected};
 
+use crate::error::cut;
+
 /// The error of a visitor that was handed a scalar.
 #[derive(Debug)]
 pub(super) struct Reason {
@@ -22,7 +24,7 @@ impl de::Error for Reason {
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Reason {
-        Reason { expected: Some(expected.to_string()), found: format!("{} that is not one", kind(&found)) }
+        Reason { expected: Some(expected.to_string()), found: format!("{} that does not fit", kind(&found)) }
     }
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Reason {
@@ -78,7 +80,7 @@ fn whole(log10: Option<u32>) -> String {
 /// What was expected and what was found, of an error's text. serde's own sentences quote what they refuse, and a format
 /// that finds out for itself uses them too: the quotation is taken out. What a type says in words of its own is cut.
 pub(crate) fn redacted(text: &str) -> (Option<String>, String) {
-    for (begin, suffix) in [("invalid type: ", ""), ("invalid value: ", " that is not one")] {
+    for (begin, suffix) in [("invalid type: ", ""), ("invalid value: ", " that does not fit")] {
         if let Some(rest) = text.strip_prefix(begin)
             // What is quoted may have these words too; what is expected is the type's own.
             && let Some((found, expected)) = rest.rsplit_once(", expected ")
@@ -106,14 +108,6 @@ fn unquoted(found: &str) -> String {
     }
 }
 
-/// At most 120 characters.
-pub(crate) fn cut(text: &str) -> String {
-    match text.char_indices().nth(120) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +117,7 @@ mod tests {
         for (text, expected, found) in [
             ("invalid type: string \"hunter2\", expected u32", Some("u32"), "a string"),
             ("invalid type: string \"a, expected b\", expected u32", Some("u32"), "a string"),
-            ("invalid value: integer `300`, expected u8", Some("u8"), "an integer that is not one"),
+            ("invalid value: integer `300`, expected u8", Some("u8"), "an integer that does not fit"),
             ("invalid type: map, expected a string", Some("a string"), "a map"),
             ("unknown variant `hunter2`, expected `A` or `B`", Some("as variant `A` or `B`"), "another name"),
             ("unknown field `x`, expected one of `a`, `b`, `c`", Some("as field one of `a`, `b`, `c`"), "another name"),

@@ -38,11 +38,7 @@ impl<'a, S: Serializer> Limited<'a, S> {
     }
 
     /// What has elements, `by` levels deeper.
-    fn open<C>(
-        self,
-        by: usize,
-        open: impl FnOnce(S) -> Result<C, S::Error>,
-    ) -> Result<Elements<'a, C>, S::Error> {
+    fn open<C>(self, by: usize, open: impl FnOnce(S) -> Result<C, S::Error>) -> Result<Elements<'a, C>, S::Error> {
         let level = self.enter(by)?;
         Ok(Elements { inner: open(self.inner)?, state: self.state, _level: level })
     }
