@@ -18,7 +18,8 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 /// The crate `bincode` has ended: its authors keep it as it is (RUSTSEC-2025-0141). The format is final, so values stay readable; for
 /// something new take [`Postcard`](crate::Postcard), which is as small, has a written specification and is kept up.
 ///
-/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read.
+/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read, and a field that
+/// is left out now and then (`skip_serializing_if`) is misread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Bincode;
 

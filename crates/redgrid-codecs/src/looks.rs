@@ -46,7 +46,6 @@ impl LooksLike {
             [0x04, 0x22, 0x4d, 0x18, ..] => return Some(LooksLike::Lz4Frame),
             _ => {}
         }
-        // Only the beginning is looked at: a guess is not worth a walk through megabytes.
         match read::simple(bytes) {
             Ok(Simple::Other(class)) => return Some(LooksLike::Kryo { class: Some(cut(&class)) }),
             Ok(_) => return Some(LooksLike::Kryo { class: None }),
@@ -95,6 +94,7 @@ impl fmt::Display for LooksLike {
     }
 }
 
+/// Of a long text only the beginning and the last byte are looked at.
 fn text(bytes: &[u8]) -> Option<LooksLike> {
     let whole = bytes.len() <= BEGINNING;
     let begin = &bytes[..bytes.len().min(BEGINNING)];

@@ -13,7 +13,8 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 /// smallest here, and only for programs that share the type: a field more or less, or another order, makes old values
 /// unreadable, or readable as something else.
 ///
-/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read.
+/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read, and a field that
+/// is left out now and then (`skip_serializing_if`) is misread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Postcard;
 

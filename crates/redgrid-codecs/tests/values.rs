@@ -278,6 +278,33 @@ fn what_is_as_deep_as_the_limit_comes_back_and_deeper_is_refused_by_who_writes()
     });
 }
 
+/// A newtype around a `Some` around a newtype: each is a level, and a byte of each format without names.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Around(Option<Box<Around>>);
+
+#[test]
+fn who_reads_counts_as_who_writes() {
+    // 64 newtypes and 63 `Some`s; the next of each is beyond the limit.
+    let deepest = [&b"\x01".repeat(63)[..], b"\x00"].concat();
+    assert!(Decode::<Around>::decode(&Postcard, &deepest.clone().into()).is_ok());
+    assert!(Decode::<Link>::decode(&Bincode, &deepest.clone().into()).is_ok());
+    let deeper = [&b"\x01"[..], &deepest].concat();
+    assert!(matches!(refused::<_, Around>(&Postcard, &deeper), DecodeError::TooDeep { .. }));
+    assert!(matches!(refused::<_, Link>(&Bincode, &deeper), DecodeError::TooDeep { .. }));
+    // Lists alone, up to the very limit.
+    let mut lists = b"[".repeat(MAX_DEPTH);
+    lists.extend(b"]".repeat(MAX_DEPTH));
+    let nested: Lists = Json.decode(&lists.clone().into()).unwrap();
+    assert_eq!(&Json.encode(&nested).unwrap()[..], &lists[..]);
+    let deeper = [b"[", &lists[..], b"]"].concat();
+    assert!(matches!(refused::<_, Lists>(&Json, &deeper), DecodeError::TooDeep { .. }));
+}
+
+/// Nothing but lists, without a newtype on the wire or in serde's eyes.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Lists(Vec<Lists>);
+
 #[test]
 fn json_has_no_nan() {
     for value in [f64::NAN, f64::INFINITY] {
