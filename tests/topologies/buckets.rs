@@ -89,7 +89,8 @@ async fn many_are_read_and_set_wherever_they_are(on: Ground) {
     buckets.set_each(values.iter().map(|(name, n)| (name, n))).await.unwrap();
     assert_eq!(buckets.get_each(values.keys()).await.unwrap(), values);
     let together = values.iter().map(|(name, n)| (name, n));
-    let one_slot = client.slot(&client.key(&"a".try_into().unwrap())) == client.slot(&client.key(&"b".try_into().unwrap()));
+    let one_slot =
+        client.slot(&client.key(&"a".try_into().unwrap())) == client.slot(&client.key(&"b".try_into().unwrap()));
     let told = buckets.set_all(together).await;
     assert_eq!(told.is_ok(), one_slot, "{told:?}");
     assert!(one_slot || matches!(told, Err(ObjectError::InvalidArgument { option: "names", .. })));

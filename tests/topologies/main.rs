@@ -3,6 +3,7 @@
 mod around;
 mod atomics;
 mod barriers;
+mod buckets;
 mod contract;
 mod durable;
 mod events;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
             around::scenarios(),
             latch::scenarios(),
             barriers::scenarios(),
+            buckets::scenarios(),
         ]
         .concat()
         {

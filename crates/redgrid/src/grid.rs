@@ -135,6 +135,25 @@ impl Grid {
         redgrid_atomic_long::AtomicDouble::new(&self.client, name)
     }
 
+    /// A value under a name, with the codec `Json` where the type names no other. See [`Bucket`](redgrid_bucket::Bucket).
+    #[cfg(feature = "bucket")]
+    #[doc(alias = "getBucket")]
+    pub fn bucket<T, C: redgrid_codecs::Codec + Default>(&self, name: impl AsRef<str>) -> redgrid_bucket::Bucket<T, C> {
+        redgrid_bucket::Bucket::new(&self.client, name)
+    }
+
+    /// Many values at once. See [`Buckets`](redgrid_bucket::Buckets).
+    #[cfg(feature = "bucket")]
+    #[doc(alias = "getBuckets")]
+    pub fn buckets<T, C: redgrid_codecs::Codec + Default>(&self) -> redgrid_bucket::Buckets<T, C> {
+        redgrid_bucket::Buckets::new(&self.client)
+    }
+
+    /// What any object has, under its name: whether it is there, its lifetime, other names. See [`Object`](redgrid_core::object::Object).
+    pub fn object(&self, name: impl AsRef<str>) -> redgrid_core::object::Object {
+        redgrid_core::object::Object::new(&self.client, name)
+    }
+
     /// A barrier of so many parties. See [`Barrier`](redgrid_barrier::Barrier).
     #[cfg(feature = "barrier")]
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> redgrid_barrier::Barrier {

@@ -30,7 +30,12 @@ pub use redgrid_barrier::{
     AskError, Barrier, BarrierError, BarrierWaitResult, Condition, ConditionError, DoubleBarrier, DoubleBarrierGuard,
     Notify, Party, Phaser, PhaserError, PhaserState,
 };
+#[cfg(feature = "bucket")]
+pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
+#[cfg(feature = "bucket")]
+pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
+pub use redgrid_core::object::{self, Object, ObjectError};
 pub use redgrid_core::{
     Client, Code, Command, Config, ConfigError, ConnectError, Deployment, DeploymentKind, Event, EventReceiver,
     FromReply, Health, HealthCheck, Holder, InvalidName, Name, NodeHealth, NodeId, NodePart, NotClosed, NotReady,
