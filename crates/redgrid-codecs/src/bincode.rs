@@ -1,0 +1,65 @@
+//! bincode.
+
+use std::borrow::Cow;
+
+use bincode::config::{Configuration, standard};
+use bincode::error::{DecodeError as Refused, EncodeError as Unwritten};
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::serial::{self, Format};
+use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
+
+/// bincode 2 in its standard configuration (little endian, integers of variable length): values one behind the other, without
+/// names or types. Small and quick, and only for programs that share the type: a field more or less, or another order, makes
+/// old values unreadable, or readable as something else.
+///
+/// The crate `bincode` has ended: its authors keep it as it is (RUSTSEC-2025-0141). The format is final, so values stay readable; for
+/// something new take [`Postcard`](crate::Postcard), which is as small, has a written specification and is kept up.
+///
+/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read, and a field that
+/// is left out now and then (`skip_serializing_if`) is misread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Bincode;
+
+const CONFIG: Configuration = standard();
+
+impl Codec for Bincode {
+    fn name(&self) -> Cow<'static, str> {
+        "Bincode".into()
+    }
+}
+
+impl<T: Serialize + ?Sized> Encode<T> for Bincode {
+    fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
+        let say = |error| match error {
+            Unwritten::OtherString(text) => text,
+            other => other.to_string(),
+        };
+        serial::encode(self, Format::default(), value, |value| bincode::serde::encode_to_vec(value, CONFIG), say)
+    }
+}
+
+impl<T: DeserializeOwned> Decode<T> for Bincode {
+    fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
+        let read = |seed: serial::Seed<'_, T>| {
+            let (value, read) = bincode::serde::seed_decode_from_slice(seed, bytes, CONFIG)?;
+            Ok((value, bytes.len() - read))
+        };
+        serial::decode(self, Format::default(), bytes, read, say)
+    }
+}
+
+/// Without the bytes that some of its errors have in them.
+fn say(error: Refused) -> String {
+    match error {
+        Refused::OtherString(text) => text,
+        Refused::UnexpectedEnd { .. } => "the end too soon".to_owned(),
+        Refused::Utf8 { .. } => "a string that is not UTF-8".to_owned(),
+        Refused::InvalidBooleanValue(_) => "a boolean that is neither 0 nor 1".to_owned(),
+        Refused::InvalidCharEncoding(_) => "a character that is none".to_owned(),
+        Refused::UnexpectedVariant { type_name, .. } => format!("no variant of `{type_name}`"),
+        other => other.to_string(),
+    }
+}

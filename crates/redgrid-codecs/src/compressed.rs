@@ -1,0 +1,40 @@
+//! What the wrappers that compress have in common: Redisson's layout, a length of four bytes in front.
+
+use bytes::Bytes;
+
+use crate::codec::MAX_SIZE;
+use crate::{Codec, DecodeError, EncodeError, LooksLike};
+
+/// The length in front of what `bytes` become, if they are not too many: Java reads it as `int`.
+pub(crate) fn prefix(codec: &impl Codec, bytes: &Bytes, limit: usize) -> Result<Vec<u8>, EncodeError> {
+    let (size, limit) = (bytes.len(), limit.min(MAX_SIZE));
+    match u32::try_from(size) {
+        Ok(length) if size <= limit => Ok(length.to_be_bytes().to_vec()),
+        _ => Err(EncodeError::TooLarge { codec: codec.name(), size, limit }),
+    }
+}
+
+/// The length that stands in front, and what follows it.
+pub(crate) fn split<'a>(
+    codec: &impl Codec,
+    bytes: &'a Bytes,
+    limit: usize,
+    expected: &str,
+) -> Result<(usize, &'a [u8]), DecodeError> {
+    let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
+        return Err(DecodeError::unexpected(codec, bytes, expected));
+    };
+    let size = u32::from_be_bytes(*length);
+    let limit = limit.min(MAX_SIZE);
+    match usize::try_from(size) {
+        Ok(size) if size <= limit => Ok((size, rest)),
+        _ => match LooksLike::guess(bytes) {
+            // A length, or anything.
+            None | Some(LooksLike::Zstd) => {
+                Err(DecodeError::TooLarge { codec: codec.name(), size: size.into(), limit: limit as u64 })
+            }
+            // Most likely the beginning of a value that is not compressed.
+            Some(_) => Err(DecodeError::unexpected(codec, bytes, expected)),
+        },
+    }
+}

@@ -1,0 +1,93 @@
+//! Values to bytes and back, for the objects of redgrid.
+//!
+//! ```
+//! # #[cfg(feature = "json")] {
+//! use redgrid_codecs::{Decode, Encode, Json};
+//!
+//! let bytes = Json.encode(&vec![1, 2, 3])?;
+//! assert_eq!(&bytes[..], b"[1,2,3]");
+//! let back: Vec<u8> = Json.decode(&bytes)?;
+//! # assert_eq!(back, [1, 2, 3]);
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A codec is part of the type of an object, `Json` unless it is said. Which one to choose, and what Java reads of each, is in
+//! docs/codecs.md:
+//!
+//! | codec | feature | for |
+//! |---|---|---|
+//! | `Json` | `json` (default) | serde; what people and other languages read |
+//! | `MessagePack`, `Cbor` | `messagepack`, `cbor` | serde; smaller, fields by name |
+//! | `Postcard`, `Bincode` | `postcard`, `bincode` | serde; smallest, programs that share the type |
+//! | [`Text`] | | what has a text: `Display`, `FromStr` |
+//! | [`Long`], [`Double`] | | numbers that the server adds to |
+//! | [`Raw`] | | bytes |
+//! | `Kryo` | `kryo` | what Redisson writes unless it is told otherwise: simple values |
+//! | `Lz4<C>`, `Zstd<C>` | `lz4`, `zstd` | compressed, around another |
+//!
+//! One of your own is [ten lines](Codec).
+//!
+//! # What it promises
+//!
+//! - Bytes that are read may be anybody's. Nothing that is read panics, overflows the stack, has room made for it that its own length does not
+//!   warrant, or goes on without end: [`MAX_DEPTH`], [`MAX_SIZE`], [`MAX_DECOMPRESSED`].
+//! - What is written within these limits is read again.
+//! - The bytes of a codec do not change: golden bytes in the tests hold them, those of Redisson's codecs from Redisson itself.
+//! - An error names the codec, what it expected, what it found and [what the bytes look like](LooksLike); never the value. (What a type's own
+//!   `Deserialize` says in words of its own is passed on, cut to 120 characters.)
+
+// Each format that knows serde goes through `serial`.
+#[cfg(any(feature = "bincode", feature = "cbor", feature = "json", feature = "messagepack", feature = "postcard"))]
+mod serial;
+
+#[cfg(feature = "bincode")]
+mod bincode;
+#[cfg(feature = "cbor")]
+mod cbor;
+mod codec;
+#[cfg(any(feature = "lz4", feature = "zstd"))]
+mod compressed;
+mod double;
+mod error;
+#[cfg(feature = "json")]
+mod json;
+mod kryo;
+mod long;
+mod looks;
+#[cfg(feature = "lz4")]
+mod lz4;
+#[cfg(feature = "messagepack")]
+mod messagepack;
+#[cfg(feature = "postcard")]
+mod postcard;
+mod raw;
+mod text;
+#[cfg(feature = "zstd")]
+mod zstd;
+
+pub use bytes::Bytes;
+
+#[cfg(feature = "bincode")]
+pub use self::bincode::Bincode;
+#[cfg(feature = "cbor")]
+pub use self::cbor::Cbor;
+pub use self::codec::{Arithmetic, Codec, Decode, Encode, MAX_DECOMPRESSED, MAX_DEPTH, MAX_SIZE, Numeric};
+pub use self::double::Double;
+pub use self::error::{DecodeError, EncodeError};
+#[cfg(feature = "json")]
+pub use self::json::Json;
+#[cfg(feature = "kryo")]
+pub use self::kryo::{Kryo, KryoValue};
+pub use self::long::Long;
+pub use self::looks::LooksLike;
+#[cfg(feature = "lz4")]
+pub use self::lz4::Lz4;
+#[cfg(feature = "messagepack")]
+pub use self::messagepack::MessagePack;
+#[cfg(feature = "postcard")]
+pub use self::postcard::Postcard;
+pub use self::raw::Raw;
+pub use self::text::Text;
+#[cfg(feature = "zstd")]
+pub use self::zstd::Zstd;

@@ -1,0 +1,69 @@
+//! LZ4 around another codec.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::codec::{MAX_DECOMPRESSED, checked};
+use crate::compressed::{prefix, split};
+use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
+
+/// What `C` writes, compressed by LZ4: quick, and half the size for text. The layout of Redisson's LZ4Codec and LZ4CodecV2 (the length in
+/// four bytes, then a block), so `Lz4<Kryo>` is Redisson's `new LZ4Codec()`.
+///
+/// `LIMIT` is how many bytes a value may have uncompressed, both written and read: [`MAX_DECOMPRESSED`] unless it is said, as in
+/// `Lz4<Json, { 256 << 20 }>`. A length beyond it is refused before room is made for it, and so is one that LZ4
+/// cannot reach from so few bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[doc(alias = "LZ4Codec")]
+#[doc(alias = "LZ4CodecV2")]
+pub struct Lz4<C, const LIMIT: usize = MAX_DECOMPRESSED>(pub C);
+
+impl<C> Lz4<C> {
+    /// Around `codec`, with the usual limit.
+    pub const fn new(codec: C) -> Lz4<C> {
+        Lz4(codec)
+    }
+}
+
+impl<C: Codec, const LIMIT: usize> Codec for Lz4<C, LIMIT> {
+    fn name(&self) -> Cow<'static, str> {
+        format!("Lz4<{}>", self.0.name()).into()
+    }
+}
+
+impl<T: ?Sized, C: Encode<T>, const LIMIT: usize> Encode<T> for Lz4<C, LIMIT> {
+    fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
+        let plain = self.0.encode(value)?;
+        let mut out = prefix(self, &plain, LIMIT)?;
+        let length = out.len();
+        out.resize(length + lz4_flex::block::get_maximum_output_size(plain.len()), 0);
+        // There is room for the worst case; it does not fail.
+        let written = lz4_flex::block::compress_into(&plain, &mut out[length..])
+            .map_err(|_| EncodeError::unsupported(self, "what LZ4 takes", "what it refuses"))?;
+        out.truncate(length + written);
+        out.shrink_to_fit();
+        checked(self, out)
+    }
+}
+
+impl<T, C: Decode<T>, const LIMIT: usize> Decode<T> for Lz4<C, LIMIT> {
+    fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
+        let refused = || DecodeError::unexpected(self, bytes, EXPECTED);
+        let (size, block) = split(self, bytes, LIMIT, EXPECTED)?;
+        if size > block.len().saturating_mul(RATIO) {
+            return Err(refused().found("a length that so few bytes cannot become"));
+        }
+        let mut plain = vec![0; size];
+        match lz4_flex::block::decompress_into(block, &mut plain) {
+            Ok(written) if written == size => self.0.decode(&plain.into()),
+            Ok(_) => Err(refused().found("fewer bytes than the length in front says")),
+            Err(_) => Err(refused().found("what is no block of LZ4")),
+        }
+    }
+}
+
+/// A byte of a block stands for 255 of the value at most: the length of a match goes on by up to 255 a byte.
+const RATIO: usize = 255;
+
+const EXPECTED: &str = "a length of 4 bytes and a block of LZ4";

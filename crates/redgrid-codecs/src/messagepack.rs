@@ -1,0 +1,78 @@
+//! MessagePack.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use rmp_serde::decode::Error as Refused;
+use rmp_serde::{Deserializer, Serializer};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, DeserializeSeed};
+
+use crate::serial::{self, Format};
+use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
+
+/// MessagePack, by rmp-serde: what JSON says in fewer bytes, and byte arrays as such (`serde_bytes`). A struct is a map with its
+/// fields by name, so fields come and go as in [`Json`](crate::Json); a struct that was written as an array is read too. `Some(None)`
+/// and `Some(())` are read as `None`.
+///
+/// Java reads it with Redisson's `TypedJsonJacksonCodec` over an `ObjectMapper` for MessagePack; `MsgPackJacksonCodec` wants the name of a
+/// Java class within.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[doc(alias = "MsgPackJacksonCodec")]
+pub struct MessagePack;
+
+impl Codec for MessagePack {
+    fn name(&self) -> Cow<'static, str> {
+        "MessagePack".into()
+    }
+}
+
+impl<T: Serialize + ?Sized> Encode<T> for MessagePack {
+    fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
+        let write = |value: &serial::Guarded<'_, T>| {
+            let mut bytes = Vec::new();
+            value.serialize(&mut Serializer::new(&mut bytes).with_struct_map())?;
+            Ok::<_, rmp_serde::encode::Error>(bytes)
+        };
+        serial::encode(self, Format::default(), value, write, |error| error.to_string())
+    }
+}
+
+impl<T: DeserializeOwned> Decode<T> for MessagePack {
+    fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
+        let read = |seed: serial::Seed<'_, T>| {
+            let mut rest = &bytes[..];
+            // Its own bound is no help: 1,024 levels, of which it does not count all (enums in enums).
+            let mut messagepack = Deserializer::new(&mut rest);
+            let value = seed.deserialize(&mut messagepack)?;
+            Ok((value, rest.len()))
+        };
+        serial::decode(self, Format::default(), bytes, read, say)
+    }
+}
+
+fn say(error: Refused) -> String {
+    match error {
+        Refused::Uncategorized(text) | Refused::Syntax(text) => text,
+        Refused::InvalidMarkerRead(_) | Refused::InvalidDataRead(_) => "the end too soon".to_owned(),
+        Refused::OutOfRange => "a number that does not fit".to_owned(),
+        Refused::TypeMismatch(mark) => kind(&format!("{mark:?}")).to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What a mark stands for. It may have a small number or a length in it, which is left out.
+fn kind(mark: &str) -> &'static str {
+    match mark.split('(').next().unwrap_or_default() {
+        "FixPos" | "FixNeg" | "U8" | "U16" | "U32" | "U64" | "I8" | "I16" | "I32" | "I64" => "a whole number",
+        "F32" | "F64" => "a floating-point number",
+        "FixStr" | "Str8" | "Str16" | "Str32" => "a string",
+        "Bin8" | "Bin16" | "Bin32" => "a byte array",
+        "FixArray" | "Array16" | "Array32" => "an array",
+        "FixMap" | "Map16" | "Map32" => "a map",
+        "True" | "False" => "a boolean",
+        "Null" => "null",
+        "Reserved" => "a byte that MessagePack does not use",
+        _ => "an extension",
+    }
+}

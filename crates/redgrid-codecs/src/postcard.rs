@@ -1,0 +1,61 @@
+//! postcard.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::{DeserializeOwned, DeserializeSeed};
+
+use crate::serial::{self, Format};
+use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
+
+/// postcard 1 (its specification is at postcard.jamesmunns.com): values one behind the other, without names or types. The
+/// smallest here, and only for programs that share the type: a field more or less, or another order, makes old values
+/// unreadable, or readable as something else.
+///
+/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read, and a field that
+/// is left out now and then (`skip_serializing_if`) is misread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Postcard;
+
+impl Codec for Postcard {
+    fn name(&self) -> Cow<'static, str> {
+        "Postcard".into()
+    }
+}
+
+impl<T: Serialize + ?Sized> Encode<T> for Postcard {
+    fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
+        serial::encode(self, Format::default(), value, |value| postcard::to_allocvec(value), say)
+    }
+}
+
+impl<T: DeserializeOwned> Decode<T> for Postcard {
+    fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
+        let read = |seed: serial::Seed<'_, T>| {
+            let mut postcard = postcard::Deserializer::from_bytes(bytes);
+            let value = seed.deserialize(&mut postcard)?;
+            Ok((value, postcard.finalize()?.len()))
+        };
+        serial::decode(self, Format::default(), bytes, read, say)
+    }
+}
+
+fn say(error: postcard::Error) -> String {
+    use postcard::Error;
+    match error {
+        Error::DeserializeUnexpectedEnd => "the end too soon".to_owned(),
+        Error::DeserializeBadVarint => "a whole number that does not fit".to_owned(),
+        Error::DeserializeBadBool => "a boolean that is neither 0 nor 1".to_owned(),
+        Error::DeserializeBadChar => "a character that is none".to_owned(),
+        Error::DeserializeBadUtf8 => "a string that is not UTF-8".to_owned(),
+        Error::DeserializeBadOption => "an option that is neither 0 nor 1".to_owned(),
+        Error::DeserializeBadEnum => "a variant that is none".to_owned(),
+        // postcard keeps nothing of what the type said.
+        Error::SerdeDeCustom => "what the type refuses".to_owned(),
+        Error::SerdeSerCustom => "the type refuses it".to_owned(),
+        Error::WontImplement => "a type that asks what comes next, which postcard does not tell".to_owned(),
+        Error::SerializeSeqLengthUnknown => "a sequence that does not tell its length".to_owned(),
+        other => other.to_string(),
+    }
+}

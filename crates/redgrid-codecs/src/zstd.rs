@@ -1,0 +1,76 @@
+//! Zstandard around another codec.
+
+use std::borrow::Cow;
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use zstd::stream::{raw, zio};
+
+use crate::codec::{MAX_DECOMPRESSED, checked};
+use crate::compressed::{prefix, split};
+use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
+
+/// What `C` writes, compressed by Zstandard (level 3): smaller than [`Lz4`](crate::Lz4), and slower. The layout of Redisson's ZStdCodec (the length
+/// in four bytes, then a frame), so `Zstd<Kryo>` is Redisson's `new ZStdCodec()`. By the reference library, which is C.
+///
+/// `LIMIT` is how many bytes a value may have uncompressed, both written and read: [`MAX_DECOMPRESSED`] unless it is said, as in
+/// `Zstd<Json, { 256 << 20 }>`. A length beyond it is refused before room is made for it, and room is made as
+/// the bytes come. A window of more than 8 MiB, what RFC 8878 asks every reader for, is refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[doc(alias = "ZStdCodec")]
+pub struct Zstd<C, const LIMIT: usize = MAX_DECOMPRESSED>(pub C);
+
+impl<C> Zstd<C> {
+    /// Around `codec`, with the usual limit.
+    pub const fn new(codec: C) -> Zstd<C> {
+        Zstd(codec)
+    }
+}
+
+impl<C: Codec, const LIMIT: usize> Codec for Zstd<C, LIMIT> {
+    fn name(&self) -> Cow<'static, str> {
+        format!("Zstd<{}>", self.0.name()).into()
+    }
+}
+
+impl<T: ?Sized, C: Encode<T>, const LIMIT: usize> Encode<T> for Zstd<C, LIMIT> {
+    fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
+        let plain = self.0.encode(value)?;
+        let mut out = prefix(self, &plain, LIMIT)?;
+        // It does not fail but for memory.
+        let frame = zstd::bulk::compress(&plain, LEVEL)
+            .map_err(|_| EncodeError::unsupported(self, "what Zstandard takes", "what it refuses"))?;
+        out.extend_from_slice(&frame);
+        checked(self, out)
+    }
+}
+
+impl<T, C: Decode<T>, const LIMIT: usize> Decode<T> for Zstd<C, LIMIT> {
+    fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
+        let refused = || DecodeError::unexpected(self, bytes, EXPECTED);
+        let (size, frame) = split(self, bytes, LIMIT, EXPECTED)?;
+        match decompress(frame, size) {
+            Ok(plain) if plain.len() == size => self.0.decode(&plain.into()),
+            Ok(plain) if plain.len() > size => Err(refused().found("more bytes than the length in front says")),
+            Ok(_) => Err(refused().found("fewer bytes than the length in front says")),
+            Err(_) => Err(refused().found("what is no frame of Zstandard")),
+        }
+    }
+}
+
+/// `size` bytes, and one more if there are more.
+fn decompress(frame: &[u8], size: usize) -> io::Result<Vec<u8>> {
+    let mut decoder = raw::Decoder::new()?;
+    decoder.set_parameter(zstd::zstd_safe::DParameter::WindowLogMax(WINDOW_LOG))?;
+    let mut plain = Vec::new();
+    zio::Reader::new(frame, decoder).take(size as u64 + 1).read_to_end(&mut plain)?;
+    Ok(plain)
+}
+
+/// zstd's own default, and Redisson's.
+const LEVEL: i32 = 3;
+
+/// 8 MiB, as a power of two. Level 3 takes 2 MiB, and so do all up to 15 but for a few of 4.
+const WINDOW_LOG: u32 = 23;
+
+const EXPECTED: &str = "a length of 4 bytes and a frame of Zstandard";
