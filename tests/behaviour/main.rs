@@ -31,6 +31,7 @@ mod latch_troubles;
 mod listeners;
 mod lock_basics;
 mod lost_replies;
+mod maps;
 mod multi;
 mod objects;
 mod once;
