@@ -6,32 +6,36 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::fence::{Fence, FenceError, Write};
+use redgrid_core::fence::{Fence, Write};
 use redgrid_core::name::InvalidName;
-use redgrid_core::object::{Object, ObjectError};
+use redgrid_core::object::{Object, ObjectError, alone, fence, millis};
 use redgrid_core::{Client, FromReply, Name, Request, Token};
 
 use crate::compare::{CompareAndSet, compare_and_delete};
-use crate::lifetime::millis;
 use crate::set::{GetAndSet, Set, SetIf};
 
-/// A value of type `T` under a name, shared by all processes that reach the same server. Redisson's `RBucket` on the wire.
-///
-/// Cheap to clone; clones are the same bucket. The codec `C` is part of the type: all who share a bucket name the same one.
-#[doc(alias = "RBucket")]
-#[doc(alias = "RedissonBucket")]
-pub struct Bucket<T, C = DefaultCodec> {
-    pub(crate) place: Place,
-    pub(crate) codec: C,
-    value: PhantomData<fn() -> T>,
+/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what a bucket stores never
+/// depends on the features that others ask for.
+macro_rules! bucket {
+    ($($default:tt)*) => {
+        /// A value of type `T` under a name, shared by all processes that reach the same server. Redisson's `RBucket` on the wire.
+        ///
+        /// Cheap to clone; clones are the same bucket. The codec `C` is part of the type: all who share a bucket name the same one. With
+        /// the feature `json` it is `Json` where none is named.
+        #[doc(alias = "RBucket")]
+        #[doc(alias = "RedissonBucket")]
+        pub struct Bucket<T, C $($default)*> {
+            pub(crate) place: Place,
+            pub(crate) codec: C,
+            value: PhantomData<fn() -> T>,
+        }
+    };
 }
 
-/// The codec of a bucket that names none: `Json`.
 #[cfg(feature = "json")]
-pub(crate) type DefaultCodec = redgrid_codecs::Json;
-/// Without the feature `json` each bucket names its codec, or has bytes.
+bucket!(= redgrid_codecs::Json);
 #[cfg(not(feature = "json"))]
-pub(crate) type DefaultCodec = redgrid_codecs::Raw;
+bucket!();
 
 /// Where a value is.
 #[derive(Clone)]
@@ -66,8 +70,13 @@ impl Place {
     /// Writes it under the fence of its own name.
     pub(crate) async fn fenced(&self, write: Write, token: Token) -> Result<i64, ObjectError> {
         let (name, _) = self.named()?;
-        let outcome = Fence::new(&self.client, name.as_str()).write(name.as_str(), write, token).await;
-        outcome.map_err(|source: FenceError| ObjectError::Fenced { name: name.clone(), source })
+        self.fenced_by(&Fence::new(&self.client, name.as_str()), write, token).await
+    }
+
+    pub(crate) async fn fenced_by(&self, fence: &Fence, write: Write, token: Token) -> Result<i64, ObjectError> {
+        let (name, _) = self.named()?;
+        let outcome = fence.write(name.as_str(), write, token).await;
+        outcome.map_err(|source| ObjectError::of_fence(name, source))
     }
 
     pub(crate) fn encoded<T: ?Sized, C: Encode<T>>(&self, codec: &C, value: &T) -> Result<Bytes, ObjectError> {
@@ -84,27 +93,20 @@ impl Place {
 impl<T, C: Codec + Default> Bucket<T, C> {
     /// The bucket with this name. Making one asks nobody: an invalid name is told by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Bucket::with_codec(client, name, C::default())
+        Bucket { place: Place::new(client, name), codec: C::default(), value: PhantomData }
     }
 }
 
 impl<T, C: Codec> Bucket<T, C> {
-    /// The same with a codec that has a state of its own.
-    pub fn with_codec(client: &Client, name: impl AsRef<str>, codec: C) -> Self {
-        Bucket { place: Place::new(client, name), codec, value: PhantomData }
+    /// The same name with another codec.
+    pub fn with_codec<D: Codec>(self, codec: D) -> Bucket<T, D> {
+        Bucket { place: self.place, codec, value: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory.
+    /// What every object has: whether it is there, its lifetime, other names, its size in memory. Its fence goes along to another name.
     pub fn object(&self) -> Object {
-        match self.place.named() {
-            Ok((name, _)) => Object::new(&self.place.client, name.as_str()),
-            // Each call tells of it.
-            Err(_) => Object::with_layout(
-                &self.place.client,
-                self.place.key.clone().map(|(name, _)| name),
-                redgrid_core::object::alone,
-            ),
-        }
+        let name = self.place.key.clone().map(|(name, _)| name);
+        Object::with_layout(&self.place.client, name, alone).and_along(fence)
     }
 
     /// How many bytes the value has as its codec writes it; 0 where there is none.
@@ -258,7 +260,9 @@ impl<T, C: Encode<T>> Bucket<T, C> {
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "compareAndDelete")]
     pub async fn compare_and_delete(&self, expected: &T) -> Result<bool, ObjectError> {
-        compare_and_delete(&self.place, self.place.encoded(&self.codec, expected)?).await
+        let (_, key) = self.place.named()?;
+        let expected = self.place.encoded(&self.codec, expected)?;
+        self.place.change(compare_and_delete(key, false, expected)).await
     }
 }
 

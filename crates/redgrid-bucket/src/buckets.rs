@@ -9,38 +9,51 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::ObjectError;
-use redgrid_core::{Client, FromReply, Name, Request};
-
-use crate::bucket::DefaultCodec;
+use redgrid_core::{Client, Code, FromReply, Name, Request, ServerError};
 
 /// How many names one command has at most: a server does nothing else meanwhile.
 const AT_ONCE: usize = 500;
 
+/// How many bytes, about: what is sent at once is in memory here and there.
+const BYTES_AT_ONCE: usize = 4 << 20;
+
 /// How many commands are under way at a time.
 const UNDER_WAY: usize = 16;
 
-/// Many buckets of one type at once. Redisson's `RBuckets` on the wire.
-///
-/// What ends in `_each` asks slot by slot, and at most 500 names at a time: others may see some of it done and some not, and after an
-/// error it may be so. What ends in `_all` is one step, and so all names must share a slot in a cluster (a hash tag, `{user:7}:name`).
-#[doc(alias = "RBuckets")]
-pub struct Buckets<T, C = DefaultCodec> {
-    client: Client,
-    codec: C,
-    value: PhantomData<fn() -> T>,
+/// The type, with the codec of one that names none, as a bucket has it.
+macro_rules! buckets {
+    ($($default:tt)*) => {
+        /// Many buckets of one type at once. Redisson's `RBuckets` on the wire.
+        ///
+        /// What ends in `_each` asks slot by slot, and at most 500 names or about 4 MiB at a time: others may see some of it done and some
+        /// not, and after an error it may be so. Names of a slot that is moving are asked about one by one. What ends in `_all` is one step,
+        /// and so all names must share a slot in a cluster (a hash tag, `{user:7}:name`); while that slot moves it waits until all are on
+        /// one side, as long as a call may take.
+        #[doc(alias = "RBuckets")]
+        pub struct Buckets<T, C $($default)*> {
+            client: Client,
+            codec: C,
+            value: PhantomData<fn() -> T>,
+        }
+    };
 }
+
+#[cfg(feature = "json")]
+buckets!(= redgrid_codecs::Json);
+#[cfg(not(feature = "json"))]
+buckets!();
 
 impl<T, C: Codec + Default> Buckets<T, C> {
     /// The buckets of a client.
     pub fn new(client: &Client) -> Self {
-        Buckets::with_codec(client, C::default())
+        Buckets { client: client.clone(), codec: C::default(), value: PhantomData }
     }
 }
 
 impl<T, C: Codec> Buckets<T, C> {
-    /// The same with a codec that has a state of its own.
-    pub fn with_codec(client: &Client, codec: C) -> Self {
-        Buckets { client: client.clone(), codec, value: PhantomData }
+    /// The same with another codec.
+    pub fn with_codec<D: Codec>(self, codec: D) -> Buckets<T, D> {
+        Buckets { client: self.client, codec, value: PhantomData }
     }
 
     /// Deletes them; tells how many there were.
@@ -53,71 +66,92 @@ impl<T, C: Codec> Buckets<T, C> {
     ///
     /// What has left is carried out although nobody waits for it.
     pub async fn delete_each<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        let parts = self.parts(names.into_iter().map(|name| (name, ())))?;
-        let counts = self.each::<_, u64>(parts, |part| Request::command("DEL").keys(keys(part))).await?;
+        let parts = self.parts(names.into_iter().map(|name| (name, Bytes::new())))?;
+        let counts = self.each::<u64>(parts, |part| Request::command("DEL").keys(keys(part))).await?;
         Ok(counts.into_iter().map(|(_, count)| count).sum())
     }
 
     /// Each name once, with what goes with it, by slot and in parts.
-    fn parts<N: AsRef<str>, V>(&self, names: impl Iterator<Item = (N, V)>) -> Result<Vec<Vec<Placed<V>>>, InvalidName> {
-        let mut slots: BTreeMap<u16, BTreeMap<Bytes, Placed<V>>> = BTreeMap::new();
+    fn parts<N: AsRef<str>>(&self, names: impl Iterator<Item = (N, Bytes)>) -> Result<Vec<Vec<Placed>>, InvalidName> {
+        let mut slots: BTreeMap<u16, BTreeMap<Bytes, Placed>> = BTreeMap::new();
         for (name, with) in names {
             let placed = Placed::new(&self.client, name, with)?;
             slots.entry(self.client.slot(&placed.key)).or_default().insert(placed.key.clone(), placed);
         }
         let mut parts = Vec::new();
         for slot in slots.into_values() {
-            let mut placed = slot.into_values().peekable();
-            while placed.peek().is_some() {
-                parts.push(placed.by_ref().take(AT_ONCE).collect());
+            let (mut part, mut bytes) = (Vec::new(), 0);
+            for placed in slot.into_values() {
+                if part.len() == AT_ONCE || bytes >= BYTES_AT_ONCE {
+                    parts.push(std::mem::take(&mut part));
+                    bytes = 0;
+                }
+                bytes += placed.key.len() + placed.with.len();
+                part.push(placed);
             }
+            parts.push(part);
         }
         Ok(parts)
     }
 
-    /// Asks about each part, several at a time.
-    async fn each<V: Send, R: FromReply + Send>(
+    /// Asks about each part, several at a time; about a part of a moving slot name by name.
+    async fn each<R: FromReply + Send>(
         &self,
-        parts: Vec<Vec<Placed<V>>>,
-        request: impl Fn(&[Placed<V>]) -> Request,
-    ) -> Result<Vec<(Vec<Placed<V>>, R)>, ObjectError> {
-        let asked: Vec<_> = parts.into_iter().map(|part| (request(&part), part)).collect();
-        let answers = stream::iter(asked).map(|(request, part)| {
-            let client = self.client.clone();
+        parts: Vec<Vec<Placed>>,
+        request: impl Fn(&[Placed]) -> Request + Clone + Send,
+    ) -> Result<Vec<(Vec<Placed>, R)>, ObjectError> {
+        let answers = stream::iter(parts).map(|part| {
+            let (client, request) = (self.client.clone(), request.clone());
             async move {
-                let answer = run(&client, &part[0].name, request).await?;
-                Ok((part, answer))
+                let asked = request(&part);
+                let reads = asked.is_idempotent();
+                match client.run_undivided(asked).await {
+                    Err(error) if error.code() == Some(Code::TryAgain) && part.len() > 1 => {
+                        let mut answers = Vec::with_capacity(part.len());
+                        for placed in part {
+                            let answer = client.run(request(std::slice::from_ref(&placed))).await;
+                            let answer = answer.map_err(|source| of(&placed.name, reads, source))?;
+                            answers.push((vec![placed], answer));
+                        }
+                        Ok::<_, ObjectError>(answers)
+                    }
+                    answer => {
+                        let answer = answer.map_err(|source| of(&part[0].name, reads, source))?;
+                        Ok(vec![(part, answer)])
+                    }
+                }
             }
         });
-        answers.buffer_unordered(UNDER_WAY).try_collect().await
+        let answers: Vec<Vec<_>> = answers.buffer_unordered(UNDER_WAY).try_collect().await?;
+        Ok(answers.into_iter().flatten().collect())
     }
 }
 
-/// Asks about what has this name, among others.
-async fn run<R: FromReply>(client: &Client, name: &Name, request: Request) -> Result<R, ObjectError> {
-    let reads = request.is_idempotent();
-    client.run(request).await.map_err(|source| match reads {
+/// What became of a request about what has this name, among others.
+fn of(name: &Name, reads: bool, source: ServerError) -> ObjectError {
+    match reads {
         true => ObjectError::of_read(name, source),
         false => ObjectError::of(name, source),
-    })
+    }
 }
 
 /// A name, its key, and what goes with it.
-struct Placed<V> {
+struct Placed {
     name: Name,
     key: Bytes,
-    with: V,
+    with: Bytes,
 }
 
-impl<V> Placed<V> {
-    fn new(client: &Client, name: impl AsRef<str>, with: V) -> Result<Self, InvalidName> {
+impl Placed {
+    fn new(client: &Client, name: impl AsRef<str>, with: Bytes) -> Result<Self, InvalidName> {
         let name = Name::new(name)?;
         Ok(Placed { key: client.key(&name), name, with })
     }
 }
 
 impl<T, C: Decode<T>> Buckets<T, C> {
-    /// What they are: those that are there, by name. Each part is as it was at one moment.
+    /// What they are: those that are there, by name. Each part is as it was at one moment. What is no value but a list or a map, say, is
+    /// as absent: the server does not tell them apart here, as it does for a [`Bucket`](crate::Bucket).
     ///
     /// # Errors
     ///
@@ -131,7 +165,7 @@ impl<T, C: Decode<T>> Buckets<T, C> {
         &self,
         names: impl IntoIterator<Item = N>,
     ) -> Result<BTreeMap<String, T>, ObjectError> {
-        let parts = self.parts(names.into_iter().map(|name| (name, ())))?;
+        let parts = self.parts(names.into_iter().map(|name| (name, Bytes::new())))?;
         let found = self.each(parts, |part| Request::command("MGET").keys(keys(part)).reads()).await?;
         let pairs = found.into_iter().flat_map(|(part, values): (_, Vec<Option<Bytes>>)| part.into_iter().zip(values));
         let there = pairs.filter_map(|(placed, bytes)| Some((placed.name, bytes?)));
@@ -162,7 +196,7 @@ impl<T, C: Encode<T>> Buckets<T, C> {
         T: 'a,
     {
         let parts = self.parts(self.written(values)?.into_iter())?;
-        self.each::<_, ()>(parts, |part| setting("MSET", part)).await.map(drop)
+        self.each::<()>(parts, |part| setting("MSET", part)).await.map(drop)
     }
 
     /// Sets them, without lifetimes, in one step.
@@ -182,7 +216,7 @@ impl<T, C: Encode<T>> Buckets<T, C> {
         T: 'a,
     {
         let Some(part) = self.together(values)? else { return Ok(()) };
-        run(&self.client, &part[0].name, setting("MSET", &part)).await
+        self.client.run(setting("MSET", &part)).await.map_err(|source| ObjectError::of(&part[0].name, source))
     }
 
     /// Sets them, without lifetimes, in one step if none of them is there; tells whether it did.
@@ -203,7 +237,7 @@ impl<T, C: Encode<T>> Buckets<T, C> {
         T: 'a,
     {
         let Some(part) = self.together(values)? else { return Ok(true) };
-        run(&self.client, &part[0].name, setting("MSETNX", &part)).await
+        self.client.run(setting("MSETNX", &part)).await.map_err(|source| ObjectError::of(&part[0].name, source))
     }
 
     fn written<'a, N: AsRef<str>>(
@@ -224,11 +258,11 @@ impl<T, C: Encode<T>> Buckets<T, C> {
     fn together<'a, N: AsRef<str>>(
         &self,
         values: impl IntoIterator<Item = (N, &'a T)>,
-    ) -> Result<Option<Vec<Placed<Bytes>>>, ObjectError>
+    ) -> Result<Option<Vec<Placed>>, ObjectError>
     where
         T: 'a,
     {
-        let mut all: BTreeMap<Bytes, Placed<Bytes>> = BTreeMap::new();
+        let mut all: BTreeMap<Bytes, Placed> = BTreeMap::new();
         for (name, bytes) in self.written(values)? {
             let placed = Placed::new(&self.client, name, bytes)?;
             let slot = |key: &Bytes| self.client.slot(key);
@@ -247,12 +281,12 @@ impl<T, C: Encode<T>> Buckets<T, C> {
 }
 
 /// The keys of a part.
-fn keys<V>(part: &[Placed<V>]) -> impl Iterator<Item = Bytes> {
+fn keys(part: &[Placed]) -> impl Iterator<Item = Bytes> {
     part.iter().map(|placed| placed.key.clone())
 }
 
 /// Sets a part by one command, whose keys and values take turns: the first key decides where it goes.
-fn setting(command: &'static str, part: &[Placed<Bytes>]) -> Request {
+fn setting(command: &'static str, part: &[Placed]) -> Request {
     let first = Request::command(command).key(part[0].key.clone()).arg(part[0].with.clone());
     part[1..].iter().fold(first, |request, placed| request.arg(placed.key.clone()).arg(placed.with.clone()))
 }

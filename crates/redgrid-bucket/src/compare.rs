@@ -5,11 +5,10 @@ use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_core::Script;
-use redgrid_core::object::ObjectError;
+use redgrid_core::{Request, Script};
+use redgrid_core::object::{Lives, ObjectError};
 
 use crate::bucket::Place;
-use crate::lifetime::Lives;
 
 static COMPARE_AND_SET: Script<1> = Script::new("bucket/compare_and_set", include_str!("scripts/compare_and_set.lua"));
 static COMPARE_AND_DELETE: Script<1> =
@@ -48,13 +47,22 @@ impl CompareAndSet {
         self
     }
 
-    pub(crate) async fn carry_out(self) -> Result<bool, ObjectError> {
+    async fn carry_out(self) -> Result<bool, ObjectError> {
         let (expected, new) = self.both?;
         let (name, key) = self.place.named()?;
-        let request = COMPARE_AND_SET.with([key.clone()]).arg(expected).arg(new);
-        let request = self.lives.options(name)?.into_iter().fold(request, redgrid_core::Request::arg);
-        self.place.change(request).await
+        let request = compare_and_set(key, false, expected, new);
+        self.place.change(self.lives.options(name)?.into_iter().fold(request, Request::arg)).await
     }
+}
+
+/// Asks to set it if it is what is expected; and, where that is to be told, for what is there instead. Options of SET may follow.
+pub(crate) fn compare_and_set(key: &Bytes, told: bool, expected: Bytes, new: Bytes) -> Request {
+    COMPARE_AND_SET.with([key.clone()]).int(told.into()).arg(expected).arg(new)
+}
+
+/// The same of deleting it.
+pub(crate) fn compare_and_delete(key: &Bytes, told: bool, expected: Bytes) -> Request {
+    COMPARE_AND_DELETE.with([key.clone()]).int(told.into()).arg(expected)
 }
 
 impl IntoFuture for CompareAndSet {
@@ -64,9 +72,4 @@ impl IntoFuture for CompareAndSet {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.carry_out())
     }
-}
-
-pub(crate) async fn compare_and_delete(place: &Place, expected: Bytes) -> Result<bool, ObjectError> {
-    let (_, key) = place.named()?;
-    place.change(COMPARE_AND_DELETE.with([key.clone()]).arg(expected)).await
 }

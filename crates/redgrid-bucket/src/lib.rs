@@ -29,7 +29,6 @@
 mod bucket;
 mod buckets;
 mod compare;
-mod lifetime;
 mod set;
 mod update;
 
@@ -38,6 +37,7 @@ pub use buckets::Buckets;
 pub use compare::CompareAndSet;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
-pub use redgrid_core::object::{Object, ObjectError};
+pub use redgrid_core::fence::{Fence, FenceError};
+pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
 pub use redgrid_core::{Client, Config, Name, ServerError, Token};
 pub use set::{GetAndSet, Set, SetIf};

@@ -6,12 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
-use redgrid_core::fence::Write;
-use redgrid_core::object::ObjectError;
+use redgrid_core::fence::{Fence, Write};
+use redgrid_core::object::{Lives, ObjectError};
 use redgrid_core::{Request, Token};
 
 use crate::bucket::{Bucket, Place};
-use crate::lifetime::{Lives, millis};
 
 /// What all ways of setting a value have.
 #[derive(Clone)]
@@ -58,7 +57,7 @@ macro_rules! lives {
 #[derive(Clone)]
 pub struct Set {
     new: New,
-    token: Option<Token>,
+    token: Option<(Token, Option<Fence>)>,
 }
 
 impl Set {
@@ -71,28 +70,31 @@ impl Set {
     /// Only if no newer holder has written: the server compares the token of a lock with the highest that has written this bucket,
     /// and a stale one ends [`ObjectError::Fenced`]. Sent again after a lost answer, and carried out once.
     ///
-    /// All who write must say their token: one who writes without it is not compared. Tokens are to be of one lock.
+    /// All who write must say their token: one who writes without it is not compared. Tokens are to be of one lock, and times, as most
+    /// are; for counted ones there is [`Set::fenced_by`]. Where a slot moves it waits until bucket and fence are on one side.
     pub fn fenced(mut self, token: Token) -> Self {
-        self.token = Some(token);
+        self.token = Some((token, None));
+        self
+    }
+
+    /// The same by a fence of your own, which shares the bucket's name or hash tag: for what is written under one fence together, and for
+    /// the counted tokens of a `FencedLock`, with [`Fence::without_lifetime`].
+    pub fn fenced_by(mut self, fence: &Fence, token: Token) -> Self {
+        self.token = Some((token, Some(fence.clone())));
         self
     }
 
     async fn carry_out(self) -> Result<(), ObjectError> {
-        let Some(token) = self.token else {
+        let Some((token, fence)) = self.token else {
             let (place, request) = self.new.request()?;
             return place.change(request).await;
         };
         let New { place, value, lives } = self.new;
-        let (name, _) = place.named()?;
-        let lifetime = match lives {
-            Lives::On | Lives::AsBefore => None,
-            Lives::For(lifetime) => Some(lifetime),
-            // A fence counts from when it writes.
-            Lives::Until(at) => Some(at.duration_since(SystemTime::now()).unwrap_or(Duration::from_millis(1))),
-        };
-        lifetime.map(|lifetime| millis(name, lifetime)).transpose()?;
-        let write = Write::Set { value: value?, lifetime, keeps_lifetime: lives == Lives::AsBefore };
-        place.fenced(write, token).await.map(drop)
+        let write = Write::Set { value: value?, lives };
+        match fence {
+            Some(fence) => place.fenced_by(&fence, write, token).await.map(drop),
+            None => place.fenced(write, token).await.map(drop),
+        }
     }
 }
 

@@ -3,24 +3,17 @@
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::Request;
-use redgrid_core::object::ObjectError;
-use tokio::sync::Mutex;
+use redgrid_core::object::{Compared, ObjectError, Rounds};
 
 use crate::bucket::Bucket;
-use crate::compare::{CompareAndSet, compare_and_delete};
-
-/// How often an update that others overtake is tried.
-const ROUNDS: u32 = 100;
-
-/// Whose turn it is to update a bucket: those of one client do not overtake each other.
-#[derive(Default)]
-struct Turn(Mutex<()>);
+use crate::compare::{compare_and_delete, compare_and_set};
 
 impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     /// Changes the value in place, whatever others do meanwhile: `change` is called anew with each new value. Tells what it is then;
     /// `None`, and nothing is changed, where there is none. Its lifetime stays.
     ///
-    /// Updates of one client come one after another. After an unknown answer it does not go on.
+    /// Updates of one client come one after another while they go on; one that is not polled is not waited for. After an unknown answer
+    /// it does not go on.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -33,7 +26,8 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] when other clients were quicker 100 times; else as the rest.
+    /// [`ObjectError::Contended`] when others were quicker for as long as a call may take, [`Client::patience`](crate::Client::patience);
+    /// else as the rest.
     ///
     /// # Cancel safety
     ///
@@ -60,28 +54,39 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     /// As [`Bucket::update`].
     pub async fn alter(&self, mut change: impl FnMut(Option<T>) -> Option<T>) -> Result<Option<T>, ObjectError> {
         let (name, key) = self.place.named()?;
-        let turn = self.place.client.shared(key, Turn::default);
-        let _turn = turn.0.lock().await;
-        for _ in 0..ROUNDS {
-            // From the primary, whatever the read mode: an old value would only be refused.
-            let was: Option<Bytes> = self.place.read(Request::command("GET").key(key.clone()).idempotent()).await?;
+        let mut rounds = Rounds::in_line(&self.place.client, name, key).await?;
+        let mut seen: Option<Option<Bytes>> = None;
+        loop {
+            let was = match seen.take() {
+                Some(told) => told,
+                // From the primary, whatever the read mode: an old value would only be refused.
+                None => rounds.read(Request::command("GET").key(key.clone())).await?,
+            };
             let new = change(self.read(was.clone())?);
             let bytes = new.as_ref().map(|new| self.place.encoded(&self.codec, new)).transpose()?;
             let done = match (was, bytes) {
-                (None, None) => true,
+                (None, None) => Compared::Done,
                 (Some(was), Some(bytes)) => {
-                    CompareAndSet::new(self.place.clone(), Ok((was, bytes))).keep_lifetime().carry_out().await?
+                    rounds.change(compare_and_set(key, true, was, bytes).arg("KEEPTTL")).await?
                 }
-                (Some(was), None) => compare_and_delete(&self.place, was).await?,
+                (Some(was), None) => rounds.change(compare_and_delete(key, true, was)).await?,
                 (None, Some(bytes)) => {
                     let request = Request::command("SET").key(key.clone()).arg(bytes).arg("NX");
-                    self.place.change::<Option<Bytes>>(request).await?.is_some()
+                    match rounds.change::<Option<Bytes>>(request).await? {
+                        Some(_) => Compared::Done,
+                        None => {
+                            rounds.lost().await?;
+                            continue;
+                        }
+                    }
                 }
             };
-            if done {
-                return Ok(new);
+            match done {
+                Compared::Done => return Ok(new),
+                Compared::Other(told) => {
+                    seen = rounds.lost().await?.then_some(told);
+                }
             }
         }
-        Err(ObjectError::Contended { name: name.clone(), times: ROUNDS })
     }
 }

@@ -9,7 +9,7 @@ use redgrid_core::object::ObjectError;
 use redgrid_core::{Request, Script, Token};
 
 use crate::map::Map;
-use crate::read::AT_ONCE;
+use crate::parts::parts;
 
 static INSERT: Script<1> = Script::new("map/insert", include_str!("scripts/insert.lua"));
 static INSERT_IF_ABSENT: Script<1> = Script::new("map/insert_if_absent", include_str!("scripts/insert_if_absent.lua"));
@@ -19,6 +19,16 @@ static COMPARE_AND_SET: Script<1> = Script::new("map/compare_and_set", include_s
 static REMOVE: Script<1> = Script::new("map/remove", include_str!("scripts/remove.lua"));
 static COMPARE_AND_REMOVE: Script<1> =
     Script::new("map/compare_and_remove", include_str!("scripts/compare_and_remove.lua"));
+
+/// Asks to give a key (first) another value (last) for the one that is expected; and, where that is to be told, for what it has instead.
+pub(crate) fn compare_and_set(map: &Bytes, told: bool, args: [Bytes; 3]) -> Request {
+    args.into_iter().fold(COMPARE_AND_SET.with([map.clone()]).int(told.into()), Request::arg)
+}
+
+/// The same of removing it.
+pub(crate) fn compare_and_remove(map: &Bytes, told: bool, args: [Bytes; 2]) -> Request {
+    args.into_iter().fold(COMPARE_AND_REMOVE.with([map.clone()]).int(told.into()), Request::arg)
+}
 
 impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     /// Gives the key a value; tells whether it is new in the map. Cheaper than [`Map::insert`], which tells what it had.
@@ -41,7 +51,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     }
 
     /// Gives the key a value if `token` is not stale: the server compares it with the highest that has written this map. Tells whether
-    /// the key is new. All who write must say their token, and tokens are to be of one lock.
+    /// the key is new. All who write must say their token, and tokens are to be of one lock, and times, as most are: counted ones go through
+    /// [`Fence::write`](redgrid_core::fence::Fence::write) of a fence without a lifetime. Where a slot moves it waits until map and fence are on one side.
     ///
     /// # Errors
     ///
@@ -115,11 +126,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     {
         let (field, expected) = self.both(key, expected)?;
         let new = self.place.encoded(&self.values, new)?;
-        self.compared_and_set(field, expected, new).await
-    }
-
-    pub(crate) async fn compared_and_set(&self, field: Bytes, was: Bytes, new: Bytes) -> Result<bool, ObjectError> {
-        self.scripted(&COMPARE_AND_SET, [field, was, new]).await
+        let (_, map) = self.place.named()?;
+        self.place.change(compare_and_set(map, false, [field, expected, new])).await
     }
 
     /// Removes the key if it has `expected`; tells whether it did. Values are equal whose bytes are.
@@ -138,14 +146,11 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         let (field, expected) = self.both(key, expected)?;
-        self.compared_and_removed(field, expected).await
+        let (_, map) = self.place.named()?;
+        self.place.change(compare_and_remove(map, false, [field, expected])).await
     }
 
-    pub(crate) async fn compared_and_removed(&self, field: Bytes, was: Bytes) -> Result<bool, ObjectError> {
-        self.scripted(&COMPARE_AND_REMOVE, [field, was]).await
-    }
-
-    /// Gives many keys values, 500 of them at a time: after an error some may have theirs.
+    /// Gives many keys values, 500 of them or about 4 MiB at a time: after an error some may have theirs.
     ///
     /// # Errors
     ///
@@ -165,7 +170,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         V: 'a,
     {
         let entries: Result<Vec<_>, _> = entries.into_iter().map(|(key, value)| self.both(key, value)).collect();
-        for part in entries?.chunks(AT_ONCE) {
+        let entries = entries?;
+        for part in parts(&entries, |(field, value)| field.len() + value.len()) {
             let request = self.place.command("HSET")?;
             let pairs =
                 part.iter().fold(request, |request, (field, value)| request.arg(field.clone()).arg(value.clone()));
@@ -192,7 +198,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         self.place.change(args.into_iter().fold(script.with([key.clone()]), Request::arg)).await
     }
 
-    /// Removes keys, 500 at a time; tells how many were in the map. Cheaper than [`Map::remove`], which tells what one had.
+    /// Removes keys, 500 or about 4 MiB at a time; tells how many were in the map. Cheaper than [`Map::remove`], which tells what one had.
     ///
     /// # Errors
     ///
@@ -212,7 +218,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     {
         let fields: Result<Vec<Bytes>, _> = keys.into_iter().map(|key| self.place.encoded(&self.keys, key)).collect();
         let mut removed = 0;
-        for part in fields?.chunks(AT_ONCE) {
+        let fields = fields?;
+        for part in parts(&fields, Bytes::len) {
             let request = self.place.command("HDEL")?;
             let request = part.iter().fold(request, |request, field| request.arg(field.clone()));
             removed += self.place.change::<u64>(request).await?;

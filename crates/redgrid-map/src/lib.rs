@@ -32,6 +32,7 @@
 
 mod change;
 mod map;
+mod parts;
 mod place;
 mod read;
 mod scan;
@@ -40,6 +41,7 @@ mod update;
 pub use map::Map;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};
-pub use redgrid_core::object::{Object, ObjectError};
+pub use redgrid_core::fence::{Fence, FenceError};
+pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
 pub use redgrid_core::{Client, Config, Name, ServerError, Token};
 pub use scan::Scan;

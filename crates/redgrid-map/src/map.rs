@@ -15,25 +15,30 @@ static HAS_VALUE: Script<1> = Script::new("map/has_value", include_str!("scripts
 /// How many entries one look for a value passes.
 const LOOKED_AT: i64 = 1000;
 
-/// The codec of a map that names none: `Json`.
-#[cfg(feature = "json")]
-pub(crate) type DefaultCodec = redgrid_codecs::Json;
-/// Without the feature `json` each map names its codecs, or has bytes.
-#[cfg(not(feature = "json"))]
-pub(crate) type DefaultCodec = redgrid_codecs::Raw;
-
-/// A map from `K` to `V`, shared by all processes that reach the same server. Redisson's `RMap` on the wire.
-///
-/// Cheap to clone; clones are the same map. The codecs of keys and of values are part of the type: all who share a map name the same.
-/// A map is there while it has entries.
-#[doc(alias = "RMap")]
-#[doc(alias = "RedissonMap")]
-pub struct Map<K, V, KC = DefaultCodec, VC = KC> {
-    pub(crate) place: Place,
-    pub(crate) keys: KC,
-    pub(crate) values: VC,
-    entries: PhantomData<fn() -> (K, V)>,
+/// The type, with the codecs of one that names none: there are some only with the feature `json`, so that what a map stores never
+/// depends on the features that others ask for.
+macro_rules! map {
+    ([$($key:tt)*], [$($value:tt)*]) => {
+        /// A map from `K` to `V`, shared by all processes that reach the same server. Redisson's `RMap` on the wire.
+        ///
+        /// Cheap to clone; clones are the same map. The codecs of keys and of values are part of the type: all who share a map name the same.
+        /// With the feature `json` they are `Json` where none are named, and values have the codec of the keys where that alone is named.
+        /// A map is there while it has entries.
+        #[doc(alias = "RMap")]
+        #[doc(alias = "RedissonMap")]
+        pub struct Map<K, V, KC $($key)*, VC $($value)*> {
+            pub(crate) place: Place,
+            pub(crate) keys: KC,
+            pub(crate) values: VC,
+            entries: PhantomData<fn() -> (K, V)>,
+        }
+    };
 }
+
+#[cfg(feature = "json")]
+map!([= redgrid_codecs::Json], [= KC]);
+#[cfg(not(feature = "json"))]
+map!([], [= KC]);
 
 impl<K, V, KC: Codec + Default, VC: Codec + Default> Map<K, V, KC, VC> {
     /// The map with this name. Making one asks nobody: an invalid name is told by the first call.
@@ -53,7 +58,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         Map { place: self.place, keys, values, entries: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory.
+    /// What every object has: whether it is there, its lifetime, other names, its size in memory. Its fence goes along to another name.
     pub fn object(&self) -> Object {
         self.place.object()
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::fence::{Fence, Write};
 use redgrid_core::name::InvalidName;
-use redgrid_core::object::{Object, ObjectError, alone};
+use redgrid_core::object::{Object, ObjectError, alone, fence};
 use redgrid_core::{Client, FromReply, Name, Request, Token};
 
 #[derive(Clone)]
@@ -31,7 +31,7 @@ impl Place {
     }
 
     pub(crate) fn object(&self) -> Object {
-        Object::with_layout(&self.client, self.key.clone().map(|(name, _)| name), alone)
+        Object::with_layout(&self.client, self.key.clone().map(|(name, _)| name), alone).and_along(fence)
     }
 
     /// A command on the map.
@@ -59,7 +59,7 @@ impl Place {
     pub(crate) async fn fenced(&self, write: Write, token: Token) -> Result<i64, ObjectError> {
         let (name, _) = self.named()?;
         let outcome = Fence::new(&self.client, name.as_str()).write(name.as_str(), write, token).await;
-        outcome.map_err(|source| ObjectError::Fenced { name: name.clone(), source })
+        outcome.map_err(|source| ObjectError::of_fence(name, source))
     }
 
     pub(crate) fn encoded<T: ?Sized>(&self, codec: &impl Encode<T>, value: &T) -> Result<Bytes, ObjectError> {

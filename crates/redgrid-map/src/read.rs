@@ -7,12 +7,28 @@ use std::hash::Hash;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::ObjectError;
+use redgrid_core::{FromReply, Reply, ServerError};
 
 use crate::map::Map;
+use crate::parts::parts;
 use crate::place::shown;
 
-/// How many keys one command has at most: a server does nothing else meanwhile.
-pub(crate) const AT_ONCE: usize = 500;
+/// Keys and values: two by two in RESP3, of some commands, and in turn everywhere else.
+struct Pairs(Vec<(Bytes, Bytes)>);
+
+impl FromReply for Pairs {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        match reply {
+            Reply::Array(pairs) if pairs.iter().all(|pair| matches!(pair, Reply::Array(_))) => {
+                pairs.into_iter().map(FromReply::from_reply).collect::<Result<_, _>>().map(Pairs)
+            }
+            flat => {
+                let flat = Vec::<Bytes>::from_reply(flat)?;
+                Ok(Pairs(flat.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()))
+            }
+        }
+    }
+}
 
 impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     /// What the key has; `None` where it is not in the map.
@@ -55,7 +71,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
         let fields: Result<Vec<Bytes>, _> = keys.into_iter().map(|key| self.place.encoded(&self.keys, key)).collect();
         let fields = fields?;
         let mut found = Vec::with_capacity(fields.len());
-        for part in fields.chunks(AT_ONCE) {
+        for part in parts(&fields, Bytes::len) {
             let request = self.place.command("HMGET")?;
             let request = part.iter().fold(request, |request, field| request.arg(field.clone()));
             let values: Vec<Option<Bytes>> = self.place.read(request).await?;
@@ -177,8 +193,8 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Map<K, V, KC, VC> {
     where
         K: Eq + Hash,
     {
-        let entries: Vec<Bytes> = self.place.read(self.place.command("HGETALL")?).await?;
-        self.pairs(&entries)?.into_iter().map(Ok).collect()
+        let entries: Pairs = self.place.read(self.place.command("HGETALL")?).await?;
+        entries.0.iter().map(|(field, value)| self.entry(field, value)).collect()
     }
 
     /// Some entries by chance, each once: `count` of them, or all where there are fewer.
@@ -193,12 +209,8 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Map<K, V, KC, VC> {
     #[doc(alias = "randomEntries")]
     pub async fn random_entries(&self, count: u32) -> Result<Vec<(K, V)>, ObjectError> {
         let request = self.place.command("HRANDFIELD")?.int(count.into()).arg("WITHVALUES");
-        let entries: Vec<Bytes> = self.place.read(request).await?;
-        self.pairs(&entries)
-    }
-
-    fn pairs(&self, entries: &[Bytes]) -> Result<Vec<(K, V)>, ObjectError> {
-        entries.chunks_exact(2).map(|pair| self.entry(&pair[0], &pair[1])).collect()
+        let entries: Pairs = self.place.read(request).await?;
+        entries.0.iter().map(|(field, value)| self.entry(field, value)).collect()
     }
 
     pub(crate) fn entry(&self, field: &Bytes, value: &Bytes) -> Result<(K, V), ObjectError> {

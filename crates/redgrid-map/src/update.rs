@@ -4,27 +4,22 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::ObjectError;
-use tokio::sync::Mutex;
+use redgrid_core::object::{Compared, ObjectError, Rounds};
 
+use crate::change::{compare_and_remove, compare_and_set};
 use crate::map::Map;
-
-/// How often an update that others overtake is tried.
-const ROUNDS: u32 = 100;
-
-/// Whose turn it is to update an entry: those of one client do not overtake each other.
-#[derive(Default)]
-struct Turn(Mutex<()>);
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     /// Changes the key's value in place, whatever others do meanwhile: `change` is called anew with each new value. Tells what it is then;
     /// `None`, and nothing is changed, where the key is not in the map.
     ///
-    /// Updates of one key by one client come one after another. After an unknown answer it does not go on.
+    /// Updates of one key by one client come one after another while they go on; one that is not polled is not waited for. After an
+    /// unknown answer it does not go on.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] when other clients were quicker 100 times; else as the rest.
+    /// [`ObjectError::Contended`] when others were quicker for as long as a call may take, [`Client::patience`](crate::Client::patience);
+    /// else as the rest.
     ///
     /// # Cancel safety
     ///
@@ -76,25 +71,38 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
         let field = self.place.encoded(&self.keys, key)?;
         // What has a 0 in it is no name: nobody else's.
         let turn: Bytes = [&map[..], b"\0", &field[..]].concat().into();
-        let turn = self.place.client.shared(&turn, Turn::default);
-        let _turn = turn.0.lock().await;
-        for _ in 0..ROUNDS {
-            // From the primary, whatever the read mode: an old value would only be refused.
-            let was: Option<Bytes> = self.place.ask(self.place.command("HGET")?.arg(field.clone())).await?;
+        let mut rounds = Rounds::in_line(&self.place.client, name, &turn).await?;
+        let mut seen: Option<Option<Bytes>> = None;
+        loop {
+            let was = match seen.take() {
+                Some(told) => told,
+                // From the primary, whatever the read mode: an old value would only be refused.
+                None => rounds.read(self.place.command("HGET")?.arg(field.clone())).await?,
+            };
             let new = change(self.value(&field, was.clone())?);
             let bytes = new.as_ref().map(|new| self.place.encoded(&self.values, new)).transpose()?;
             let done = match (was, bytes) {
-                (None, None) => true,
-                (Some(was), Some(bytes)) => self.compared_and_set(field.clone(), was, bytes).await?,
-                (Some(was), None) => self.compared_and_removed(field.clone(), was).await?,
+                (None, None) => Compared::Done,
+                (Some(was), Some(bytes)) => {
+                    rounds.change(compare_and_set(map, true, [field.clone(), was, bytes])).await?
+                }
+                (Some(was), None) => rounds.change(compare_and_remove(map, true, [field.clone(), was])).await?,
                 (None, Some(bytes)) => {
-                    self.place.change(self.place.command("HSETNX")?.arg(field.clone()).arg(bytes)).await?
+                    match rounds.change(self.place.command("HSETNX")?.arg(field.clone()).arg(bytes)).await? {
+                        true => Compared::Done,
+                        false => {
+                            rounds.lost().await?;
+                            continue;
+                        }
+                    }
                 }
             };
-            if done {
-                return Ok(new);
+            match done {
+                Compared::Done => return Ok(new),
+                Compared::Other(told) => {
+                    seen = rounds.lost().await?.then_some(told);
+                }
             }
         }
-        Err(ObjectError::Contended { name: name.clone(), times: ROUNDS })
     }
 }

@@ -32,7 +32,7 @@ pub use redgrid_barrier::{
 };
 #[cfg(feature = "bucket")]
 pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
-#[cfg(feature = "bucket")]
+#[cfg(any(feature = "bucket", feature = "map"))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
 pub use redgrid_core::object::{self, Object, ObjectError};
@@ -55,6 +55,8 @@ pub use redgrid_locks::{
 };
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};
+#[cfg(feature = "map")]
+pub use redgrid_map::{self as map, Map};
 #[cfg(feature = "permit-expirable-semaphore")]
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
 #[cfg(feature = "semaphore")]

@@ -43,6 +43,16 @@ pub enum Arg {
     Publish,
 }
 
+impl Arg {
+    /// How many bytes it has, but for those that are written when it is sent: those are few.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Arg::Bytes(bytes) => bytes.len(),
+            Arg::NotAfter | Arg::Publish => 0,
+        }
+    }
+}
+
 impl Request {
     /// A command by its name, as `GET` or `CLIENT`. It may not be carried out twice unless said so.
     pub fn command(name: impl Into<Bytes>) -> Self {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::connection::{Client, Request};
 use crate::error::ServerError;
 use crate::name::{InvalidName, Name, companion, share_a_slot};
+use crate::object::Lives;
 use crate::script::Script;
 use crate::token::Token;
 
@@ -19,6 +20,14 @@ const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The shortest: 1 minute, far above what the clocks of two servers and the calls of a client differ by.
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
+
+/// How many fields one write has at most: a script has no room for more.
+const MOST_FIELDS: usize = 3_000;
+
+/// Where the fence of what has this key remembers.
+pub(crate) fn key(guarded: &[u8]) -> Bytes {
+    companion("redgrid_fence", guarded)
+}
 
 /// Tells the calls of this process apart.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -70,7 +79,7 @@ impl Fence {
     /// The fence with this name. Making one asks nobody: an invalid name is told by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let guarded = Name::new(name).map(|name| {
-            let key = companion("redgrid_fence", &client.key(&name));
+            let key = key(&client.key(&name));
             Guarded { name, key }
         });
         Fence { client: client.clone(), guarded, lifetime: Some(LIFETIME) }
@@ -138,7 +147,7 @@ impl Fence {
     ///
     /// Dropped early, it may be written, now or within the client's `timeout`.
     pub async fn set(&self, key: impl AsRef<str>, value: impl Into<Bytes>, token: Token) -> Result<(), FenceError> {
-        self.write(key, Write::Set { value: value.into(), lifetime: None, keeps_lifetime: false }, token)
+        self.write(key, Write::Set { value: value.into(), lives: Lives::On }, token)
             .await
             .map(drop)
     }
@@ -201,8 +210,8 @@ impl Fence {
     /// As [`Fence::set`].
     pub async fn write(&self, key: impl AsRef<str>, write: Write, token: Token) -> Result<i64, FenceError> {
         let guarded = self.guarded()?;
-        let (command, args) = write.command();
         let name = Name::new(key)?;
+        let (command, args) = write.command(&name)?;
         let key = self.client.key(&name);
         if !share_a_slot(&key, &guarded.key) {
             return Err(FenceError::OtherSlot { name: guarded.name.clone(), key: name });
@@ -290,19 +299,17 @@ pub enum Write {
     Set {
         /// What it is then.
         value: Bytes,
-        /// How long it lives, to the millisecond; without it, as the next says.
-        lifetime: Option<Duration>,
-        /// It lives as long as before, and not without an end.
-        keeps_lifetime: bool,
+        /// How long it lives.
+        lives: Lives,
     },
     /// Fields of a hash get values.
     HashSet {
-        /// The fields and their values; one at least.
+        /// The fields and their values: 1 to 3,000.
         fields: Vec<(Bytes, Bytes)>,
     },
     /// Fields of a hash go.
     HashDelete {
-        /// The fields; one at least.
+        /// The fields: 1 to 3,000.
         fields: Vec<Bytes>,
     },
     /// A number gets larger.
@@ -315,20 +322,37 @@ pub enum Write {
 }
 
 impl Write {
-    fn command(self) -> (&'static str, Vec<Bytes>) {
-        match self {
-            Write::Set { value, lifetime: Some(lifetime), .. } => {
-                ("SET", vec![value, "PX".into(), millis(lifetime).to_string().into()])
+    fn command(self, name: &Name) -> Result<(&'static str, Vec<Bytes>), FenceError> {
+        let count = match &self {
+            Write::HashSet { fields } => fields.len(),
+            Write::HashDelete { fields } => fields.len(),
+            _ => 1,
+        };
+        if !(1..=MOST_FIELDS).contains(&count) {
+            return Err(FenceError::InvalidArgument {
+                name: name.clone(),
+                option: "fields",
+                expected: format!("1 to {MOST_FIELDS} at a time"),
+                got: count.to_string(),
+            });
+        }
+        Ok(match self {
+            Write::Set { value, lives } => {
+                let options = lives.as_options().map_err(|unfit| FenceError::InvalidArgument {
+                    name: name.clone(),
+                    option: "lifetime",
+                    expected: unfit.expected.into(),
+                    got: unfit.got,
+                })?;
+                ("SET", std::iter::once(value).chain(options).collect())
             }
-            Write::Set { value, lifetime: None, keeps_lifetime: true } => ("SET", vec![value, "KEEPTTL".into()]),
-            Write::Set { value, .. } => ("SET", vec![value]),
             Write::HashSet { fields } => {
                 ("HSET", fields.into_iter().flat_map(|(field, value)| [field, value]).collect())
             }
             Write::HashDelete { fields } => ("HDEL", fields),
             Write::Increment { by } => ("INCRBY", vec![by.to_string().into()]),
             Write::Delete => ("DEL", Vec::new()),
-        }
+        })
     }
 }
 
@@ -382,6 +406,18 @@ pub enum FenceError {
         /// What happened to the answer.
         #[source]
         source: ServerError,
+    },
+    /// An argument can not be. Nothing was asked.
+    #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
+    InvalidArgument {
+        /// What was to be written.
+        name: Name,
+        /// What was given.
+        option: &'static str,
+        /// What is allowed.
+        expected: String,
+        /// What it was.
+        got: String,
     },
     /// The name of the fence, or of the key, can not be used. Nothing was asked.
     #[error(transparent)]

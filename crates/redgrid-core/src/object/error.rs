@@ -39,6 +39,15 @@ pub enum ObjectError {
         #[source]
         source: ServerError,
     },
+    /// It was asked, and the answer is not what was expected: what was asked is done.
+    #[error("an answer about `{name}` is not what was expected")]
+    Unexpected {
+        /// The object.
+        name: Name,
+        /// What was expected, and what came.
+        #[source]
+        source: ServerError,
+    },
     /// The name can not be used. Nothing was asked.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
@@ -60,7 +69,7 @@ pub enum ObjectError {
         /// The object.
         name: Name,
     },
-    /// Others changed it each time it was to be changed. It is as they left it.
+    /// Others changed it each time it was to be changed, as long as the call may take. It is as they left it.
     #[error("`{name}` was changed by others each time it was to be changed, {times} times")]
     Contended {
         /// The object.
@@ -68,8 +77,8 @@ pub enum ObjectError {
         /// How often it was tried.
         times: u32,
     },
-    /// It was to be written under a fence, and was not, or may be: the source says what is true.
-    #[error("could not write `{name}` under its fence")]
+    /// A fence let it not be written: a newer holder has written, or the token is too old to know. Nothing is changed.
+    #[error("the fence of `{name}` let nothing pass")]
     Fenced {
         /// The object.
         name: Name,
@@ -115,7 +124,24 @@ impl ObjectError {
         match source {
             ServerError::NotSent { .. } => ObjectError::Unavailable { name, source },
             ServerError::Refused { .. } => ObjectError::Refused { name, source },
-            ServerError::Unknown { .. } | ServerError::Decode { .. } => ObjectError::OutcomeUnknown { name, source },
+            ServerError::Unknown { .. } => ObjectError::OutcomeUnknown { name, source },
+            ServerError::Decode { .. } => ObjectError::Unexpected { name, source },
+        }
+    }
+
+    /// What became of a fenced write of `name`.
+    pub fn of_fence(name: &Name, source: FenceError) -> Self {
+        match source {
+            FenceError::NotWritten { source, .. } | FenceError::OutcomeUnknown { source, .. } => {
+                ObjectError::of(name, source)
+            }
+            FenceError::InvalidName(invalid) => invalid.into(),
+            FenceError::InvalidArgument { name, option, expected, got } => {
+                ObjectError::InvalidArgument { name, option, expected, got }
+            }
+            FenceError::Stale { .. } | FenceError::Aged { .. } | FenceError::OtherSlot { .. } => {
+                ObjectError::Fenced { name: name.clone(), source }
+            }
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::future::IntoFuture;
 use std::pin::Pin;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
+use super::lives::{millis, moment};
 use super::{Object, ObjectError};
-use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 use crate::script::BulkScript;
 
 static EXPIRE: BulkScript = BulkScript::new("object/expire", include_str!("scripts/expire.lua"));
@@ -93,27 +93,14 @@ impl Expire {
 
     async fn carry_out(self) -> Result<bool, ObjectError> {
         let inner = self.object.inner()?;
-        let unfit = |expected: &str, got: String| ObjectError::InvalidArgument {
-            name: inner.name.clone(),
-            option: "lifetime",
-            expected: expected.into(),
-            got,
-        };
         let (command, millis) = match self.when {
-            When::In(lifetime) if LIFETIMES.contains(&lifetime) => ("PEXPIRE", lifetime.as_millis()),
-            When::In(lifetime) => return Err(unfit(LIFETIMES_EXPECTED, format!("{lifetime:?}"))),
-            When::At(at) => match at.duration_since(UNIX_EPOCH) {
-                Ok(since) if since <= LATEST => ("PEXPIREAT", since.as_millis()),
-                _ => return Err(unfit("a time between the years 1970 and 9999", format!("{at:?}"))),
-            },
+            When::In(lifetime) => ("PEXPIRE", millis(&inner.name, lifetime)?),
+            When::At(at) => ("PEXPIREAT", moment(&inner.name, at)?.to_string().into()),
         };
-        let request = EXPIRE.with(inner.keys.iter().cloned()).arg(command).arg(millis.to_string()).arg(self.condition);
+        let request = EXPIRE.with(inner.keys.iter().cloned()).arg(command).arg(millis).arg(self.condition);
         Ok(inner.change::<i64>(request).await? == 1)
     }
 }
-
-/// The end of the year 9999.
-const LATEST: Duration = Duration::from_secs(253_402_300_799);
 
 impl IntoFuture for Expire {
     type Output = Result<bool, ObjectError>;

@@ -2,6 +2,8 @@
 
 mod error;
 mod expire;
+mod lives;
+mod rounds;
 mod transfer;
 
 use std::fmt;
@@ -11,6 +13,8 @@ use bytes::Bytes;
 
 pub use self::error::ObjectError;
 pub use self::expire::{Ending, Expire, Lifetime};
+pub use self::lives::{Lives, millis};
+pub use self::rounds::{Compared, Rounds};
 pub use self::transfer::{Copy, Dump, Rename, Restore};
 use crate::connection::{Client, FromReply, Request};
 use crate::name::{InvalidName, Name};
@@ -22,14 +26,25 @@ static PERSIST: BulkScript = BulkScript::new("object/persist", include_str!("scr
 /// renamed and left to live together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
+/// Of what is written under a fence: the fence goes with it to another name. It outlives the object, as it refuses those who are
+/// late to write it.
+pub fn fence(key: &[u8]) -> Vec<Bytes> {
+    vec![crate::fence::key(key)]
+}
+
+fn none(_key: &[u8]) -> Vec<Bytes> {
+    Vec::new()
+}
+
 /// What an object of one key has: nothing else.
 pub fn alone(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key)]
 }
 
-/// An object under its name, of whatever kind: what all of them can. Each type of redgrid gives it as `object()`.
+/// An object under its name, of whatever kind: what all of them can. Buckets and maps give it as `object()`; what is under any
+/// other name of one key, [`Object::new`] does.
 ///
-/// Cheap to clone. Keys and their companions (the queue of a fair lock, the leases of a semaphore) go together.
+/// Cheap to clone. What has companions goes with them: see [`Object::with_layout`].
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -53,18 +68,24 @@ struct Inner {
     client: Client,
     name: Name,
     layout: Layout,
+    along: Layout,
     keys: Vec<Bytes>,
 }
 
 impl Object {
     /// What is stored under one key, the name behind the client's namespace.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Object(Name::new(name).map(|name| Inner::of(client, name, alone)))
+        Object(Name::new(name).map(|name| Inner::of(client, name, alone, none)))
     }
 
     /// An object with companions: for types of objects.
     pub fn with_layout(client: &Client, name: Result<Name, InvalidName>, layout: Layout) -> Self {
-        Object(name.map(|name| Inner::of(client, name, layout)))
+        Object(name.map(|name| Inner::of(client, name, layout, none)))
+    }
+
+    /// The same with more keys that go along when it is renamed or copied, and else have lives of their own, as its [`fence`].
+    pub fn and_along(self, along: Layout) -> Self {
+        Object(self.0.map(|inner| Inner { along, ..inner }))
     }
 
     fn inner(&self) -> Result<&Inner, ObjectError> {
@@ -253,9 +274,14 @@ impl Object {
 }
 
 impl Inner {
-    fn of(client: &Client, name: Name, layout: Layout) -> Inner {
+    fn of(client: &Client, name: Name, layout: Layout, along: Layout) -> Inner {
         let keys = layout(&client.key(&name));
-        Inner { client: client.clone(), name, layout, keys }
+        Inner { client: client.clone(), name, layout, along, keys }
+    }
+
+    /// Its keys, and what goes along with them to another name.
+    fn all_keys(&self) -> Vec<Bytes> {
+        self.keys.iter().cloned().chain((self.along)(&self.keys[0])).collect()
     }
 
     /// Asks the primary: what was just written is seen.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Inner, Object, ObjectError};
-use crate::connection::{FromReply, Reply};
+use super::{Inner, Object, ObjectError, Rounds};
+use crate::connection::{FromReply, Reply, Request};
 use crate::error::ServerError;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
-use crate::name::{Name, share_a_slot};
+use crate::name::{Name, companion, share_a_slot};
 use crate::script::BulkScript;
 
 static MOVE: BulkScript = BulkScript::new("object/move", include_str!("scripts/move.lua"));
@@ -19,8 +19,8 @@ static RESTORE: BulkScript = BulkScript::new("object/restore", include_str!("scr
 static DELETE_IF_SAME: BulkScript =
     BulkScript::new("object/delete_if_same", include_str!("scripts/delete_if_same.lua"));
 
-/// How often an object that others change meanwhile is carried over to another slot.
-const ROUNDS: u32 = 100;
+/// What a receipt says of a rename: where the object has gone.
+const RECEIPT: &str = "redgrid_renamed";
 
 /// What an object is as bytes, of each of its keys: what the server's DUMP tells. Only servers of the same or a newer version restore it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +51,17 @@ struct Snapshot {
     dump: Dump,
     /// In milliseconds; 0 is none.
     lifetimes: Vec<i64>,
+    /// The same in milliseconds since 1970 by the server's clock.
+    ends: Vec<i64>,
+}
+
+/// What may be under a name that an object is to get.
+enum Over<'a> {
+    /// Nothing.
+    Free,
+    Any,
+    /// What this is, by its SHA-1s.
+    Same(&'a [Bytes]),
 }
 
 impl Object {
@@ -58,7 +69,10 @@ impl Object {
     /// [`Rename::unless_taken`].
     ///
     /// Within a slot that is one step. In a cluster the other name may be in another: there it is copied first and deleted here only
-    /// if nobody has changed it meanwhile; else that begins anew, up to 100 times.
+    /// if nobody has changed it meanwhile, nor its lifetime; else that begins anew, for as long as a call may take. Who finds it gone
+    /// then takes the copy back and is told [`ObjectError::Absent`]. After any other error both may be there. Of two renames to one
+    /// name the later copy counts. The copy is acknowledged by a primary whose replicas may not have it yet when the original is
+    /// deleted: a failover within that time may lose it.
     #[doc(alias = "renamenx")]
     pub fn rename(&self, to: impl AsRef<str>) -> Rename {
         Rename { object: self.clone(), to: to.as_ref().to_owned(), replaces: true }
@@ -81,7 +95,9 @@ impl Object {
     ///
     /// Dropping it changes nothing.
     pub async fn dump(&self) -> Result<Option<Dump>, ObjectError> {
-        Ok(self.inner()?.snapshot().await?.map(|snapshot| snapshot.dump))
+        let inner = self.inner()?;
+        let parts = inner.read(DUMP.with(inner.keys.iter().cloned())).await?;
+        Ok(inner.snapshot(parts)?.map(|snapshot| snapshot.dump))
     }
 
     /// Makes it what was dumped, when awaited; tells whether it did. What is there stays, unless [`Restore::replacing`].
@@ -92,33 +108,61 @@ impl Object {
 }
 
 impl Inner {
-    async fn snapshot(&self) -> Result<Option<Snapshot>, ObjectError> {
-        let parts: Vec<Reply> = self.read(DUMP.with(self.keys.iter().cloned())).await?;
+    /// What DUMP tells.
+    fn snapshot(&self, parts: Vec<Reply>) -> Result<Option<Snapshot>, ObjectError> {
         if parts.is_empty() {
             return Ok(None);
         }
         let unfit = |source: ServerError| ObjectError::of_read(&self.name, source);
-        let (mut contents, mut lifetimes) = (Vec::new(), Vec::new());
+        let mut of = Snapshot { dump: Dump(Vec::new()), lifetimes: Vec::new(), ends: Vec::new() };
         let mut parts = parts.into_iter();
-        while let (Some(content), Some(lifetime)) = (parts.next(), parts.next()) {
-            contents.push(Option::<Bytes>::from_reply(content).map_err(unfit)?);
-            lifetimes.push(i64::from_reply(lifetime).map_err(unfit)?.max(0));
+        while let (Some(content), Some(lifetime), Some(end)) = (parts.next(), parts.next(), parts.next()) {
+            of.dump.0.push(Option::<Bytes>::from_reply(content).map_err(unfit)?);
+            of.lifetimes.push(i64::from_reply(lifetime).map_err(unfit)?);
+            of.ends.push(i64::from_reply(end).map_err(unfit)?);
         }
-        Ok(Some(Snapshot { dump: Dump(contents), lifetimes }))
+        Ok(Some(of))
     }
 
-    /// Makes the object from a snapshot of one of the same kind; false where one is there that is not to be replaced.
-    async fn restored(&self, of: &Snapshot, replaces: bool) -> Result<bool, ObjectError> {
-        let mut request = RESTORE.with(self.keys.iter().cloned()).int(replaces.into());
-        for (content, lifetime) in of.dump.0.iter().zip(&of.lifetimes) {
-            request = request.int(content.is_some().into()).arg(content.clone().unwrap_or_default()).int(*lifetime);
+    /// It as it is, with what goes along.
+    async fn now(&self, rounds: &Rounds) -> Result<Option<Snapshot>, ObjectError> {
+        self.snapshot(rounds.read(DUMP.with(self.all_keys())).await?)
+    }
+
+    /// Asks to make the object, or so much of it as the snapshot has, from one of the same kind.
+    fn restoring(&self, of: &Snapshot, over: &Over<'_>, told: bool) -> Request {
+        let keys = self.all_keys().into_iter().take(of.dump.0.len());
+        let over_what = match over {
+            Over::Free => "free",
+            Over::Any => "any",
+            Over::Same(_) => "same",
+        };
+        let count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
+        let mut request = RESTORE.with(keys).arg(over_what).int(told.into()).int(count);
+        for (n, (content, lifetime)) in of.dump.0.iter().zip(&of.lifetimes).enumerate() {
+            let there = match over {
+                Over::Same(there) => there.get(n).cloned().unwrap_or_default(),
+                _ => Bytes::new(),
+            };
+            let content = (content.is_some(), content.clone().unwrap_or_default());
+            request = request.int(content.0.into()).arg(content.1).int(*lifetime).arg(there);
         }
-        self.change(request).await
+        request
     }
 
     /// The object of the same kind with another name.
     fn named(&self, to: &str) -> Result<Inner, ObjectError> {
-        Ok(Inner::of(&self.client, Name::new(to)?, self.layout))
+        let other = Inner::of(&self.client, Name::new(to)?, self.layout, self.along);
+        let (ours, theirs) = (self.all_keys(), other.all_keys());
+        if ours[0] != theirs[0] && ours.iter().any(|key| theirs.contains(key)) {
+            return Err(ObjectError::InvalidArgument {
+                name: self.name.clone(),
+                option: "name",
+                expected: "one whose keys are not those of the object itself".into(),
+                got: to.into(),
+            });
+        }
+        Ok(other)
     }
 
     /// Whether both are at one place, where a script has their keys together. What is not in a cluster may be split up later, so
@@ -130,12 +174,88 @@ impl Inner {
 
     /// In one step.
     async fn moved(&self, how: &'static str, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
-        let keys = self.keys.iter().chain(&to.keys).cloned();
-        match self.change::<i64>(MOVE.with(keys).arg(how).int(replaces.into())).await? {
-            -1 => Err(ObjectError::Absent { name: self.name.clone() }),
+        let keys = self.all_keys().into_iter().chain(to.all_keys());
+        let own = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
+        match self.change::<i64>(MOVE.with(keys).arg(how).int(replaces.into()).int(own)).await? {
+            -1 => Err(self.absent()),
             done => Ok(done == 1),
         }
     }
+
+    /// Asks to delete what was carried away, or taken there: where it is as it was by its SHA-1s and, where they are known, its ends.
+    fn deleting(&self, of: &Snapshot, shas: &[Bytes], ends: Option<&[i64]>, gone_to: Option<&Bytes>) -> Request {
+        let own = self.keys.len();
+        let all = self.all_keys();
+        let parts: Vec<usize> = (0..all.len()).filter(|n| *n < own || of.dump.0[*n].is_some()).collect();
+        let keys = parts.iter().map(|n| all[*n].clone()).chain(gone_to.map(|_| self.receipt()));
+        // Longer than anybody who has seen it may be about to carry it away.
+        let kept = (2 * self.client.patience()).as_millis().saturating_add(1_000);
+        let request = DELETE_IF_SAME.with(keys).int(i64::try_from(parts.len()).unwrap_or(i64::MAX));
+        let request = request.arg(gone_to.cloned().unwrap_or_default()).arg(kept.to_string());
+        parts.into_iter().fold(request, |request, n| request.arg(shas[n].clone()).int(ends.map_or(-1, |ends| ends[n])))
+    }
+
+    fn absent(&self) -> ObjectError {
+        ObjectError::Absent { name: self.name.clone() }
+    }
+
+    /// Where it says for a while what has become of it.
+    fn receipt(&self) -> Bytes {
+        companion(RECEIPT, &self.keys[0])
+    }
+
+    /// To another slot.
+    async fn carried(&self, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
+        let mut rounds = Rounds::of(&self.client, &self.name);
+        let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
+        loop {
+            let Some(snapshot) = self.now(&rounds).await? else {
+                if let Some((snapshot, shas)) = written {
+                    self.taken_back(to, &rounds, &snapshot, &shas).await?;
+                }
+                return Err(self.absent());
+            };
+            let over = match &written {
+                Some((_, shas)) => Over::Same(shas),
+                None if replaces => Over::Any,
+                None => Over::Free,
+            };
+            let answer: Vec<Bytes> = rounds.change(to.restoring(&snapshot, &over, true)).await?;
+            if answer.len() <= 1 {
+                // Somebody has it, or has put something else there since.
+                return if replaces { Err(rounds.contended()) } else { Ok(false) };
+            }
+            let shas = answer[1..].to_vec();
+            if rounds.change(self.deleting(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&to.keys[0]))).await? {
+                return Ok(true);
+            }
+            written = Some((snapshot, shas));
+            rounds.lost().await?;
+        }
+    }
+
+    /// Deletes what was written as `self` when it turned out to have gone, unless somebody else has changed it, or has carried `self` there.
+    async fn taken_back(
+        &self,
+        to: &Inner,
+        rounds: &Rounds,
+        written: &Snapshot,
+        shas: &[Bytes],
+    ) -> Result<(), ObjectError> {
+        let request = Request::command("GET").key(self.receipt());
+        let receipt: Option<Bytes> = rounds.read(request).await?;
+        if receipt.as_ref() == Some(&to.keys[0]) {
+            return Ok(());
+        }
+        let _: bool = rounds.change(to.deleting(written, shas, None, None)).await?;
+        Ok(())
+    }
+}
+
+/// What the server tells of contents.
+fn local_shas(of: &Snapshot) -> Vec<Bytes> {
+    let sha = |content: &Bytes| sha1_smol::Sha1::from(content).digest().to_string().into();
+    of.dump.0.iter().map(|content| content.as_ref().map(sha).unwrap_or_default()).collect()
 }
 
 /// Gives an object another name when awaited; made by [`Object::rename`]. Tells whether it did.
@@ -160,26 +280,7 @@ impl Rename {
         if from.is_beside(&to) {
             return from.moved("RENAME", &to, self.replaces).await;
         }
-        let mut replaces = self.replaces;
-        for _ in 0..ROUNDS {
-            let Some(snapshot) = from.snapshot().await? else {
-                return Err(ObjectError::Absent { name: from.name.clone() });
-            };
-            if !to.restored(&snapshot, replaces).await? {
-                return Ok(false);
-            }
-            // From now on it is ours.
-            replaces = true;
-            let mut request = DELETE_IF_SAME.with(from.keys.iter().cloned());
-            for content in &snapshot.dump.0 {
-                let sha = content.as_ref().map(|content| sha1_smol::Sha1::from(content).digest().to_string());
-                request = request.arg(sha.unwrap_or_default());
-            }
-            if from.change(request).await? {
-                return Ok(true);
-            }
-        }
-        Err(ObjectError::Contended { name: from.name.clone(), times: ROUNDS })
+        from.carried(&to, self.replaces).await
     }
 }
 
@@ -205,10 +306,11 @@ impl Copy {
         if from.is_beside(&to) {
             return from.moved("COPY", &to, self.replaces).await;
         }
-        match from.snapshot().await? {
-            Some(snapshot) => to.restored(&snapshot, self.replaces).await,
-            None => Err(ObjectError::Absent { name: from.name.clone() }),
-        }
+        let rounds = Rounds::of(&from.client, &from.name);
+        let snapshot = from.now(&rounds).await?.ok_or_else(|| from.absent())?;
+        let over = if self.replaces { Over::Any } else { Over::Free };
+        let done: Vec<i64> = rounds.change(to.restoring(&snapshot, &over, false)).await?;
+        Ok(done == [1])
     }
 }
 
@@ -253,7 +355,10 @@ impl Restore {
         if parts != keys {
             return Err(invalid("dump", format!("{keys} parts, one for each key"), parts.to_string()));
         }
-        inner.restored(&Snapshot { dump: self.dump, lifetimes: vec![lifetime; keys] }, self.replaces).await
+        let of = Snapshot { dump: self.dump, lifetimes: vec![lifetime; keys], ends: Vec::new() };
+        let over = if self.replaces { Over::Any } else { Over::Free };
+        let done: Vec<i64> = inner.change(inner.restoring(&of, &over, false)).await?;
+        Ok(done == [1])
     }
 }
 
