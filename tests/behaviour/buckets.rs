@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use redgrid_bucket::codecs::{Json, Long, Raw, Text};
 use redgrid_bucket::{Bucket, Buckets, ObjectError};
-use redgrid_core::fence::FenceError;
+use redgrid_core::fence::{Fence, FenceError, Write};
 use redgrid_core::object::Lifetime;
 use redgrid_core::{Code, ServerError, Token};
 use redgrid_testkit::{Action, Proxy};
@@ -157,6 +157,52 @@ async fn a_stale_token_writes_nothing() {
     bucket.set(&4).keep_lifetime().fenced(new).await.unwrap();
     assert!(matches!(bucket.object().lifetime().await.unwrap(), Lifetime::Ends(_)));
     assert!(bucket.delete_fenced(new).await.unwrap() && !bucket.delete_fenced(new).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_fenced_ends_and_fails_as_what_is_not() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let settings = |config: redgrid_core::Config| config.timeout(Duration::from_millis(500)).retries(1);
+    let client = client_with(&server.url_via(proxy.addr()), settings).await;
+    let observer = server.observer().await.unwrap();
+    let now = u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()).unwrap();
+    let token = Token::new(now);
+    let bucket: Bucket<u64> = Bucket::new(&client, "ledger");
+    // To the millisecond that was said, whatever a clock here says.
+    let end = SystemTime::UNIX_EPOCH + Duration::from_millis(now / 1000 + 3_600_123);
+    bucket.set(&1).expires_at(end).fenced(token).await.unwrap();
+    let ends: i64 = observer.query(&["PEXPIRETIME", "ledger"]).await.unwrap();
+    assert_eq!(ends, i64::try_from(now / 1000 + 3_600_123).unwrap());
+    bucket.set(&2).expires_at(SystemTime::now() - HOUR).fenced(token).await.unwrap();
+    assert_eq!(bucket.get().await.unwrap(), None, "what has passed is gone at once");
+    let told = bucket.set(&3).expires_at(SystemTime::UNIX_EPOCH - HOUR).fenced(token).await.unwrap_err();
+    assert!(matches!(&told, ObjectError::InvalidArgument { option: "lifetime", .. }), "{told:?}");
+    // Counted tokens, and a fence of several.
+    let fence = Fence::new(&client, "{ledger}:counted").without_lifetime();
+    bucket.set(&4).fenced_by(&fence, Token::new(7)).await.unwrap();
+    let told = bucket.set(&5).fenced_by(&fence, Token::new(6)).await.unwrap_err();
+    assert!(matches!(told, ObjectError::Fenced { source: FenceError::Stale { .. }, .. }), "{told:?}");
+    let told = bucket.set(&5).fenced_by(&Fence::new(&client, "other"), token).await.unwrap_err();
+    assert!(matches!(told, ObjectError::Fenced { source: FenceError::OtherSlot { .. }, .. }), "{told:?}");
+    for fields in [0, 3001] {
+        let fields = vec![(Bytes::from("a"), Bytes::from("b")); fields];
+        let told = fence.write("{ledger}:m", Write::HashSet { fields }, token).await.unwrap_err();
+        assert!(matches!(told, FenceError::InvalidArgument { option: "fields", .. }), "{told:?}");
+    }
+    let fields = (0..3000).map(|n| (n.to_string().into(), "b".into())).collect();
+    assert_eq!(fence.write("{ledger}:m", Write::HashSet { fields }, token).await.unwrap(), 3000);
+    // What is refused, or finds no server, is told as of any other change.
+    observer.cmd(&["DEL", "redgrid_fence:{ledger}"]).await.unwrap();
+    observer.cmd(&["RPUSH", "redgrid_fence:{ledger}", "no token"]).await.unwrap();
+    let told = bucket.set(&6).fenced(token).await.unwrap_err();
+    assert!(matches!(&told, ObjectError::Refused { source, .. } if source.code() == Some(Code::WrongType)), "{told:?}");
+    proxy.refuse_connections().await.unwrap();
+    proxy.cut_all();
+    let told = bucket.set(&7).fenced(token).await.unwrap_err();
+    assert!(matches!(&told, ObjectError::Unavailable { .. } | ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    let told = bucket.set(&7).fenced(token).await.unwrap_err();
+    assert!(matches!(&told, ObjectError::Unavailable { .. }), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

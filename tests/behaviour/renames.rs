@@ -179,7 +179,7 @@ async fn what_is_changed_each_time_is_contended_within_the_time_of_a_call() {
     let counter = other.observer().await.unwrap();
     let on = Ground::with(|before| before, Duration::from_millis(400)).await;
     on.here.cmd(&["SET", "a", "0"]).await.unwrap();
-    for n in 0..5000 {
+    for n in 1..5000 {
         let (here, counter) = (on.here.clone(), counter.clone());
         on.before.next(async move {
             counter.cmd(&["INCR", "rounds"]).await.unwrap();

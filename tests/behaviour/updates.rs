@@ -7,28 +7,44 @@ use futures_util::future::join_all;
 use futures_util::poll;
 use redgrid_bucket::{Bucket, ObjectError};
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Code, Config, ServerError};
+use redgrid_core::{Client, Code, Config, Server, ServerError};
 use redgrid_map::Map;
-use redgrid_testkit::{Action, Direction, Fault, Proxy};
+use redgrid_testkit::{Action, Direction, Fault, Proxy, RedisServer};
 use redgrid_tests::before::Before;
 use redgrid_tests::{SOON, client, client_with, server, sha};
+
+/// A client whose next request of this label gets no further.
+async fn stuck_at(server: &RedisServer, label: &'static str) -> (Client, Arc<Before>) {
+    let config = Config::from_url(&*server.url()).unwrap();
+    let before = Arc::new(Before::new(redgrid_core::server(&config).unwrap(), label));
+    let client = Client::over_one(Arc::clone(&before) as Arc<dyn Server>, config, Clock::boot()).unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    (client, before)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_that_is_not_polled_stops_nobody() {
     let server = server().await;
-    let client = client(&server).await;
+    let (client, before) = stuck_at(&server, "GET").await;
     let bucket: Bucket<u64> = Bucket::new(&client, "n");
     bucket.set(&0).await.unwrap();
+    before.next(std::future::pending());
+    let mut first = Box::pin(bucket.update(|n| *n += 1));
+    assert!(poll!(&mut first).is_pending());
+    let others = join_all((0..20).map(|_| bucket.update(|n| *n += 1)));
+    let others = tokio::time::timeout(SOON, others).await.expect("they go on without their turn");
+    assert!(others.into_iter().all(|other| other.is_ok()));
+    assert_eq!(bucket.get().await.unwrap(), Some(20));
+    let (client, before) = stuck_at(&server, "HGET").await;
     let map: Map<String, u64> = Map::new(&client, "m");
     map.set("a", &0).await.unwrap();
-    let (mut first, mut second) = (Box::pin(bucket.update(|n| *n += 1)), Box::pin(map.update("a", |n| *n += 1)));
-    assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
-    let others = join_all((0..20).map(|_| async {
-        bucket.update(|n| *n += 1).await.unwrap();
-        map.update("a", |n| *n += 1).await.unwrap();
-    }));
-    tokio::time::timeout(SOON, others).await.expect("they go on without their turn");
-    assert_eq!((first.await.unwrap(), second.await.unwrap()), (Some(21), Some(21)));
+    before.next(std::future::pending());
+    let mut second = Box::pin(map.update("a", |n| *n += 1));
+    assert!(poll!(&mut second).is_pending());
+    let others = join_all((0..20).map(|_| map.update("a", |n| *n += 1)));
+    let others = tokio::time::timeout(SOON, others).await.expect("they go on without their turn");
+    assert!(others.into_iter().all(|other| other.is_ok()));
+    assert_eq!(map.get("a").await.unwrap(), Some(20));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,15 +65,18 @@ async fn a_queue_of_updates_has_one_bound_without_contact() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_a_turn_ends_with_the_client() {
     let server = server().await;
-    let client = client(&server).await;
+    let (client, before) = stuck_at(&server, "GET").await;
     let bucket: Bucket<u64> = Bucket::new(&client, "n");
     bucket.set(&0).await.unwrap();
+    for _ in 0..2 {
+        before.next(std::future::pending());
+    }
     let mut first = Box::pin(bucket.update(|n| *n += 1));
     assert!(poll!(&mut first).is_pending());
-    let (ending, told) = (client.clone(), bucket.update(|n| *n += 1));
-    let (ended, told) = tokio::join!(ending.shutdown(SOON), tokio::time::timeout(SOON, told));
-    ended.unwrap();
-    let told = told.expect("it ends");
+    let mut second = Box::pin(bucket.update(|n| *n += 1));
+    assert!(poll!(&mut second).is_pending());
+    client.shutdown(SOON).await.unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(2), second).await.expect("before its own time is over");
     assert!(matches!(told, Err(ObjectError::Unavailable { .. })), "{told:?}");
 }
 

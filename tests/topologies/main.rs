@@ -14,6 +14,7 @@ mod lag;
 mod latch;
 mod latch_failover;
 mod listening;
+mod maps;
 mod migration;
 mod pipe;
 mod read_write;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
             latch::scenarios(),
             barriers::scenarios(),
             buckets::scenarios(),
+            maps::scenarios(),
         ]
         .concat()
         {

@@ -208,10 +208,18 @@ impl Inner {
     async fn carried(&self, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
         let mut rounds = Rounds::of(&self.client, &self.name);
         let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
+        let former: Option<Bytes> = rounds.read(Request::command("GET").key(self.receipt())).await?;
+        // New for each call, so that one says nothing of another object that had the name before.
+        let receipt: Bytes = [&to.keys[0][..], format!("\0{:016x}", fastrand::u64(..)).as_bytes()].concat().into();
         loop {
             let Some(snapshot) = self.now(&rounds).await? else {
                 if let Some((snapshot, shas)) = written {
-                    self.taken_back(to, &rounds, &snapshot, &shas).await?;
+                    let now: Option<Bytes> = rounds.read(Request::command("GET").key(self.receipt())).await?;
+                    // Another call may have carried it to the same name: then the copy there is all there is of it.
+                    let is_there = now != former && now.is_some_and(|now| is_about(&now, &to.keys[0]));
+                    if !is_there {
+                        let _: bool = rounds.change(to.deleting(&snapshot, &shas, None, None)).await?;
+                    }
                 }
                 return Err(self.absent());
             };
@@ -226,30 +234,18 @@ impl Inner {
                 return if replaces { Err(rounds.contended()) } else { Ok(false) };
             }
             let shas = answer[1..].to_vec();
-            if rounds.change(self.deleting(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&to.keys[0]))).await? {
+            if rounds.change(self.deleting(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&receipt))).await? {
                 return Ok(true);
             }
             written = Some((snapshot, shas));
             rounds.lost().await?;
         }
     }
+}
 
-    /// Deletes what was written as `self` when it turned out to have gone, unless somebody else has changed it, or has carried `self` there.
-    async fn taken_back(
-        &self,
-        to: &Inner,
-        rounds: &Rounds,
-        written: &Snapshot,
-        shas: &[Bytes],
-    ) -> Result<(), ObjectError> {
-        let request = Request::command("GET").key(self.receipt());
-        let receipt: Option<Bytes> = rounds.read(request).await?;
-        if receipt.as_ref() == Some(&to.keys[0]) {
-            return Ok(());
-        }
-        let _: bool = rounds.change(to.deleting(written, shas, None, None)).await?;
-        Ok(())
-    }
+/// Whether a receipt says that it has gone to this key.
+fn is_about(receipt: &[u8], to: &[u8]) -> bool {
+    receipt.strip_prefix(to).is_some_and(|rest| rest.first() == Some(&0))
 }
 
 /// What the server tells of contents.
