@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redgrid_core::Config;
 use redgrid_id_generator::TimeOrderedId;
-use redgrid_testkit::{Cluster, Sentinels, wait_until};
+use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
 use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
@@ -24,7 +24,7 @@ const NAME: &str = "{order}";
 async fn sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed() {
     let sentinels = Sentinels::start().await.unwrap();
     let former = sentinels.current_primary().await.unwrap();
-    no_id_comes_twice(by_sentinels(&sentinels), async || {
+    no_id_comes_twice(by_sentinels(&sentinels), Some(former), async || {
         former.kill().await.unwrap();
         sentinels.wait_for_primary_other_than(former.addr()).await.unwrap();
     })
@@ -34,7 +34,7 @@ async fn sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_kil
 async fn sentinel_no_id_in_the_order_of_time_comes_twice_in_a_planned_failover() {
     let sentinels = Sentinels::start().await.unwrap();
     let primary = sentinels.current_primary().await.unwrap().observer().await.unwrap();
-    no_id_comes_twice(by_sentinels(&sentinels), async || {
+    no_id_comes_twice(by_sentinels(&sentinels), None, async || {
         // A replica that has just copied everything hears of what is written from its first acknowledgement on, up to a second later.
         wait_until(SOON, async || {
             primary.cmd(&["SET", "warm", "up"]).await.unwrap();
@@ -50,7 +50,7 @@ async fn cluster_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_kill
     let cluster = Cluster::start(3, 1).await.unwrap();
     let slot = cluster.slot_of(NAME).await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
-    no_id_comes_twice(by_seeds(&cluster), async || {
+    no_id_comes_twice(by_seeds(&cluster), Some(former), async || {
         former.kill().await.unwrap();
         let moved = async || cluster.primary_of(slot).await.is_ok_and(|primary| primary.addr() != former.addr());
         wait_until(SOON, moved).await;
@@ -61,14 +61,23 @@ async fn cluster_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_kill
 async fn cluster_no_id_in_the_order_of_time_comes_twice_in_a_planned_failover() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let former = cluster.primary_of(cluster.slot_of(NAME).await.unwrap()).await.unwrap();
-    no_id_comes_twice(by_seeds(&cluster), async || {
+    no_id_comes_twice(by_seeds(&cluster), None, async || {
         cluster.fail_over(former).await.unwrap();
     })
     .await;
 }
 
-/// Two clients take ids while the primary is replaced.
-async fn no_id_comes_twice(config: Config, fail_over: impl AsyncFnOnce()) {
+/// From here on replicas hear of nothing that the primary takes.
+async fn cut_off_replicas(primary: &RedisServer) {
+    primary.deny(&["psync", "sync"]).await.unwrap();
+    let observer = primary.observer().await.unwrap();
+    observer.cmd(&["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap();
+    let info = async || observer.query::<String>(&["INFO", "replication"]).await.unwrap();
+    wait_until(SOON, async || info().await.contains("connected_slaves:0")).await;
+}
+
+/// Two clients take ids while the primary is replaced; by one that has heard of nothing for a while, where the former is named.
+async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_over: impl AsyncFnOnce()) {
     let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut taking = Vec::new();
     for _ in 0..2 {
@@ -98,6 +107,10 @@ async fn no_id_comes_twice(config: Config, fail_over: impl AsyncFnOnce()) {
         wait_until(SOON, async || done.load(Ordering::Relaxed) >= before + more).await;
     };
     more(20_000).await;
+    if let Some(former) = forgets {
+        cut_off_replicas(former).await;
+        more(50_000).await;
+    }
     fail_over().await;
     more(20_000).await;
     over.store(true, Ordering::Relaxed);
