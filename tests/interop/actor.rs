@@ -146,6 +146,20 @@ impl Actor {
         self.ask(&words.collect::<Vec<_>>()).await.unwrap()
     }
 
+    /// A verb of a generator of ids with its numbers, and its answer.
+    pub(crate) async fn ids(&mut self, verb: &str, name: &str, numbers: &[i64]) -> String {
+        self.begin_ids(verb, name, numbers).await;
+        self.done().await.unwrap()
+    }
+
+    /// The same, begun and not waited for.
+    pub(crate) async fn begin_ids(&mut self, verb: &str, name: &str, numbers: &[i64]) {
+        let numbers: Vec<_> = numbers.iter().map(i64::to_string).collect();
+        let verb = format!("ids.{verb}");
+        let words = [&verb, name].into_iter().chain(numbers.iter().map(String::as_str));
+        self.begin(&words.collect::<Vec<_>>()).await;
+    }
+
     /// Waits until the latch that was begun is waited for: Redisson has subscribed, has looked again, and only a message will
     /// wake it.
     pub(crate) async fn until_waiting_for_a_latch(&self) {

@@ -16,6 +16,7 @@ mod fair;
 mod fenced;
 mod force;
 mod handover;
+mod ids;
 mod latch;
 mod leases;
 mod multi;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         fenced::scenarios(),
         force::scenarios(),
         handover::scenarios(),
+        ids::scenarios(),
         latch::scenarios(),
         leases::scenarios(),
         multi::scenarios(),

@@ -8,6 +8,8 @@ mod durable;
 mod events;
 mod failover;
 mod ground;
+mod ids;
+mod ids_failover;
 mod kinds;
 mod lag;
 mod latch;
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
             contract::scenarios(),
             kinds::scenarios(),
             atomics::scenarios(),
+            ids::scenarios(),
             semaphores::scenarios(),
             read_write::scenarios(),
             around::scenarios(),
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         durable::scenarios(),
         events::scenarios(),
         failover::scenarios(),
+        ids_failover::scenarios(),
         latch_failover::scenarios(),
         lag::scenarios(),
         listening::scenarios(),

@@ -135,6 +135,19 @@ impl Grid {
         redgrid_atomic_long::AtomicDouble::new(&self.client, name)
     }
 
+    /// Unique ids in blocks. See [`IdGenerator`](redgrid_id_generator::IdGenerator).
+    #[cfg(feature = "id-generator")]
+    #[doc(alias = "getIdGenerator")]
+    pub fn id_generator(&self, name: impl AsRef<str>) -> redgrid_id_generator::IdGenerator {
+        redgrid_id_generator::IdGenerator::new(&self.client, name)
+    }
+
+    /// Unique ids that rise with time. See [`TimeOrderedId`](redgrid_id_generator::TimeOrderedId).
+    #[cfg(feature = "id-generator")]
+    pub fn time_ordered_id(&self, name: impl AsRef<str>) -> redgrid_id_generator::TimeOrderedId {
+        redgrid_id_generator::TimeOrderedId::new(&self.client, name)
+    }
+
     /// A barrier of so many parties. See [`Barrier`](redgrid_barrier::Barrier).
     #[cfg(feature = "barrier")]
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> redgrid_barrier::Barrier {

@@ -38,6 +38,8 @@ pub use redgrid_core::{
 };
 #[cfg(feature = "countdown-latch")]
 pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};
+#[cfg(feature = "id-generator")]
+pub use redgrid_id_generator::{self as id_generator, DecodedId, IdError, IdGenerator, TimeOrderedId};
 #[cfg(feature = "locks")]
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
