@@ -19,6 +19,7 @@ mod handover;
 mod latch;
 mod leases;
 mod multi;
+mod rates;
 mod read_write;
 mod reentry;
 mod semaphore;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         latch::scenarios(),
         leases::scenarios(),
         multi::scenarios(),
+        rates::scenarios(),
         read_write::scenarios(),
         reentry::scenarios(),
         semaphore::scenarios(),

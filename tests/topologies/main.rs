@@ -15,6 +15,8 @@ mod latch_failover;
 mod listening;
 mod migration;
 mod pipe;
+mod rates;
+mod rates_failover;
 mod read_write;
 mod semaphores;
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
             contract::scenarios(),
             kinds::scenarios(),
             atomics::scenarios(),
+            rates::scenarios(),
             semaphores::scenarios(),
             read_write::scenarios(),
             around::scenarios(),
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         lag::scenarios(),
         listening::scenarios(),
         migration::scenarios(),
+        rates_failover::scenarios(),
     ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();

@@ -1,0 +1,364 @@
+//! The tasks of one process that want permits of one limiter, in the order in which they came: one request at a time asks for the
+//! first of them, and who waits is asked for again when the server said, or when something has changed.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::clock::Instant;
+use redgrid_core::{Client, Hearing, Name, ServerError};
+use tokio::sync::{Notify, oneshot};
+
+use crate::error::LimitError;
+use crate::told::{Told, Verdict, Wish};
+
+/// How long before its time a permit may be taken, by who waits for it until then: 25 ms. So long an answer may take without a loss at
+/// the limit; and so long who waits is deaf to changes.
+const AHEAD: Duration = Duration::from_millis(25);
+
+/// So long before its time who waits is asked for.
+const EARLY: Duration = Duration::from_millis(12);
+
+/// Who waits for longer listens meanwhile: 100 ms.
+const LISTENS: Duration = Duration::from_millis(100);
+
+/// How many are asked for together.
+const MOST: usize = 256;
+
+/// A request that is under way for longer is overdue: 1 s, far above a round trip. Whose time is over then is not told that the
+/// limit was reached.
+const OVERDUE: Duration = Duration::from_secs(1);
+
+/// A limit that is kept on the server.
+pub(crate) trait Limit: Send + Sync + 'static {
+    /// By what permits that were taken can be given back.
+    type Entry: Send + 'static;
+
+    fn name(&self) -> &Name;
+    /// The key by which it is found, and where changes are told.
+    fn place(&self) -> (&Bytes, &Bytes);
+    /// Asks for all of them; an entry for each who is told [`Verdict::Taken`]. None where no rate is set.
+    fn ask(
+        &self,
+        client: &Client,
+        wishes: &[Wish],
+        until: Instant,
+    ) -> impl Future<Output = Result<Option<Told>, ServerError>> + Send;
+    fn entry(&self, told: &Told, entry: usize) -> Self::Entry;
+    /// Has what nobody uses go back.
+    fn give_back(&self, client: &Client, entry: Self::Entry, permits: u64) -> impl Future<Output = ()> + Send;
+}
+
+pub(crate) struct Queue<L: Limit> {
+    pub(crate) client: Client,
+    pub(crate) limit: L,
+    state: Mutex<State<L>>,
+    /// Who was the first has left, or permits went back.
+    changed: Notify,
+}
+
+struct State<L: Limit> {
+    waiting: BTreeMap<u64, Waiting<L>>,
+    /// The number of whoever comes next.
+    next: u64,
+    attended: bool,
+    /// The first who waits was told to.
+    full: bool,
+    /// Since when a request is under way.
+    asking: Option<Instant>,
+    /// For those below a request was answered.
+    seen: u64,
+}
+
+struct Waiting<L: Limit> {
+    permits: u64,
+    waits: bool,
+    until: Instant,
+    answer: oneshot::Sender<Answer<L>>,
+}
+
+type Answer<L> = Result<Option<Granted<L>>, LimitError>;
+
+/// Permits that were taken. Dropped, they go back, unless they are [kept](Granted::keep).
+pub(crate) struct Granted<L: Limit> {
+    queue: Arc<Queue<L>>,
+    /// When they may be used.
+    pub(crate) at: Instant,
+    permits: u64,
+    entry: Option<L::Entry>,
+}
+
+impl<L: Limit> Granted<L> {
+    pub(crate) fn keep(mut self) -> Option<L::Entry> {
+        self.entry.take()
+    }
+}
+
+impl<L: Limit> Drop for Granted<L> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            let (queue, permits) = (Arc::clone(&self.queue), self.permits);
+            self.queue.client.run_in_background(async move {
+                queue.limit.give_back(&queue.client, entry, permits).await;
+                queue.nudge();
+            });
+        }
+    }
+}
+
+impl<L: Limit> Queue<L> {
+    pub(crate) fn new(client: &Client, limit: L) -> Self {
+        let state =
+            State { waiting: BTreeMap::new(), next: 0, attended: false, full: false, asking: None, seen: 0 };
+        Queue { client: client.clone(), limit, state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    /// Takes permits as soon as they can be had, or only if they can be had now; none where they can not. Until `until`.
+    pub(crate) async fn take(self: &Arc<Self>, permits: u64, wait: Wait) -> Answer<L> {
+        let clock = self.client.clock();
+        let began = clock.now();
+        let name = || self.limit.name().clone();
+        if self.client.is_shut_down() {
+            return Err(LimitError::ShuttingDown { name: name() });
+        }
+        let until = match wait {
+            Wait::No => began + self.client.patience(),
+            Wait::For(wait) => wait.map_or(Instant::NEVER, |wait| began + wait),
+        };
+        let Some(mut place) = self.enter(permits, wait != Wait::No, until) else { return Ok(None) };
+        let ended = |_| Err(LimitError::ShuttingDown { name: name() });
+        tokio::select! {
+            biased;
+            answer = &mut place.answer => return answer.unwrap_or_else(ended),
+            () = clock.wait_until(until) => {}
+        }
+        match place.leave() {
+            // Its answer is there.
+            None => (&mut place.answer).await.unwrap_or_else(ended),
+            Some(true) if wait != Wait::No => {
+                Err(LimitError::TimedOut { name: name(), waited: clock.now().since(began) })
+            }
+            Some(_) => {
+                let source = ServerError::NotSent { reason: "no server could be asked in time".into() };
+                Err(LimitError::Unavailable { name: name(), source })
+            }
+        }
+    }
+
+    /// Has the first who waits ask again.
+    pub(crate) fn nudge(&self) {
+        self.changed.notify_one();
+    }
+
+    /// None for who will not wait where others do.
+    fn enter(self: &Arc<Self>, permits: u64, waits: bool, until: Instant) -> Option<Place<L>> {
+        let mut state = self.state();
+        if state.full && !waits {
+            return None;
+        }
+        let (sender, answer) = oneshot::channel();
+        let number = state.next;
+        state.next += 1;
+        state.waiting.insert(number, Waiting { permits, waits, until, answer: sender });
+        let begins = !std::mem::replace(&mut state.attended, true);
+        drop(state);
+        if begins {
+            self.client.run_in_background(attend(Attendance { queue: Arc::clone(self), is_over: false }));
+        }
+        Some(Place { queue: Arc::clone(self), number, answer })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<L>> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Answers one who asked; dropped where he has left.
+    fn answer(&self, number: u64, answer: Answer<L>) {
+        let waiting = self.state().waiting.remove(&number);
+        if let Some(waiting) = waiting {
+            let _ = waiting.answer.send(answer);
+        }
+    }
+
+    /// Those who are asked for next, and until when; nobody, where nobody waits.
+    fn first(&self) -> (Vec<(u64, Wish)>, Instant) {
+        let (now, mut state) = (self.client.clock().now(), self.state());
+        state.full = false;
+        state.asking = Some(now);
+        let first = state.waiting.iter().take(MOST);
+        let wish = |one: &Waiting<L>| Wish {
+            permits: one.permits,
+            ahead: if one.waits { AHEAD.min(one.until.since(now)) } else { Duration::ZERO },
+            waits: one.waits,
+        };
+        let until = first.clone().map(|(_, one)| one.until).max().unwrap_or(now);
+        let wishes = first.map(|(number, one)| (*number, wish(one))).collect();
+        (wishes, until.min(now + self.client.patience()))
+    }
+}
+
+/// Whether to wait, and for how long at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    No,
+    For(Option<Duration>),
+}
+
+/// One who waits. Dropped, he has left.
+struct Place<L: Limit> {
+    queue: Arc<Queue<L>>,
+    number: u64,
+    answer: oneshot::Receiver<Answer<L>>,
+}
+
+impl<L: Limit> Place<L> {
+    /// Whether a request was answered since this one came, and none is overdue; none where he has his answer.
+    fn leave(&self) -> Option<bool> {
+        let (now, mut state) = (self.queue.client.clock().now(), self.queue.state());
+        let was_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == self.number);
+        let left = state.waiting.remove(&self.number)?;
+        let has_contact = self.number < state.seen && state.asking.is_none_or(|since| now.since(since) < OVERDUE);
+        drop(state);
+        drop(left);
+        if was_first {
+            self.queue.nudge();
+        }
+        Some(has_contact)
+    }
+}
+
+impl<L: Limit> Drop for Place<L> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// That somebody asks for those who wait; however it ends, nobody is left to wait for nothing.
+struct Attendance<L: Limit> {
+    queue: Arc<Queue<L>>,
+    is_over: bool,
+}
+
+impl<L: Limit> Attendance<L> {
+    /// Ends it if nobody waits any more.
+    fn is_over(&mut self) -> bool {
+        let mut state = self.queue.state();
+        self.is_over = state.waiting.is_empty();
+        state.attended = !self.is_over;
+        state.full &= !self.is_over;
+        self.is_over
+    }
+}
+
+impl<L: Limit> Drop for Attendance<L> {
+    fn drop(&mut self) {
+        // After an orderly end another may attend already.
+        if !self.is_over {
+            let mut state = self.queue.state();
+            (state.attended, state.full, state.asking) = (false, false, None);
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            // Their answers end with their senders.
+            drop(waiting);
+        }
+    }
+}
+
+/// Asks for those who wait until nobody does any more.
+async fn attend<L: Limit>(mut attendance: Attendance<L>) {
+    let queue = Arc::clone(&attendance.queue);
+    let (client, clock) = (&queue.client, queue.client.clock());
+    let mut closing = pin!(client.closing());
+    let mut hearing: Option<Hearing> = None;
+    while !attendance.is_over() {
+        let (asked, until) = queue.first();
+        let wishes: Vec<Wish> = asked.iter().map(|(_, wish)| *wish).collect();
+        let told = tokio::select! {
+            biased;
+            // Who waits is told by the end of the attendance.
+            () = &mut closing => return,
+            told = queue.limit.ask(client, &wishes, until) => told,
+        };
+        let Some(wait) = tell(&queue, asked, told) else { continue };
+        if hearing.is_none() && wait > LISTENS {
+            // Whose confirmation is a reason to look.
+            let (key, channel) = queue.limit.place();
+            hearing = Some(client.hear_only([channel.clone()], key));
+        }
+        let wake = clock.now() + wait.saturating_sub(EARLY).min(client.poll_interval());
+        tokio::select! {
+            biased;
+            () = &mut closing => return,
+            () = hear(&mut hearing) => {}
+            () = queue.changed.notified() => {}
+            () = clock.sleep_until(wake) => {}
+        }
+    }
+}
+
+/// Tells those who asked; how long the first has to wait, and none where it is to be asked again at once.
+fn tell<L: Limit>(
+    queue: &Arc<Queue<L>>,
+    asked: Vec<(u64, Wish)>,
+    told: Result<Option<Told>, ServerError>,
+) -> Option<Duration> {
+    let (now, name) = (queue.client.clock().now(), queue.limit.name());
+    let upto = asked.last().map_or(0, |(number, _)| number + 1);
+    queue.state().asking = None;
+    let told = match told {
+        Ok(Some(told)) if told.verdicts.len() == asked.len() => told,
+        other => {
+            let error = match other {
+                Ok(None) => LimitError::RateNotSet { name: name.clone() },
+                Ok(Some(told)) => {
+                    let source = ServerError::Decode { expected: "a verdict for each", got: format!("{told:?}") };
+                    LimitError::of(&queue.client, name, source)
+                }
+                Err(source) => LimitError::of(&queue.client, name, source),
+            };
+            asked.into_iter().for_each(|(number, _)| queue.answer(number, Err(error.clone())));
+            return None;
+        }
+    };
+    let mut first = None;
+    for ((number, wish), verdict) in asked.into_iter().zip(&told.verdicts) {
+        match verdict {
+            Verdict::Taken { entry, after } => {
+                let entry = Some(queue.limit.entry(&told, *entry));
+                let granted = Granted { queue: Arc::clone(queue), at: now + *after, permits: wish.permits, entry };
+                queue.answer(number, Ok(Some(granted)));
+            }
+            Verdict::TooMany => {
+                let (name, permits, most) = (name.clone(), wish.permits, told.most);
+                queue.answer(number, Err(LimitError::TooManyPermits { name, permits, most }));
+            }
+            Verdict::NotNow if wish.waits => first = first.or(Some(number)),
+            Verdict::NotNow if told.again => {}
+            Verdict::NotNow => queue.answer(number, Ok(None)),
+        }
+    }
+    let mut state = queue.state();
+    state.seen = state.seen.max(upto);
+    // Another may be the first by now.
+    let is_first = state.waiting.keys().next().copied() == first;
+    state.full = first.is_some() && is_first && !told.again;
+    state.full.then_some(told.next)
+}
+
+async fn hear(hearing: &mut Option<Hearing>) {
+    match hearing {
+        Some(hearing) => {
+            hearing.next().await;
+            while hearing.take().is_some() {}
+        }
+        None => std::future::pending().await,
+    }
+}
+
+impl<L: Limit> std::fmt::Debug for Queue<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("name", self.limit.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,2 @@
+mod gcra;
+mod rates;
