@@ -43,6 +43,7 @@
 //! A namespace goes in front of the name, inside the braces too.
 
 mod acquire;
+mod attend;
 mod error;
 mod gcra;
 mod keys;

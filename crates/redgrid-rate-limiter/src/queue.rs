@@ -2,27 +2,21 @@
 //! first of them, and who waits is asked for again when the server said, or when something has changed.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Hearing, Name, ServerError};
+use redgrid_core::{Client, Name, ServerError};
 use tokio::sync::{Notify, oneshot};
 
+use crate::attend::{Attendance, attend};
 use crate::error::LimitError;
-use crate::told::{Told, Verdict, Wish};
+use crate::told::{Told, Wish};
 
 /// How long before its time a permit may be taken, by who waits for it until then: 25 ms. So long an answer may take without a loss at
 /// the limit; and so long who waits is deaf to changes.
 const AHEAD: Duration = Duration::from_millis(25);
-
-/// So long before its time who waits is asked for.
-const EARLY: Duration = Duration::from_millis(12);
-
-/// Who waits for longer listens meanwhile: 100 ms.
-const LISTENS: Duration = Duration::from_millis(100);
 
 /// How many are asked for together.
 const MOST: usize = 256;
@@ -56,30 +50,30 @@ pub(crate) struct Queue<L: Limit> {
     pub(crate) limit: L,
     state: Mutex<State<L>>,
     /// Who was the first has left, or permits went back.
-    changed: Notify,
+    pub(crate) changed: Notify,
 }
 
-struct State<L: Limit> {
-    waiting: BTreeMap<u64, Waiting<L>>,
+pub(crate) struct State<L: Limit> {
+    pub(crate) waiting: BTreeMap<u64, Waiting<L>>,
     /// The number of whoever comes next.
     next: u64,
-    attended: bool,
+    pub(crate) attended: bool,
     /// The first who waits was told to.
-    full: bool,
+    pub(crate) full: bool,
     /// Since when a request is under way.
-    asking: Option<Instant>,
+    pub(crate) asking: Option<Instant>,
     /// For those below a request was answered.
-    seen: u64,
+    pub(crate) seen: u64,
 }
 
-struct Waiting<L: Limit> {
+pub(crate) struct Waiting<L: Limit> {
     permits: u64,
     waits: bool,
     until: Instant,
     answer: oneshot::Sender<Answer<L>>,
 }
 
-type Answer<L> = Result<Option<Granted<L>>, LimitError>;
+pub(crate) type Answer<L> = Result<Option<Granted<L>>, LimitError>;
 
 /// Permits that were taken. Dropped, they go back, unless they are [kept](Granted::keep).
 pub(crate) struct Granted<L: Limit> {
@@ -91,6 +85,10 @@ pub(crate) struct Granted<L: Limit> {
 }
 
 impl<L: Limit> Granted<L> {
+    pub(crate) fn new(queue: &Arc<Queue<L>>, at: Instant, permits: u64, entry: L::Entry) -> Self {
+        Granted { queue: Arc::clone(queue), at, permits, entry: Some(entry) }
+    }
+
     pub(crate) fn keep(mut self) -> Option<L::Entry> {
         self.entry.take()
     }
@@ -165,17 +163,17 @@ impl<L: Limit> Queue<L> {
         let begins = !std::mem::replace(&mut state.attended, true);
         drop(state);
         if begins {
-            self.client.run_in_background(attend(Attendance { queue: Arc::clone(self), is_over: false }));
+            self.client.run_in_background(attend(Attendance::new(self)));
         }
         Some(Place { queue: Arc::clone(self), number, answer })
     }
 
-    fn state(&self) -> MutexGuard<'_, State<L>> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State<L>> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Answers one who asked; dropped where he has left.
-    fn answer(&self, number: u64, answer: Answer<L>) {
+    pub(crate) fn answer(&self, number: u64, answer: Answer<L>) {
         let waiting = self.state().waiting.remove(&number);
         if let Some(waiting) = waiting {
             let _ = waiting.answer.send(answer);
@@ -183,7 +181,7 @@ impl<L: Limit> Queue<L> {
     }
 
     /// Those who are asked for next, and until when; nobody, where nobody waits.
-    fn first(&self) -> (Vec<(u64, Wish)>, Instant) {
+    pub(crate) fn first(&self) -> (Vec<(u64, Wish)>, Instant) {
         let (now, mut state) = (self.client.clock().now(), self.state());
         state.full = false;
         state.asking = Some(now);
@@ -195,7 +193,8 @@ impl<L: Limit> Queue<L> {
         };
         let until = first.clone().map(|(_, one)| one.until).max().unwrap_or(now);
         let wishes = first.map(|(number, one)| (*number, wish(one))).collect();
-        (wishes, until.min(now + self.client.patience()))
+        // Whose time is short leaves by himself, and what was taken for him goes back when it is told.
+        (wishes, until.max(now + self.client.timeout()).min(now + self.client.patience()))
     }
 }
 
@@ -232,128 +231,6 @@ impl<L: Limit> Place<L> {
 impl<L: Limit> Drop for Place<L> {
     fn drop(&mut self) {
         self.leave();
-    }
-}
-
-/// That somebody asks for those who wait; however it ends, nobody is left to wait for nothing.
-struct Attendance<L: Limit> {
-    queue: Arc<Queue<L>>,
-    is_over: bool,
-}
-
-impl<L: Limit> Attendance<L> {
-    /// Ends it if nobody waits any more.
-    fn is_over(&mut self) -> bool {
-        let mut state = self.queue.state();
-        self.is_over = state.waiting.is_empty();
-        state.attended = !self.is_over;
-        state.full &= !self.is_over;
-        self.is_over
-    }
-}
-
-impl<L: Limit> Drop for Attendance<L> {
-    fn drop(&mut self) {
-        // After an orderly end another may attend already.
-        if !self.is_over {
-            let mut state = self.queue.state();
-            (state.attended, state.full, state.asking) = (false, false, None);
-            let waiting = std::mem::take(&mut state.waiting);
-            drop(state);
-            // Their answers end with their senders.
-            drop(waiting);
-        }
-    }
-}
-
-/// Asks for those who wait until nobody does any more.
-async fn attend<L: Limit>(mut attendance: Attendance<L>) {
-    let queue = Arc::clone(&attendance.queue);
-    let (client, clock) = (&queue.client, queue.client.clock());
-    let mut closing = pin!(client.closing());
-    let mut hearing: Option<Hearing> = None;
-    while !attendance.is_over() {
-        let (asked, until) = queue.first();
-        let wishes: Vec<Wish> = asked.iter().map(|(_, wish)| *wish).collect();
-        let told = tokio::select! {
-            biased;
-            // Who waits is told by the end of the attendance.
-            () = &mut closing => return,
-            told = queue.limit.ask(client, &wishes, until) => told,
-        };
-        let Some(wait) = tell(&queue, asked, told) else { continue };
-        if hearing.is_none() && wait > LISTENS {
-            // Whose confirmation is a reason to look.
-            let (key, channel) = queue.limit.place();
-            hearing = Some(client.hear_only([channel.clone()], key));
-        }
-        let wake = clock.now() + wait.saturating_sub(EARLY).min(client.poll_interval());
-        tokio::select! {
-            biased;
-            () = &mut closing => return,
-            () = hear(&mut hearing) => {}
-            () = queue.changed.notified() => {}
-            () = clock.sleep_until(wake) => {}
-        }
-    }
-}
-
-/// Tells those who asked; how long the first has to wait, and none where it is to be asked again at once.
-fn tell<L: Limit>(
-    queue: &Arc<Queue<L>>,
-    asked: Vec<(u64, Wish)>,
-    told: Result<Option<Told>, ServerError>,
-) -> Option<Duration> {
-    let (now, name) = (queue.client.clock().now(), queue.limit.name());
-    let upto = asked.last().map_or(0, |(number, _)| number + 1);
-    queue.state().asking = None;
-    let told = match told {
-        Ok(Some(told)) if told.verdicts.len() == asked.len() => told,
-        other => {
-            let error = match other {
-                Ok(None) => LimitError::RateNotSet { name: name.clone() },
-                Ok(Some(told)) => {
-                    let source = ServerError::Decode { expected: "a verdict for each", got: format!("{told:?}") };
-                    LimitError::of(&queue.client, name, source)
-                }
-                Err(source) => LimitError::of(&queue.client, name, source),
-            };
-            asked.into_iter().for_each(|(number, _)| queue.answer(number, Err(error.clone())));
-            return None;
-        }
-    };
-    let mut first = None;
-    for ((number, wish), verdict) in asked.into_iter().zip(&told.verdicts) {
-        match verdict {
-            Verdict::Taken { entry, after } => {
-                let entry = Some(queue.limit.entry(&told, *entry));
-                let granted = Granted { queue: Arc::clone(queue), at: now + *after, permits: wish.permits, entry };
-                queue.answer(number, Ok(Some(granted)));
-            }
-            Verdict::TooMany => {
-                let (name, permits, most) = (name.clone(), wish.permits, told.most);
-                queue.answer(number, Err(LimitError::TooManyPermits { name, permits, most }));
-            }
-            Verdict::NotNow if wish.waits => first = first.or(Some(number)),
-            Verdict::NotNow if told.again => {}
-            Verdict::NotNow => queue.answer(number, Ok(None)),
-        }
-    }
-    let mut state = queue.state();
-    state.seen = state.seen.max(upto);
-    // Another may be the first by now.
-    let is_first = state.waiting.keys().next().copied() == first;
-    state.full = first.is_some() && is_first && !told.again;
-    state.full.then_some(told.next)
-}
-
-async fn hear(hearing: &mut Option<Hearing>) {
-    match hearing {
-        Some(hearing) => {
-            hearing.next().await;
-            while hearing.take().is_some() {}
-        }
-        None => std::future::pending().await,
     }
 }
 

@@ -55,17 +55,20 @@ for i = 5, #ARGV, 3 do
       last.count = last.count + wanted
       verdict = string.format('g %d %.0f', #groups, math.ceil((at - now) * 1000))
     else
-      local ended = then_open < wanted and loaded <= 1024
-      if ended and #groups == 0 and then_open < rate then
-        -- All of the log is over by then, and there are still too few: the value is too low.
-        used, more = 0, true
+      local whole = longest and loaded <= 1024
+      if whole and #groups == 0 then
+        -- All of the log was looked at: what is free and what it holds are the rate, or the value is wrong.
+        local all = 0
         for e = 1, loaded do
-          used = used + entries[e][1]
+          all = all + entries[e][1]
+        end
+        if free + all ~= rate then
+          used, more = all, true
         end
       end
       if waits then
         stopped, again = true, then_at
-        if ended and #groups > 0 then
+        if whole and then_open < wanted and #groups > 0 then
           -- What is taken here is to be over first.
           again = math.max(again, groups[1].at + interval)
         end
