@@ -194,7 +194,8 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Ground) {
     let mut seen = std::collections::BTreeMap::new();
     let mut running = true;
     while running {
-        running = tasks.iter().any(|task| !task.is_finished()) || threads.iter().any(|thread| thread.actor.is_waiting());
+        running =
+            tasks.iter().any(|task| !task.is_finished()) || threads.iter().any(|thread| thread.actor.is_waiting());
         seen.extend(log(&on).await.into_iter().map(|(at, permits, member)| ((at, member), permits)));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -231,21 +232,32 @@ async fn java_gives_back_what_rust_took(on: Ground) {
     let taken = limiter.acquire().permits(5).await.unwrap();
     java.does("release", &["2"]).await;
     assert_eq!((java.free().await, free(&limiter).await), (2, 2));
-    // What is left of the entry is known all the same.
-    assert_eq!(taken.release().await.unwrap(), 3);
-    assert_eq!((java.free().await, free(&limiter).await), (5, 5));
+    assert!(limiter.try_acquire_many(3).await.unwrap().is_none());
+    assert_eq!((java.free().await, free(&limiter).await), (2, 2), "a refusal leaves it so");
+    // It is in the log of some releases of Redisson all the same, and never more is free than the rate.
+    assert!(taken.release().await.unwrap() >= 3);
+    assert_eq!(free(&limiter).await, 5);
+    assert_eq!(java.free().await, 5);
 }
 
-/// Redisson raises the number of what is free for permits that are free already.
+/// Redisson frees what was given back a second time, when its entry is over: others have it by then.
 async fn what_went_back_too_often_by_java_is_not_free(on: Ground) {
     let (mut java, limiter) = both(&on).await;
-    limiter.try_set_rate(long(5)).await.unwrap();
+    limiter.try_set_rate(Rate::overall(5, Duration::from_secs(3))).await.unwrap();
     limiter.acquire().permits(2).await.unwrap();
     limiter.acquire().permits(2).await.unwrap();
     java.does("release", &["9"]).await;
-    assert_eq!((java.free().await, free(&limiter).await), (5, 5));
     assert!(limiter.try_acquire_many(5).await.unwrap().is_some());
-    assert!(limiter.try_acquire().await.unwrap().is_none());
+    let (had, _, last) = log(&on).await.pop().unwrap();
+    loop {
+        let free = free(&limiter).await;
+        if on.server_time().await >= had + 3_000_000 {
+            break;
+        }
+        assert_eq!(free, 0);
+    }
+    assert_eq!(free(&limiter).await, 5);
+    assert!(log(&on).await.iter().all(|(_, _, member)| *member != last));
 }
 
 async fn java_sets_the_rate_anew_and_rust_begins_anew(on: Ground) {
@@ -291,7 +303,10 @@ async fn java_keeps_the_state_and_rust_goes_on_from_there(on: Ground) {
     limiter.try_set_rate(long(5)).await.unwrap();
     limiter.acquire().permits(4).await.unwrap();
     if !on.version().starts_with('4') {
-        assert_eq!(java.tries("keepState", &["OVERALL", "8", "600000"]).await.unwrap_err().class, "ClassNotFoundException");
+        assert_eq!(
+            java.tries("keepState", &["OVERALL", "8", "600000"]).await.unwrap_err().class,
+            "ClassNotFoundException"
+        );
         return;
     }
     assert_eq!(java.set("keepState", "OVERALL", 8, LONG).await, "true");

@@ -10,11 +10,11 @@ use crate::error::LimitError;
 use crate::queue::{Granted, Limit, Queue};
 use crate::told::{Told, Verdict, Wish};
 
-/// So long before its time who waits is asked for.
-const EARLY: Duration = Duration::from_millis(12);
+/// So long before its time who waits is asked for: 60 ms, which leaves an answer as much time to come.
+const EARLY: Duration = Duration::from_millis(60);
 
-/// Who waits for longer listens meanwhile: 100 ms.
-const LISTENS: Duration = Duration::from_millis(100);
+/// Who waits for longer listens meanwhile: 200 ms.
+const LISTENS: Duration = Duration::from_millis(200);
 
 /// That somebody asks for those who wait; however it ends, nobody is left to wait for nothing.
 pub(crate) struct Attendance<L: Limit> {
@@ -140,4 +140,3 @@ async fn hear(hearing: &mut Option<Hearing>) {
         None => std::future::pending().await,
     }
 }
-

@@ -88,13 +88,7 @@ impl Log {
         Ok(numbers::<2>(client.run_once(request).await?)?.map(|[given, over]| (given, over)))
     }
 
-    pub(crate) async fn set(
-        &self,
-        client: &Client,
-        rate: &Rate,
-        mode: Mode,
-        keeps: bool,
-    ) -> Result<bool, ServerError> {
+    pub(crate) async fn set(&self, client: &Client, rate: &Rate, mode: Mode, keeps: bool) -> Result<bool, ServerError> {
         let fields = rate.fields().into_iter();
         let request = fields.fold(SET.with(self.keys.all.clone()), OnceRequest::arg);
         let mode = match mode {

@@ -14,9 +14,9 @@ use crate::attend::{Attendance, attend};
 use crate::error::LimitError;
 use crate::told::{Told, Wish};
 
-/// How long before its time a permit may be taken, by who waits for it until then: 25 ms. So long an answer may take without a loss at
+/// How long before its time a permit may be taken, by who waits for it until then: 100 ms. So long an answer may take without a loss at
 /// the limit; and so long who waits is deaf to changes.
-const AHEAD: Duration = Duration::from_millis(25);
+const AHEAD: Duration = Duration::from_millis(100);
 
 /// How many are asked for together.
 const MOST: usize = 256;
@@ -108,8 +108,7 @@ impl<L: Limit> Drop for Granted<L> {
 
 impl<L: Limit> Queue<L> {
     pub(crate) fn new(client: &Client, limit: L) -> Self {
-        let state =
-            State { waiting: BTreeMap::new(), next: 0, attended: false, full: false, asking: None, seen: 0 };
+        let state = State { waiting: BTreeMap::new(), next: 0, attended: false, full: false, asking: None, seen: 0 };
         Queue { client: client.clone(), limit, state: Mutex::new(state), changed: Notify::new() }
     }
 

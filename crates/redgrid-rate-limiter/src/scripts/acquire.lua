@@ -9,8 +9,8 @@
 --                   entries, separated by spaces; for each: `t` more than the rate, `w` not now, `g ENTRY MICROSECONDS` taken,
 --                   for so much later
 --
--- Work: O(log n) for n in the log, and at most 1,000 entries dropped, 1,040 looked at and 256 added; 5,000 summed where the value is to be
--- counted anew. Sent twice, it takes once.
+-- Work: O(log n) for n in the log, and at most 1,000 entries dropped, 1,040 looked at and 256 added; 64 counted, 5,000 where the value is
+-- wrong. Sent twice, it takes once.
 local scores = {}
 local entries, loaded, longest = {}, 0, false
 -- The i-th of those that are over next: how many, and since when it is in the log. Nothing behind the last that is looked at.
@@ -31,7 +31,9 @@ end
 local at, open, next_one, taken = now, free, 1, 0
 local groups, verdicts, again, stopped = {}, {}, 0, false
 for i = 5, #ARGV, 3 do
-  local wanted, ahead, waits = tonumber(ARGV[i]), math.min(tonumber(ARGV[i + 1]), interval), ARGV[i + 2] == '1'
+  local wanted, waits = tonumber(ARGV[i]), ARGV[i + 2] == '1'
+  -- What was given back and is in the log still is not to be taken again when it is over.
+  local ahead = is_exact and math.min(tonumber(ARGV[i + 1]), interval) or 0
   local verdict = 'w'
   if wanted > rate then
     verdict = 't'
@@ -54,24 +56,11 @@ for i = 5, #ARGV, 3 do
       end
       last.count = last.count + wanted
       verdict = string.format('g %d %.0f', #groups, math.ceil((at - now) * 1000))
-    else
-      local whole = longest and loaded <= 1024
-      if whole and #groups == 0 then
-        -- All of the log was looked at: what is free and what it holds are the rate, or the value is wrong.
-        local all = 0
-        for e = 1, loaded do
-          all = all + entries[e][1]
-        end
-        if free + all ~= rate then
-          used, more = all, true
-        end
-      end
-      if waits then
-        stopped, again = true, then_at
-        if whole and then_open < wanted and #groups > 0 then
-          -- What is taken here is to be over first.
-          again = math.max(again, groups[1].at + interval)
-        end
+    elseif waits then
+      stopped, again = true, then_at
+      if then_open < wanted and longest and #groups > 0 then
+        -- What is taken here is to be over first.
+        again = math.max(again, groups[1].at + interval)
       end
     end
   end

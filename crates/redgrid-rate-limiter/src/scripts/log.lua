@@ -7,8 +7,9 @@
 -- KEYS[6]  the same of this client
 -- KEYS[7]  beside   string; the rate for which the client's own value is right. Redisson has none
 --
--- Of those that are over at most DROPS go in a call; of more than SUMMED that are to be counted anew the older ones count one each.
-local DROPS, SUMMED, ALIEN = 1000, 5000, 1000
+-- Of those that are over at most DROPS go in a call; a log of up to COUNTED is counted in each, a longer one where its value is wrong, and
+-- there the older ones of more than SUMMED count one each.
+local DROPS, COUNTED, SUMMED, ALIEN = 1000, 64, 5000, 1000
 local set = redis.call('HMGET', KEYS[2], 'rate', 'interval', 'type', 'keepAliveTime')
 if not (set[1] and set[2] and set[3]) then
   return answer({'0'})
@@ -58,12 +59,20 @@ if was and right_for and right_for ~= set[1] then
   free = free + rate - tonumber(right_for)
   used = rate - free
 end
-local wrong = not was or free > rate - left or (left == 0 and free ~= rate)
+-- What Redisson gives back stays in the log: the value may be above what the log leaves, but not when entries are over, which would
+-- free a second time what others have by then. A short log is counted each time; of a long one each entry is one at least.
+local all = left <= COUNTED and sum(redis.call('ZRANGE', permits, #over, -1))
+local most = (own or freed > 0) and rate - (all or left) or rate
+local wrong = not was or free > most or (all and free + all < rate)
 if wrong or (own and not right_for) then
-  local first = math.max(#over, #over + left - SUMMED)
-  used = first - #over + sum(redis.call('ZRANGE', permits, first, -1))
+  used = all
+  if not used then
+    local first = math.max(#over, #over + left - SUMMED)
+    used = first - #over + sum(redis.call('ZRANGE', permits, first, -1))
+  end
   free = rate - used
 end
+local is_exact = not all or free + all == rate
 
 -- Takes so many more and writes them into the log, `entries` of score and member in turn; nil, or why nothing was done.
 local function write(taken, entries)
