@@ -544,3 +544,39 @@ async fn without_contact_all_end_in_time() {
     proxy.heal();
     wait_until(SOON, async || limiter.try_acquire().await.is_ok()).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_denied_half_way_changes_nothing() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let limiter = limiter(&client, 5, LONG).await;
+    let taken = limiter.acquire().permits(3).await.unwrap();
+    // One that is over, so that there is something to drop.
+    let fill = "redis.call('ZADD', KEYS[1], 1000, struct.pack('Bc0I', 16, '0123456789abcdef', 1)) redis.call('SET', KEYS[2], '1')";
+    observer.cmd(&["EVAL", fill, "2", "{a}:permits", "{a}:value"]).await.unwrap();
+    let state = async || {
+        let value: String = observer.query(&["GET", "{a}:value"]).await.unwrap();
+        let log: Vec<(Vec<u8>, String)> =
+            observer.query(&["ZRANGE", "{a}:permits", "0", "-1", "WITHSCORES"]).await.unwrap();
+        let rate: Vec<String> = observer.query(&["HMGET", "a", "rate", "interval", "type"]).await.unwrap();
+        (value, log, rate)
+    };
+    let before = state().await;
+    for denied in ["incrby", "zremrangebyrank", "zrem", "unlink", "hset", "zadd"] {
+        server.deny(&[denied]).await.unwrap();
+        let told = match denied {
+            "zrem" => limiter.release(2).await.map(drop),
+            "unlink" | "hset" => limiter.set_rate(Rate::overall(9, LONG)).await.map(drop),
+            _ => limiter.try_acquire().await.map(drop),
+        };
+        assert!(matches!(told, Err(LimitError::Refused { .. })), "{denied}: {told:?}");
+        server.allow(&[denied]).await.unwrap();
+        if denied != "zadd" {
+            assert_eq!(state().await, before, "{denied}");
+        }
+    }
+    // What is over has been dropped, and is free.
+    let after = state().await;
+    assert_eq!((after.0.as_str(), after.1.len()), ("2", 1));
+    assert_eq!((taken.release().await.unwrap(), limiter.available_permits().await.unwrap()), (3, 5));
+}
