@@ -66,7 +66,7 @@ async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
 async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await, client(&server).await];
-    let (rate, burst) = (400_u64, 10_u64);
+    let (rate, burst) = (400_u64, 100_u64);
     let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
     let long = std::env::var("REDGRID_RATE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let lasts = Duration::from_secs(long.unwrap_or(4));

@@ -567,7 +567,7 @@ async fn what_is_denied_half_way_changes_nothing() {
         let told = match denied {
             "zrem" => limiter.release(2).await.map(drop),
             "unlink" | "hset" => limiter.set_rate(Rate::overall(9, LONG)).await.map(drop),
-            _ => limiter.try_acquire().await.map(drop),
+            _ => limiter.try_acquire_many(2).await.map(drop),
         };
         assert!(matches!(told, Err(LimitError::Refused { .. })), "{denied}: {told:?}");
         server.allow(&[denied]).await.unwrap();
