@@ -306,6 +306,14 @@ async fn what_goes_back_late_frees_nothing_of_others() {
     let [first, second] = both.try_into().unwrap();
     assert_eq!((second.unwrap().release().await.unwrap(), one.available_permits().await.unwrap()), (2, 3));
     assert_eq!((first.unwrap().release().await.unwrap(), one.available_permits().await.unwrap()), (1, 4));
+    // Over, and in the log still: it is free by itself.
+    let observer = server.observer().await.unwrap();
+    one.set_rate(Rate::overall(4, 300 * MS)).await.unwrap();
+    let late = one.acquire().permits(3).await.unwrap();
+    let had = observer.server_time_micros().await.unwrap();
+    wait_until(SOON, async || observer.server_time_micros().await.unwrap() > had + 300_000).await;
+    assert_eq!(log(&observer).await, 1);
+    assert_eq!((late.release().await.unwrap(), one.available_permits().await.unwrap()), (0, 4));
     one.set_rate(Rate::overall(4, 500 * MS)).await.unwrap();
     let late = one.acquire().permits(3).await.unwrap();
     wait_until(SOON, async || two.available_permits().await.unwrap() == 4).await;
