@@ -109,7 +109,8 @@ async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
     assert!(share >= if long.is_some() { 0.99 } else { 0.5 }, "{share}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// On one thread, where what is due at the same time is run in the order of its times.
+#[tokio::test]
 async fn one_at_a_time_comes_evenly_and_in_order() {
     let server = server().await;
     let client = client(&server).await;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use redgrid_rate_limiter::{Client, Config, LimitError, Rate, RateLimiter};
-use redgrid_testkit::{Action, Fault, Monitor, Observer, Proxy, RedisServer, SeenCommand, wait_until};
+use redgrid_testkit::{Action, Direction, Fault, Monitor, Observer, Proxy, RedisServer, SeenCommand, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -293,10 +293,30 @@ async fn who_leaves_takes_nothing_wherever_he_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_taken_for_who_has_left_goes_back() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let patient = |config: Config| config.timeout(SOON);
+    let client = client_with(&server.url_via(proxy.addr()), patient).await;
+    let limiter = limiter(&client, 10, LONG).await;
+    limiter.acquire().permits(3).await.unwrap();
+    proxy.set(Direction::ToClient, Fault::Stall);
+    let leaving = tokio::spawn(limiter.acquire().permits(2).into_future());
+    wait_until(SOON, async || log(&observer).await == 2).await;
+    // One that stays is not to be asked for before.
+    let staying = tokio::spawn(limiter.acquire().permits(7).into_future());
+    leaving.abort();
+    assert!(leaving.await.unwrap_err().is_cancelled());
+    proxy.heal();
+    tokio::time::timeout(AT_ONCE, staying).await.unwrap().unwrap().unwrap();
+    assert_eq!(limiter.available_permits().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_goes_back_late_frees_nothing_of_others() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
-    let one = limiter(&clients[0], 4, 500 * MS).await;
+    let one = limiter(&clients[0], 4, LONG).await;
     let two = RateLimiter::new(&clients[1], "a");
     let early = one.acquire().permits(3).await.unwrap();
     assert_eq!((early.release().await.unwrap(), one.available_permits().await.unwrap()), (3, 4));

@@ -1,2 +1,0 @@
-mod gcra;
-mod rates;
