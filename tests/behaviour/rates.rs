@@ -14,6 +14,9 @@ use redgrid_tests::{SOON, client, client_with, server};
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
+/// The most permits of one request.
+const MOST: u64 = u32::MAX as u64;
+
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
@@ -518,23 +521,23 @@ async fn numbers_are_exact_at_their_ends() {
     let (whole, limiter) = (1_u64 << 53, limiter(&client, 1 << 53, LONG).await);
     limiter.acquire().await.unwrap();
     assert_eq!(value().await, (1 << 53) - 1);
-    let most = limiter.acquire().permits(u32::MAX.into()).await.unwrap();
-    assert_eq!(value().await, (1 << 53) - 1 - i64::from(u32::MAX));
-    assert_eq!((most.release().await.unwrap(), value().await), (u32::MAX.into(), (1 << 53) - 1));
+    let most = limiter.acquire().permits(MOST).await.unwrap();
+    assert_eq!(value().await, (1 << 53) - 1 - MOST as i64);
+    assert_eq!((most.release().await.unwrap(), value().await), (MOST, (1 << 53) - 1));
     assert_eq!(limiter.rate().await.unwrap().permits, whole);
     // As Java may set it.
     observer.cmd(&["HSET", "a", "rate", &i64::MAX.to_string()]).await.unwrap();
     observer.cmd(&["DEL", "{a}:value", "{a}:permits"]).await.unwrap();
-    let taken = limiter.acquire().permits(u32::MAX.into()).await.unwrap();
-    assert_eq!(value().await, i64::MAX - i64::from(u32::MAX));
+    let taken = limiter.acquire().permits(MOST).await.unwrap();
+    assert_eq!(value().await, i64::MAX - MOST as i64);
     limiter.acquire().await.unwrap();
-    assert_eq!((taken.release().await.unwrap(), value().await), (u32::MAX.into(), i64::MAX - 1));
+    assert_eq!((taken.release().await.unwrap(), value().await), (MOST, i64::MAX - 1));
     assert_eq!((limiter.release(9).await.unwrap(), value().await), (1, i64::MAX));
     // More than four bytes at once make two entries.
-    let many = join_all((0..3).map(|_| limiter.acquire().permits(u32::MAX.into()).into_future())).await;
-    assert_eq!(value().await, i64::MAX - 3 * i64::from(u32::MAX));
+    let many = join_all((0..3).map(|_| limiter.acquire().permits(MOST).into_future())).await;
+    assert_eq!(value().await, i64::MAX - 3 * MOST as i64);
     for one in many {
-        assert_eq!(one.unwrap().release().await.unwrap(), u32::MAX.into());
+        assert_eq!(one.unwrap().release().await.unwrap(), MOST);
     }
     assert_eq!(value().await, i64::MAX);
 }
