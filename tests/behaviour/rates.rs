@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use redgrid_rate_limiter::{Client, Config, LimitError, Rate, RateLimiter};
+use redgrid_rate_limiter::{Client, Config, LimitError, Rate, RateLimiter, Taken};
 use redgrid_testkit::{Action, Direction, Fault, Monitor, Observer, Proxy, RedisServer, SeenCommand, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::{SOON, client, client_with, server};
+use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,6 +39,13 @@ async fn patient(server: &RedisServer) -> Client {
 async fn until_waiting(observer: &Observer, name: &str) {
     let channel = format!("redgrid_rate__channel:{{{name}}}");
     wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
+}
+
+/// One who wants five permits, and was told to wait.
+async fn waits(limiter: &RateLimiter, observer: &Observer) -> JoinHandle<Result<Taken, LimitError>> {
+    let waiting = tokio::spawn(limiter.acquire().permits(5).into_future());
+    until_waiting(observer, "a").await;
+    waiting
 }
 
 async fn log(observer: &Observer) -> i64 {
@@ -356,14 +364,9 @@ async fn who_waits_hears_of_changes_at_once() {
     let (one, two) = (patient(&server).await, patient(&server).await);
     let observer = server.observer().await.unwrap();
     let (here, there) = (limiter(&one, 5, LONG).await, RateLimiter::new(&two, "a"));
-    let waits = async || {
-        let waiting = tokio::spawn(there.acquire().permits(5).into_future());
-        until_waiting(&observer, "a").await;
-        waiting
-    };
     let mut held = here.acquire().permits(5).await.unwrap();
     for change in 0..4 {
-        let waiting = waits().await;
+        let waiting = waits(&there, &observer).await;
         match change {
             0 => drop(held.release().await.unwrap()),
             1 => drop(here.release(5).await.unwrap()),
@@ -377,16 +380,16 @@ async fn who_waits_hears_of_changes_at_once() {
         }
     }
     // What a task of the same process gives back is for those who wait there.
-    let waiting = waits().await;
+    let waiting = waits(&there, &observer).await;
     assert_eq!(held.release().await.unwrap(), 5);
     tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
-    let waiting = waits().await;
+    let waiting = waits(&there, &observer).await;
     here.delete().await.unwrap();
     let told = tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap();
     assert!(matches!(told, Err(LimitError::RateNotSet { .. })), "{told:?}");
     here.set_rate(Rate::overall(5, LONG)).await.unwrap();
     here.acquire().permits(5).await.unwrap();
-    let waiting = waits().await;
+    let waiting = waits(&there, &observer).await;
     two.shutdown(SOON).await.unwrap();
     let told = waiting.await.unwrap();
     assert!(matches!(told, Err(LimitError::ShuttingDown { .. })), "{told:?}");

@@ -25,7 +25,7 @@ pub enum LimitError {
         /// How many can be had at once: the rate, or the burst.
         most: u64,
     },
-    /// The wait ran out. Nothing is taken.
+    /// The wait ran out. Nothing is taken, or goes back.
     #[error("`{name}` was at its limit, still after {waited:?}")]
     TimedOut {
         /// The limiter.
@@ -51,7 +51,8 @@ pub enum LimitError {
         #[source]
         source: ServerError,
     },
-    /// Asked, and no answer came. It may be done, once: permits that were taken count until they are replenished.
+    /// Asked, and no answer came. It may be done, once: permits that were taken go back when the answer comes, or count until their
+    /// time is over.
     #[error("asked for the limiter `{name}` and got no answer; the outcome is unknown")]
     OutcomeUnknown {
         /// The limiter.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
-use redgrid_core::name::{InvalidName, companion};
+use redgrid_core::name::companion;
 use redgrid_core::{Client, Name, OnceScript, Script, ServerError};
 
 use crate::acquire::checked;
@@ -189,7 +189,7 @@ pub(crate) struct Cells {
 
 impl Cells {
     fn new(client: &Client, name: impl AsRef<str>, quota: Quota) -> Result<Cells, LimitError> {
-        let name = Name::new(name).map_err(InvalidName::from)?;
+        let name = Name::new(name)?;
         let (permits, per) = quota.check(&name)?;
         let key = client.key(&name);
         let channel = companion("redgrid_rate__channel", &key);

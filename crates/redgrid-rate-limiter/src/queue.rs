@@ -21,6 +21,9 @@ const AHEAD: Duration = Duration::from_millis(100);
 /// How many are asked for together.
 const MOST: usize = 256;
 
+/// How long a request is under way at most, 30 s: so long it is sent again. Or for the client's patience, where that is longer.
+const LONGEST: Duration = Duration::from_secs(30);
+
 /// A request that is under way for longer is overdue: 1 s, far above a round trip. Whose time is over then is not told that the
 /// limit was reached.
 const OVERDUE: Duration = Duration::from_secs(1);
@@ -60,8 +63,8 @@ pub(crate) struct State<L: Limit> {
     pub(crate) attended: bool,
     /// The first who waits was told to.
     pub(crate) full: bool,
-    /// Since when a request is under way.
-    pub(crate) asking: Option<Instant>,
+    /// Since when a request is under way, and for those below which number.
+    pub(crate) asking: Option<(Instant, u64)>,
     /// For those below a request was answered.
     pub(crate) seen: u64,
 }
@@ -134,8 +137,12 @@ impl<L: Limit> Queue<L> {
         match place.leave() {
             // Its answer is there.
             None => (&mut place.answer).await.unwrap_or_else(ended),
-            Some(true) if wait != Wait::No => {
+            Some(Left::Refused) if wait != Wait::No => {
                 Err(LimitError::TimedOut { name: name(), waited: clock.now().since(began) })
+            }
+            Some(Left::UnderWay) => {
+                let source = ServerError::Unknown { reason: "no answer came in time".into() };
+                Err(LimitError::OutcomeUnknown { name: name(), source })
             }
             Some(_) => {
                 let source = ServerError::NotSent { reason: "no server could be asked in time".into() };
@@ -181,19 +188,21 @@ impl<L: Limit> Queue<L> {
 
     /// Those who are asked for next, and until when; nobody, where nobody waits.
     pub(crate) fn first(&self) -> (Vec<(u64, Wish)>, Instant) {
-        let (now, mut state) = (self.client.clock().now(), self.state());
+        let (now, patience, mut state) = (self.client.clock().now(), self.client.patience(), self.state());
         state.full = false;
-        state.asking = Some(now);
         let first = state.waiting.iter().take(MOST);
         let wish = |one: &Waiting<L>| Wish {
             permits: one.permits,
             ahead: if one.waits { AHEAD.min(one.until.since(now)) } else { Duration::ZERO },
             waits: one.waits,
         };
-        let until = first.clone().map(|(_, one)| one.until).max().unwrap_or(now);
-        let wishes = first.map(|(number, one)| (*number, wish(one))).collect();
+        // Who waits without a bound is not without contact for longer than the client's patience.
+        let bound = |one: &Waiting<L>| if one.until == Instant::NEVER { now + patience } else { one.until };
+        let until = first.clone().map(|(_, one)| bound(one)).max().unwrap_or(now);
+        let wishes: Vec<_> = first.map(|(number, one)| (*number, wish(one))).collect();
+        state.asking = wishes.last().map(|(number, _)| (now, number + 1));
         // Whose time is short leaves by himself, and what was taken for him goes back when it is told.
-        (wishes, until.max(now + self.client.timeout()).min(now + self.client.patience()))
+        (wishes, until.max(now + self.client.timeout()).min(now + patience.max(LONGEST)))
     }
 }
 
@@ -204,6 +213,16 @@ pub(crate) enum Wait {
     For(Option<Duration>),
 }
 
+/// How it is with who leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// A request was answered since he came, and none is overdue.
+    Refused,
+    /// He was asked for, and there is no answer. What is taken goes back when it comes.
+    UnderWay,
+    Waiting,
+}
+
 /// One who waits. Dropped, he has left.
 struct Place<L: Limit> {
     queue: Arc<Queue<L>>,
@@ -212,18 +231,23 @@ struct Place<L: Limit> {
 }
 
 impl<L: Limit> Place<L> {
-    /// Whether a request was answered since this one came, and none is overdue; none where he has his answer.
-    fn leave(&self) -> Option<bool> {
+    /// How it is with who leaves; none where he has his answer.
+    fn leave(&self) -> Option<Left> {
         let (now, mut state) = (self.queue.client.clock().now(), self.queue.state());
         let was_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == self.number);
         let left = state.waiting.remove(&self.number)?;
-        let has_contact = self.number < state.seen && state.asking.is_none_or(|since| now.since(since) < OVERDUE);
+        let is_overdue = state.asking.is_some_and(|(since, _)| now.since(since) >= OVERDUE);
+        let how = match self.number < state.seen && !is_overdue {
+            true => Left::Refused,
+            false if state.asking.is_some_and(|(_, below)| self.number < below) => Left::UnderWay,
+            false => Left::Waiting,
+        };
         drop(state);
         drop(left);
         if was_first {
             self.queue.nudge();
         }
-        Some(has_contact)
+        Some(how)
     }
 }
 
