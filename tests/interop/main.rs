@@ -20,6 +20,7 @@ mod ids;
 mod latch;
 mod leases;
 mod multi;
+mod rates;
 mod read_write;
 mod reentry;
 mod semaphore;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         latch::scenarios(),
         leases::scenarios(),
         multi::scenarios(),
+        rates::scenarios(),
         read_write::scenarios(),
         reentry::scenarios(),
         semaphore::scenarios(),

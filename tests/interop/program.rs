@@ -11,6 +11,7 @@ use tokio::process::Command;
 const SOURCES: &[&str] = &[
     include_str!("java/src/main/java/Peer.java"),
     include_str!("java/src/main/java/Permits.java"),
+    include_str!("java/src/main/java/Rates.java"),
     include_str!("java/src/main/java/Variants.java"),
 ];
 const POM: &str = include_str!("java/pom.xml");

@@ -154,7 +154,9 @@ pub(crate) fn published(topology: Topology) -> String {
         Topology::Cluster => rules("+cluster|slots"),
     });
     all.extend(
-        ["+get +del", "+hget", "+decrby", "+zcount", "+get +hincrby", "+incrby", "+pttl"].into_iter().flat_map(rules),
+        ["+get +del", "+hget", "+decrby", "+zcount", "+get +hincrby", "+incrby", "+pttl", "+hmget"]
+            .into_iter()
+            .flat_map(rules),
     );
     // What tests do besides locking: they read, from replicas too, and list connections.
     all.extend(["+get", "+client|list", "+readonly", "+role"].map(str::to_owned));

@@ -17,6 +17,8 @@ mod latch_failover;
 mod listening;
 mod migration;
 mod pipe;
+mod rates;
+mod rates_failover;
 mod read_write;
 mod semaphores;
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
             kinds::scenarios(),
             atomics::scenarios(),
             ids::scenarios(),
+            rates::scenarios(),
             semaphores::scenarios(),
             read_write::scenarios(),
             around::scenarios(),
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         lag::scenarios(),
         listening::scenarios(),
         migration::scenarios(),
+        rates_failover::scenarios(),
     ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();

@@ -148,6 +148,23 @@ impl Grid {
         redgrid_id_generator::TimeOrderedId::new(&self.client, name)
     }
 
+    /// A rate that all processes keep together. See [`RateLimiter`](redgrid_rate_limiter::RateLimiter).
+    #[cfg(feature = "rate-limiter")]
+    #[doc(alias = "getRateLimiter")]
+    pub fn rate_limiter(&self, name: impl AsRef<str>) -> redgrid_rate_limiter::RateLimiter {
+        redgrid_rate_limiter::RateLimiter::new(&self.client, name)
+    }
+
+    /// The same with one number on the server, whatever the rate. See [`GcraLimiter`](redgrid_rate_limiter::GcraLimiter).
+    #[cfg(feature = "rate-limiter")]
+    pub fn gcra_limiter(
+        &self,
+        name: impl AsRef<str>,
+        quota: redgrid_rate_limiter::Quota,
+    ) -> redgrid_rate_limiter::GcraLimiter {
+        redgrid_rate_limiter::GcraLimiter::new(&self.client, name, quota)
+    }
+
     /// A barrier of so many parties. See [`Barrier`](redgrid_barrier::Barrier).
     #[cfg(feature = "barrier")]
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> redgrid_barrier::Barrier {
