@@ -19,6 +19,8 @@ mod handover;
 mod latch;
 mod leases;
 mod multi;
+mod numbers;
+mod numbers_real;
 mod read_write;
 mod reentry;
 mod semaphore;
@@ -63,6 +65,8 @@ fn main() -> ExitCode {
         latch::scenarios(),
         leases::scenarios(),
         multi::scenarios(),
+        numbers::scenarios(),
+        numbers_real::scenarios(),
         read_write::scenarios(),
         reentry::scenarios(),
         semaphore::scenarios(),
