@@ -86,8 +86,13 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
     for once in [false, true] {
         let n = AtomicLong::new(&client, "n");
         let n = if once { n.exactly_once() } else { n };
-        assert_eq!(n.add(4).at_most(5).expires_in(SOON).await.unwrap(), 4);
-        assert!(lives().await > 0);
+        assert_eq!(n.add(1).expires_in_if_none(SOON * 2).await.unwrap(), 1);
+        let first = lives().await;
+        assert!(first > 20_000, "{first}");
+        assert_eq!(n.add(2).expires_in_if_none(SOON * 9).await.unwrap(), 3);
+        assert!((1..=first).contains(&lives().await), "the first one's stays");
+        assert_eq!(n.add(1).at_most(5).expires_in(SOON).await.unwrap(), 4);
+        assert!((1..=20_000).contains(&lives().await));
         let told = n.add(2).at_most(5).await.unwrap_err();
         assert!(matches!(told, AtomicError::OutOfBounds { value: Value::Long(4), .. }), "{told:?}");
         assert_eq!(n.add(2).at_most(5).saturating().await.unwrap(), 5);
@@ -264,7 +269,9 @@ async fn bounds_of_doubles_hold_and_lifetimes_are_as_asked() {
         assert!(matches!(n.add(1.0).at_most(0.0).await, Err(AtomicError::OutOfBounds { .. })));
         assert_eq!(lives().await, -2, "what was absent is absent");
         for lifetime in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(3650 * 24 * 3600 + 1)] {
-            assert!(matches!(n.add(1.0).expires_in(lifetime).await, Err(AtomicError::InvalidArgument { .. })));
+            for add in [n.add(1.0).expires_in(lifetime), n.add(1.0).expires_in_if_none(lifetime)] {
+                assert!(matches!(add.await, Err(AtomicError::InvalidArgument { .. })));
+            }
         }
     }
 }

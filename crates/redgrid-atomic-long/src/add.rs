@@ -17,11 +17,8 @@ use crate::numeral::Numeral;
 /// # async fn demo(tickets: &redgrid_atomic_long::AtomicLong) -> Result<(), redgrid_atomic_long::AtomicError> {
 /// use std::time::Duration;
 ///
-/// // At most 100 a minute, whoever asks: the first starts the minute.
-/// let sold = tickets.add(1).at_most(100).await?;
-/// if sold == 1 {
-///     tickets.add(0).expires_in(Duration::from_secs(60)).await?;
-/// }
+/// // At most 100 a minute, whoever asks: the first of them begins the minute.
+/// let sold = tickets.add(1).at_most(100).expires_in_if_none(Duration::from_secs(60)).await?;
 /// # Ok(()) }
 /// ```
 #[doc(alias = "INCREX")]
@@ -46,6 +43,7 @@ struct Bounds<T> {
 enum Lifetime {
     Stays,
     Is(Duration),
+    IfNone(Duration),
     Ends,
 }
 
@@ -84,6 +82,11 @@ impl<T: Numeral> Add<T> {
         self.with(|bounds| bounds.lifetime = Lifetime::Is(lifetime))
     }
 
+    /// The same where it has no lifetime yet, as a number that was absent: a count that begins anew each so often.
+    pub fn expires_in_if_none(self, lifetime: Duration) -> Self {
+        self.with(|bounds| bounds.lifetime = Lifetime::IfNone(lifetime))
+    }
+
     /// Has it live for ever from now on.
     pub fn persist(self) -> Self {
         self.with(|bounds| bounds.lifetime = Lifetime::Ends)
@@ -113,15 +116,18 @@ impl<T: Numeral> Bounds<T> {
             let got = format!("{least:?} and {most:?}");
             return Err(number.invalid("bounds", "the lower one first, and the upper one not below it", got));
         }
+        let if_none = matches!(self.lifetime, Lifetime::IfNone(_));
         let lifetime = match self.lifetime {
             Lifetime::Stays => None,
             Lifetime::Ends => Some(0),
-            Lifetime::Is(lifetime) if LIFETIMES.contains(&lifetime) => i64::try_from(lifetime.as_millis()).ok(),
-            Lifetime::Is(lifetime) => {
+            Lifetime::Is(lifetime) | Lifetime::IfNone(lifetime) if LIFETIMES.contains(&lifetime) => {
+                i64::try_from(lifetime.as_millis()).ok()
+            }
+            Lifetime::Is(lifetime) | Lifetime::IfNone(lifetime) => {
                 return Err(number.invalid("lifetime", LIFETIMES_EXPECTED, format!("{lifetime:?}")));
             }
         };
-        Ok(Terms { least, most, clamps: self.clamps, lifetime })
+        Ok(Terms { least, most, clamps: self.clamps, lifetime, if_none })
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Terms {
     pub(crate) clamps: bool,
     /// In milliseconds; 0 ends it.
     pub(crate) lifetime: Option<i64>,
+    /// A lifetime that there is stays.
+    pub(crate) if_none: bool,
 }
 
 impl Number {
@@ -128,7 +130,9 @@ impl Number {
         let [least, most] = [terms.least, terms.most].map(Option::unwrap_or_default);
         let request = self.scripts.add.with([self.key.clone()]).arg(by).arg(least).arg(most);
         let lifetime = terms.lifetime.map(|millis| millis.to_string()).unwrap_or_default();
-        let [status, now] = exactly(self.run(request.int(terms.clamps.into()).arg(lifetime), self.until()).await?)?;
+        let [status, now] = exactly(
+            self.run(request.int(terms.clamps.into()).arg(lifetime).int(terms.if_none.into()), self.until()).await?,
+        )?;
         Ok(Added { within: status != "0", now })
     }
 

@@ -5,6 +5,7 @@
 -- ARGV[5]  least, [6] most   what it may be then; empty for no bound
 -- ARGV[7]  clamp     `1`: what is beyond a bound becomes the bound; else nothing is done
 -- ARGV[8]  lifetime  from now on, in milliseconds; empty leaves it as it is, 0 ends it
+-- ARGV[9]  if none   `1`: a lifetime that there is stays
 -- Returns  {status, now}   `1` added, `2` clamped, `0` out of bounds and nothing done; the number as it is now, in decimal
 --
 -- Work: O(1), writes one key. A sum beyond all numbers is refused, and nothing is done, unless it is clamped.
@@ -36,7 +37,7 @@ else
 end
 if ARGV[8] == '0' then
   redis.call('PERSIST', KEYS[2])
-elseif ARGV[8] ~= '' then
+elseif ARGV[8] ~= '' and (ARGV[9] ~= '1' or redis.call('PTTL', KEYS[2]) < 0) then
   redis.call('PEXPIRE', KEYS[2], ARGV[8])
 end
 return answer({status, now})
