@@ -2,6 +2,7 @@
 
 mod acl;
 mod arguments;
+mod atomic_crowds;
 mod atomics;
 mod barrier;
 mod barrier_losses;

@@ -184,6 +184,17 @@ impl Actor {
         self.begin(&[verb, name].into_iter().chain(more).collect::<Vec<_>>()).await;
     }
 
+    /// A verb of `Numbers.java` with its answer.
+    pub(crate) async fn number(&mut self, verb: &str, name: &str, more: &[&str]) -> Result<String, Thrown> {
+        self.begin_number(verb, name, more).await;
+        self.done().await
+    }
+
+    /// The same, begun and not waited for.
+    pub(crate) async fn begin_number(&mut self, verb: &str, name: &str, more: &[&str]) {
+        self.begin(&[&[verb, name], more].concat()).await;
+    }
+
     /// Waits for the answer to what was begun.
     pub(crate) async fn done(&mut self) -> Result<String, Thrown> {
         self.done_within(SOON).await

@@ -20,6 +20,8 @@ mod ids;
 mod latch;
 mod leases;
 mod multi;
+mod numbers;
+mod numbers_real;
 mod rates;
 mod read_write;
 mod reentry;
@@ -67,6 +69,8 @@ fn main() -> ExitCode {
         leases::scenarios(),
         multi::scenarios(),
         rates::scenarios(),
+        numbers::scenarios(),
+        numbers_real::scenarios(),
         read_write::scenarios(),
         reentry::scenarios(),
         semaphore::scenarios(),

@@ -10,6 +10,7 @@ mod held;
 mod job;
 mod latch;
 mod latency;
+mod number;
 mod outcome;
 mod permits;
 mod reading;
@@ -73,6 +74,7 @@ impl Driver {
             Workload::W6Sem => permits::run(&self.grid, job, start).await,
             Workload::W6Latch => latch::run(&self.grid, job, start).await,
             Workload::W3 => flash_sale::run(&self.grid, job, start).await,
+            Workload::W4 => number::run(&self.grid, job, start).await,
             Workload::W5 => held::run(&self.grid, job, start, &mut self.held).await,
         }
     }

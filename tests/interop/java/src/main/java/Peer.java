@@ -71,6 +71,8 @@ public final class Peer {
         }
         if (words[1].startsWith("rate.")) {
             return Rates.perform(redisson, words);
+        if (words[1].startsWith("long.") || words[1].startsWith("double.")) {
+            return Numbers.perform(redisson, words);
         }
         if (words[1].contains(".")) {
             return Variants.perform(redisson, words);
