@@ -18,6 +18,7 @@
 //!   [`AtomicLong::exactly_once`] it is sent until it is answered, and made once.
 
 mod add;
+mod adder;
 mod adds;
 mod double;
 mod error;
@@ -25,6 +26,7 @@ mod long;
 mod number;
 
 pub use add::Add;
+pub use adder::{AdderError, Amount, DoubleAdder, LongAdder, Reset, Sum};
 pub use double::AtomicDouble;
 pub use error::AtomicError;
 pub use long::{AtomicLong, Comparison};

@@ -1,0 +1,2 @@
+mod adders;
+mod adder_totals;
