@@ -180,7 +180,7 @@ async fn lost_and_late_answers_save_once() {
         }
     }
     // Copies that come after all.
-    proxy.release_held();
+    proxy.release_held().await;
     adder.ready().await.unwrap();
     assert_eq!(adder.sum().await.unwrap(), sum);
     adder.destroy().await.unwrap();

@@ -1,5 +1,6 @@
 //! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
 
+mod adders;
 mod around;
 mod atomics;
 mod barriers;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
             contract::scenarios(),
             kinds::scenarios(),
             atomics::scenarios(),
+            adders::scenarios(),
             semaphores::scenarios(),
             read_write::scenarios(),
             around::scenarios(),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         }
     }
     let alone = [
+        adders::failovers(),
         durable::scenarios(),
         events::scenarios(),
         failover::scenarios(),

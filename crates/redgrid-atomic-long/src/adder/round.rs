@@ -196,6 +196,13 @@ impl<N: Figure> Counting<N> {
                 // It may be seen the next time.
                 Err(_) => {}
             }
+            // Who has left meanwhile does not answer any more.
+            if pause == LOOKS[1]
+                && let Some(listeners) = client.listeners(&member.keys.topic, &member.keys.key).await
+                && listeners < expected
+            {
+                return Ended::Again(unknown("one who was asked has left"));
+            }
             if is_mine {
                 continue;
             }

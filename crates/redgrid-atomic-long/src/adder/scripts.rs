@@ -28,7 +28,7 @@ pub(super) enum Asked {
 impl Asked {
     /// A message of the topic: what is asked, and the round.
     pub(super) fn read(message: &[u8]) -> Option<(Asked, &str)> {
-        let (asked, id) = std::str::from_utf8(message).ok()?.split_once(':')?;
+        let (asked, id) = std::str::from_utf8(message).ok()?.split_once(':').filter(|(_, id)| !id.is_empty())?;
         match asked {
             "1" => Some((Asked::Sum, id)),
             "0" => Some((Asked::Reset, id)),

@@ -37,6 +37,15 @@ impl Client {
     pub fn hears(&self, channel: &Bytes) -> bool {
         self.core().hub.heard(channel).is_some()
     }
+
+    /// How many listen to a channel in the slot of `key` at its primary at the moment; none where that does not say so within 50 ms.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn listeners(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
+        self.core().hub.listeners(channel, key).await
+    }
 }
 
 impl Attendant {
