@@ -1,7 +1,7 @@
 //! Adders whose clients save what they count.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use redgrid_atomic_long::{AdderError, Client, DoubleAdder, LongAdder};

@@ -153,7 +153,11 @@ pub(crate) fn published(topology: Topology) -> String {
         Topology::MasterSlave | Topology::Sentinel => rules("+role"),
         Topology::Cluster => rules("+cluster|slots"),
     });
-    all.extend(["+get +del", "+hget", "+decrby", "+zcount", "+get +hincrby", "+incrby", "+hincrbyfloat"].into_iter().flat_map(rules));
+    all.extend(
+        ["+get +del", "+hget", "+decrby", "+zcount", "+get +hincrby", "+incrby", "+hincrbyfloat"]
+            .into_iter()
+            .flat_map(rules),
+    );
     // What tests do besides locking: they read, from replicas too, and list connections.
     all.extend(["+get", "+client|list", "+readonly", "+role"].map(str::to_owned));
     // Before 7.0 there are no sharded channels, and a server does not start with commands it does not know.

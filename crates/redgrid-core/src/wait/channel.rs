@@ -93,18 +93,7 @@ impl Signal {
 impl Channel {
     pub(super) fn new(key: Bytes, home: NodeId, primary: NodeId, reach: Reach, kind: ChannelKind) -> Channel {
         let force = Force::Wanted;
-        Channel {
-            key,
-            home,
-            primary,
-            reach,
-            kind,
-            watchers: HashMap::new(),
-            force,
-            asked: false,
-            poll: None,
-            heard: 0,
-        }
+        Channel { key, home, primary, reach, kind, watchers: HashMap::new(), force, asked: false, poll: None, heard: 0 }
     }
 
     /// Whether it is wanted at a node, as this kind.

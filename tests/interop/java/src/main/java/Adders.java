@@ -36,7 +36,7 @@ final class Adders {
             case "sum":
                 return adder.sum();
             case "sumWithin":
-                return adder.sum(Long.parseLong(words[3]), TimeUnit.MILLISECONDS);
+                return adder.sumAsync(Long.parseLong(words[3]), TimeUnit.MILLISECONDS).toCompletableFuture().join();
             case "reset":
                 adder.reset();
                 return "";

@@ -1,2 +1,0 @@
-mod adders;
-mod adder_totals;
