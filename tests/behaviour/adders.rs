@@ -304,6 +304,27 @@ async fn a_lost_answer_counts_nobody_twice() {
     assert_eq!(all[0].sum().await.unwrap(), 21);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_that_arrives_late_takes_nothing_that_came_after_it() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let (one, two) = (client(&server).await, through(&proxy, &server).await);
+    let all = adders(&[&one, &two]).await;
+    all[0].add(1);
+    all[1].add(20);
+    assert_eq!(all[1].sum().await.unwrap(), 21);
+    next_call(&proxy, lua!("open"), Action::Hold);
+    all[1].reset().within(SOON).await.unwrap();
+    all[0].add(300);
+    all[1].add(4_000);
+    assert_eq!(all[0].sum().await.unwrap(), 4_300);
+    assert!(proxy.release_held().await > 0, "the first one is still to come");
+    // What it may have begun is heard before this one.
+    assert_eq!(all[0].sum().await.unwrap(), 4_300);
+    all[1].ready().await.unwrap();
+    assert_eq!(all[1].sum().await.unwrap(), 4_300);
+}
+
 /// Answers of rounds that were published by hand.
 async fn ask(observer: &Observer, message: &str, answered: u64) {
     let semaphore = format!("{{views}}:{}:semaphore", &message[2..]);

@@ -145,8 +145,8 @@ impl<N: Figure> Attendance<N> {
         for _ in 0..TRIES {
             let (names, keys) = (&self.member.keys, self.member.keys.round(id));
             let keys = [keys.round, names.total.clone(), names.saved(&self.member.id), keys.counter];
-            let request = ENTER.with(keys).arg(command).arg(ours).int(LIVES).idempotent();
-            let told: Vec<String> = self.on.run_until(request, until).await?;
+            let request = ENTER.with(keys).arg(command).arg(ours).int(LIVES).not_after_here();
+            let told: Vec<String> = self.on.run_until(request.idempotent(), until).await?;
             let [saves, saved] = &told[..] else { return Ok(None) };
             if self.saved.is(saved) {
                 let behind = saves.parse().ok().and_then(|saves| self.saved.at(saves));
@@ -183,7 +183,7 @@ impl<N: Figure> Attendance<N> {
             let counted = self.counted;
             let Some(save) = self.saved.next(counted) else { return Err(unexpected("a finite sum", "more".into())) };
             let keys = [self.member.keys.total.clone(), self.member.keys.saved(&self.member.id)];
-            let request = SAVE.with(keys).not_after_here().not_after(until).idempotent();
+            let request = SAVE.with(keys).not_after_here().idempotent();
             let request = request.arg(save.last.clone()).arg(save.next.clone()).arg(N::ADDS[1]).arg(save.by.clone());
             let lifetime = i64::try_from(REMEMBERED.as_millis()).unwrap_or(i64::MAX);
             let told: Vec<String> = self.on.run_until(request.int(lifetime), until).await?;

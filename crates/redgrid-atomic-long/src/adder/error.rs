@@ -11,8 +11,8 @@ use super::figure::Amount;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdderError {
-    /// Not all who count have answered in time: one stands still, is cut off, or has just ended. Of a reset: it may be done by the
-    /// others too, or be undone by nobody.
+    /// Not all who count have answered in time: one stands still, or is cut off. Of a reset: who had not answered may be reset all
+    /// the same.
     #[error("{answered} of {expected} who count for `{name}` answered within {within:?}")]
     Partial {
         /// The adder.

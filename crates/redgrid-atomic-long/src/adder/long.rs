@@ -105,7 +105,7 @@ impl LongAdder {
     ///
     /// # Errors
     ///
-    /// [`AdderError::Partial`] where not all have answered in time: those of redgrid that had not, are not reset any more.
+    /// [`AdderError::Partial`] where not all have answered in time: those of redgrid that hear of it later are not reset any more.
     ///
     /// # Cancel safety
     ///

@@ -26,6 +26,9 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50
 /// All have answered but this process, which is asked as well: that it was not among them is believed after half a second.
 const ALONE: Duration = Duration::from_millis(500);
 
+/// A copy of a request is too late a timeout after it was sent, by a clock that may be slower than ours: 100 ms, for timeouts of minutes.
+const LATE: Duration = Duration::from_millis(100);
+
 /// Sums what all processes have counted, when awaited.
 #[must_use = "nobody is asked until this is awaited"]
 #[derive(Clone, Debug)]
@@ -159,14 +162,24 @@ impl<N: Figure> Counting<N> {
         let mut open = Open { client, keys: member.keys.round(&id), by_all: false };
         let RoundKeys { round, semaphore, counter, .. } = &open.keys;
         let keys = [semaphore.clone(), round.clone(), counter.clone()];
-        let request = OPEN.with(keys.clone()).int(LIVES).publish_here();
-        let request = request.arg(member.keys.topic.clone()).arg(asked.message(&id));
-        let expected: u64 = match client.run_until(request, until).await {
-            Ok(expected) => expected,
+        let request = OPEN.with(keys.clone()).int(LIVES).publish_here().arg(member.keys.topic.clone());
+        let request = request.arg(asked.message(&id)).not_after_here();
+        let expected = match client.run_until::<i64>(request, until).await {
+            Ok(expected) => match u64::try_from(expected) {
+                Ok(expected) => expected,
+                Err(_) => return Ended::Again(unknown("the server found the round too late")),
+            },
             Err(error @ (ServerError::Refused { .. } | ServerError::Decode { .. })) => {
                 return Ended::Failed(AdderError::of(&member.name, error));
             }
-            Err(error) => return Ended::Again(error),
+            Err(error) => {
+                // A reset that comes after another one was told as done would take what was added since: not before this one is
+                // certainly too late is there another.
+                if asked == Asked::Reset && error.is_unknown() {
+                    client.clock().sleep_until(until.min(client.clock().now() + client.timeout() + LATE)).await;
+                }
+                return Ended::Again(error);
+            }
         };
         let mut seen = Seen { answered: 0, sum: "0".into() };
         let (mut pause, mut alone_since) = (LOOKS[0], None);

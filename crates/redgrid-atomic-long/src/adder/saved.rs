@@ -139,7 +139,7 @@ mod tests {
         // Given up, and landed.
         let given_up = saved.next(8).unwrap();
         saved.found(&given_up.next, 2, "b".into());
-        assert_eq!((saved.sum(), saved.next(9).unwrap().last), (8, given_up.next));
+        assert_eq!((saved.sum(), saved.next(9).unwrap().last), (8, given_up.next.clone()));
         // A failover that lost it.
         saved.found("1 5", 1, "b".into());
         assert_eq!((saved.sum(), saved.next(9).unwrap().by.as_str()), (5, "4"));

@@ -7,10 +7,15 @@
 -- ARGV[1]  command  that adds; empty for a reset
 -- ARGV[2]  ours     `1`: the round is over once `round` has gone
 -- ARGV[3]  lifetime of a round, in milliseconds
+-- ARGV[4]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
 -- Returns  {saves, saved}  since so many saves nothing is in the total that was added; what this member had saved
---          {}              the round is over, and nothing was done
+--          {}              the round is over, or it is too late, and nothing was done
 --
 -- Work: O(1), writes at most three keys. Sent twice, it does the same as once.
+local clock = redis.call('TIME')
+if clock[1] * 1000000 + clock[2] > tonumber(ARGV[4]) then
+  return {}
+end
 local round = redis.call('GET', KEYS[1])
 if not round and ARGV[2] == '1' then
   return {}
