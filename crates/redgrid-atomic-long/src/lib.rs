@@ -10,6 +10,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! What is counted often and asked for seldom is a [`LongAdder`] or a [`DoubleAdder`]: each process counts in its own memory, and a
+//! sum asks all of them.
+//!
 //! # What it promises
 //!
 //! - Exact over all of i64: no number passes through floating point on its way. A sum beyond that is an error, of that call only.
