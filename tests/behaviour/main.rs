@@ -1,6 +1,8 @@
 //! What must hold, against real servers. ARCHITECTURE.md maps each promise to its test.
 
 mod acl;
+mod adder_totals;
+mod adders;
 mod arguments;
 mod atomic_crowds;
 mod atomics;

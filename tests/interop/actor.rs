@@ -128,6 +128,11 @@ impl Actor {
         self.begin(&[verb, name]).await;
     }
 
+    /// The same with an argument.
+    pub(crate) async fn begin_verb_with(&mut self, verb: &str, name: &str, more: &str) {
+        self.begin(&[verb, name, more]).await;
+    }
+
     /// The same, with its answer.
     pub(crate) async fn verb(&mut self, verb: &str, name: &str) -> Result<String, Thrown> {
         self.ask(&[verb, name]).await
@@ -193,6 +198,11 @@ impl Actor {
     /// The same, begun and not waited for.
     pub(crate) async fn begin_number(&mut self, verb: &str, name: &str, more: &[&str]) {
         self.begin(&[&[verb, name], more].concat()).await;
+    }
+
+    /// A verb of `Adders.java` with its answer.
+    pub(crate) async fn adder(&mut self, verb: &str, name: &str, more: &[&str]) -> Result<String, Thrown> {
+        self.ask(&[&[verb, name], more].concat()).await
     }
 
     /// Waits for the answer to what was begun.

@@ -9,6 +9,7 @@ mod permits;
 mod program;
 mod redisson;
 
+mod adders;
 mod crowd;
 mod deaths;
 mod exclusion;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     args.test_threads.get_or_insert(AT_A_TIME);
     let runtime = Runtime::new().expect("a runtime starts");
     let scenarios = [
+        adders::scenarios(),
         crowd::scenarios(),
         deaths::scenarios(),
         exclusion::scenarios(),

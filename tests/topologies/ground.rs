@@ -154,7 +154,7 @@ pub(crate) fn published(topology: Topology) -> String {
         Topology::Cluster => rules("+cluster|slots"),
     });
     all.extend(
-        ["+get +del", "+hget", "+decrby", "+zcount", "+get +hincrby", "+incrby", "+pttl", "+hmget"]
+        ["+get +del", "+hget", "+decrby", "+zcount", "+get +hincrby", "+incrby", "+pttl", "+hmget", "+hincrbyfloat"]
             .into_iter()
             .flat_map(rules),
     );

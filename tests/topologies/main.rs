@@ -1,5 +1,6 @@
 //! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
 
+mod adders;
 mod around;
 mod atomics;
 mod barriers;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
             atomics::scenarios(),
             ids::scenarios(),
             rates::scenarios(),
+            adders::scenarios(),
             semaphores::scenarios(),
             read_write::scenarios(),
             around::scenarios(),
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         }
     }
     let alone = [
+        adders::failovers(),
         durable::scenarios(),
         events::scenarios(),
         failover::scenarios(),

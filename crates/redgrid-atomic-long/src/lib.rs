@@ -10,6 +10,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! What is counted often and asked for seldom is a [`LongAdder`] or a [`DoubleAdder`]: each process counts in its own memory, and a
+//! sum asks all of them.
+//!
 //! # What it promises
 //!
 //! - Exact over all of i64: no whole number passes through floating point on its way. A sum beyond all numbers is an error, of that
@@ -19,6 +22,7 @@
 //!   [`exactly_once`](Atomic::exactly_once) it is sent until it is answered, and made once.
 
 mod add;
+mod adder;
 mod adds;
 mod atomic;
 mod change;
@@ -29,6 +33,7 @@ mod numeral;
 mod update;
 
 pub use add::Add;
+pub use adder::{AdderError, Amount, DoubleAdder, LongAdder, Reset, Sum};
 pub use atomic::{Atomic, AtomicDouble, AtomicLong};
 pub use comparison::Comparison;
 pub use error::AtomicError;

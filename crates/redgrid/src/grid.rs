@@ -165,6 +165,21 @@ impl Grid {
         redgrid_rate_limiter::GcraLimiter::new(&self.client, name, quota)
     }
 
+    /// A sum of whole numbers that each process counts in its own memory. See [`LongAdder`](redgrid_atomic_long::LongAdder).
+    #[cfg(feature = "atomic-long")]
+    #[doc(alias = "getLongAdder")]
+    pub fn long_adder(&self, name: impl AsRef<str>) -> redgrid_atomic_long::LongAdder {
+        redgrid_atomic_long::LongAdder::new(&self.client, name)
+    }
+
+    /// A sum of floating point numbers that each process counts in its own memory. See
+    /// [`DoubleAdder`](redgrid_atomic_long::DoubleAdder).
+    #[cfg(feature = "atomic-long")]
+    #[doc(alias = "getDoubleAdder")]
+    pub fn double_adder(&self, name: impl AsRef<str>) -> redgrid_atomic_long::DoubleAdder {
+        redgrid_atomic_long::DoubleAdder::new(&self.client, name)
+    }
+
     /// A barrier of so many parties. See [`Barrier`](redgrid_barrier::Barrier).
     #[cfg(feature = "barrier")]
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> redgrid_barrier::Barrier {

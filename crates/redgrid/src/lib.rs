@@ -22,7 +22,9 @@ mod grid;
 
 pub use grid::Grid;
 #[cfg(feature = "atomic-long")]
-pub use redgrid_atomic_long::{self as atomic_long, AtomicDouble, AtomicError, AtomicLong, Comparison};
+pub use redgrid_atomic_long::{
+    self as atomic_long, AdderError, AtomicDouble, AtomicError, AtomicLong, Comparison, DoubleAdder, LongAdder,
+};
 #[cfg(feature = "barrier")]
 pub use redgrid_barrier as barrier;
 #[cfg(feature = "barrier")]

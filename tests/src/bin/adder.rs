@@ -1,36 +1,42 @@
-//! A process whose tasks add 1 to a number, each so many times.
+//! A process that counts, for tests of adders.
 //!
-//! `adder URL NAME TASKS TIMES [once]`: prints `there` once it has the server, and the numbers that its tasks were told, as one line of JSON.
+//! `adder URL NAME BY SAVING [leaves]`: adds `BY`, saves at that interval in milliseconds (0: never), and prints `there` when it
+//! is heard; with `leaves` it ends in order then, and prints `left`. It ends with its standard input.
 
-use redgrid_atomic_long::{AtomicError, AtomicLong, Client};
-use redgrid_tests::SOON;
+use std::io::{BufRead, Write};
+use std::time::Duration;
+
+use redgrid_atomic_long::{Client, LongAdder};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [url, name, tasks, times, how] = &args[..] else { return Err("adder URL NAME TASKS TIMES once|\"\"".into()) };
-    let (tasks, times): (usize, usize) = (tasks.parse()?, times.parse()?);
-    let client = Client::connect(&**url).await?;
-    client.wait_ready(SOON).await?;
-    println!("there");
-    let number = AtomicLong::new(&client, name);
-    let number = if how == "once" { number.exactly_once() } else { number };
-    let tasks: Vec<_> = (0..tasks)
-        .map(|_| {
-            let number = number.clone();
-            tokio::spawn(async move {
-                let mut had = Vec::with_capacity(times);
-                for _ in 0..times {
-                    had.push(number.increment().await?);
-                }
-                Ok::<_, AtomicError>(had)
-            })
-        })
-        .collect();
-    let mut had = Vec::new();
-    for task in tasks {
-        had.extend(task.await??);
+    let [url, name, by, saving, leaves @ ..] = &args[..] else {
+        return Err("adder URL NAME BY SAVING [leaves]".into());
+    };
+    // Killed with whoever started it, wherever it waits.
+    std::thread::spawn(|| {
+        while std::io::stdin().lock().lines().next().is_some() {}
+        std::process::exit(0);
+    });
+    let client = Client::connect(url.as_str()).await?;
+    let mut adder = LongAdder::new(&client, name);
+    if let interval @ 1.. = saving.parse()? {
+        adder = adder.saving(Duration::from_millis(interval))?;
     }
-    println!("{}", serde_json::to_string(&had)?);
+    adder.add(by.parse()?);
+    adder.ready().await?;
+    say("there")?;
+    if leaves.is_empty() {
+        std::future::pending::<()>().await;
+    }
+    client.shutdown(Duration::from_secs(10)).await?;
+    say("left")?;
     Ok(())
+}
+
+fn say(word: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{word}")?;
+    out.flush()
 }

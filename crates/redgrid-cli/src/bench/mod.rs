@@ -3,6 +3,7 @@
 //! One job on the command line, or many from stdin (`serve`). A workload has a file of its own; `crew` runs its tasks,
 //! `latency` takes down how long they took, `outcome` tells it.
 
+mod adder;
 mod contended;
 mod crew;
 mod flash_sale;
@@ -75,6 +76,7 @@ impl Driver {
             Workload::W6Latch => latch::run(&self.grid, job, start).await,
             Workload::W3 => flash_sale::run(&self.grid, job, start).await,
             Workload::W4 => number::run(&self.grid, job, start).await,
+            Workload::W4Adder => adder::run(&self.grid, job, start).await,
             Workload::W5 => held::run(&self.grid, job, start, &mut self.held).await,
         }
     }

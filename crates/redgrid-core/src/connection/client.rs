@@ -461,6 +461,10 @@ impl Client {
         &self.0.core
     }
 
+    pub(super) fn closing_watch(&self) -> watch::Receiver<Closing> {
+        self.0.closing.subscribe()
+    }
+
     pub(crate) fn pools(&self) -> &Arc<Pools> {
         &self.0.pools
     }

@@ -18,8 +18,8 @@ pub(super) struct Channel {
     pub(super) home: NodeId,
     /// Who decides for the key, and is polled.
     pub(super) primary: NodeId,
-    /// Whether its messages may travel by slot.
-    pub(super) by_slot: bool,
+    /// How it is published, and who may pass it on.
+    pub(super) reach: Reach,
     pub(super) kind: ChannelKind,
     pub(super) watchers: HashMap<u64, Sink>,
     pub(super) force: Force,
@@ -29,6 +29,17 @@ pub(super) struct Channel {
     pub(super) poll: Option<Poll>,
     /// Messages heard on it.
     pub(super) heard: u64,
+}
+
+/// How messages of a channel are published, and where they may be heard.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Plainly, from whatever node; heard at the primary.
+    Everywhere,
+    /// In the slot of its key; heard where waiters of that listen.
+    Slot,
+    /// In the slot of its key, by who counts who hears it: heard at the primary.
+    Counted,
 }
 
 /// What a poll looks at for a channel.
@@ -80,20 +91,9 @@ impl Signal {
 }
 
 impl Channel {
-    pub(super) fn new(key: Bytes, home: NodeId, primary: NodeId, by_slot: bool, kind: ChannelKind) -> Channel {
+    pub(super) fn new(key: Bytes, home: NodeId, primary: NodeId, reach: Reach, kind: ChannelKind) -> Channel {
         let force = Force::Wanted;
-        Channel {
-            key,
-            home,
-            primary,
-            by_slot,
-            kind,
-            watchers: HashMap::new(),
-            force,
-            asked: false,
-            poll: None,
-            heard: 0,
-        }
+        Channel { key, home, primary, reach, kind, watchers: HashMap::new(), force, asked: false, poll: None, heard: 0 }
     }
 
     /// Whether it is wanted at a node, as this kind.

@@ -28,6 +28,9 @@ final class Variants {
                 return fenced(redisson.getFencedLock(words[2]), verb[1], words);
             case "spin":
                 return plain(redisson, redisson.getSpinLock(words[2]), verb[1], words);
+            case "adder":
+            case "doubleAdder":
+                return Adders.perform(redisson, verb, words);
             case "latch":
                 return latch(redisson.getCountDownLatch(words[2]), verb[1], words);
             case "ids":
