@@ -71,6 +71,7 @@ public final class Peer {
         }
         if (words[1].startsWith("rate.")) {
             return Rates.perform(redisson, words);
+        }
         if (words[1].startsWith("long.") || words[1].startsWith("double.")) {
             return Numbers.perform(redisson, words);
         }
