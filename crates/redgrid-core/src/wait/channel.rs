@@ -54,7 +54,12 @@ pub(super) enum Sink {
     Signal(Arc<Signal>),
     Stream(mpsc::UnboundedSender<Option<Bytes>>),
     /// One of the channels of a [`Hearing`], by its place among them.
-    Hearing(usize, mpsc::UnboundedSender<Heard>),
+    Hearing {
+        place: usize,
+        sender: mpsc::UnboundedSender<Heard>,
+        /// A poll finds out what this one misses.
+        polled: bool,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,11 +123,17 @@ impl Channel {
                 Sink::Stream(sender) => {
                     let _ = sender.send(Some(payload.clone()));
                 }
-                Sink::Hearing(channel, sender) => {
-                    let _ = sender.send(Heard::Message { channel: *channel, payload: payload.clone() });
+                Sink::Hearing { place, sender, .. } => {
+                    let _ = sender.send(Heard::Message { channel: *place, payload: payload.clone() });
                 }
             }
         }
+    }
+
+    /// Whether somebody listens of whom no poll finds out what was missed.
+    pub(super) fn has_no_poll(&self) -> bool {
+        let polled = |sink: &Sink| matches!(sink, Sink::Hearing { polled: true, .. });
+        self.poll.is_none() && !self.watchers.values().all(polled)
     }
 
     pub(super) fn recheck(&self) {
@@ -135,7 +146,7 @@ impl Channel {
                 Sink::Stream(sender) => {
                     let _ = sender.send(None);
                 }
-                Sink::Hearing(_, sender) => {
+                Sink::Hearing { sender, .. } => {
                     let _ = sender.send(Heard::Recheck);
                 }
             }

@@ -137,7 +137,8 @@ impl Hub {
         let (sender, receiver) = mpsc::unbounded_channel();
         let hear = |(place, channel): (usize, Bytes)| {
             let poll = (polls && place == 0).then(|| Poll { key: key.clone(), mark: None, due: Instant::NEVER });
-            let id = self.add(&channel, key, Reach::Slot, Sink::Hearing(place, sender.clone()), poll);
+            let sink = Sink::Hearing { place, sender: sender.clone(), polled: polls };
+            let id = self.add(&channel, key, Reach::Slot, sink, poll);
             Registration { hub: Arc::clone(self), channel, id }
         };
         let registrations = channels.into_iter().enumerate().map(hear).collect();
@@ -147,7 +148,7 @@ impl Hub {
     /// Hears a channel in the slot of `key` at the primary of that, whatever waiters do: who publishes there counts this one.
     pub(crate) fn hear_counted(self: &Arc<Self>, channel: Bytes, key: &Bytes) -> Hearing {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let id = self.add(&channel, key, Reach::Counted, Sink::Hearing(0, sender), None);
+        let id = self.add(&channel, key, Reach::Counted, Sink::Hearing { place: 0, sender, polled: false }, None);
         Hearing { registrations: vec![Registration { hub: Arc::clone(self), channel, id }], receiver }
     }
 
@@ -191,7 +192,7 @@ impl Hub {
                 signal.in_force.store(true, Ordering::Release);
                 signal.recheck.store(true, Ordering::Release);
             }
-            (Sink::Hearing(_, sender), Force::Confirmed) => {
+            (Sink::Hearing { sender, .. }, Force::Confirmed) => {
                 let _ = sender.send(Heard::Recheck);
             }
             _ => {}
