@@ -1,11 +1,9 @@
 //! Numbers that all processes share.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Comparison};
+use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Comparison, Value};
 use redgrid_testkit::{Action, Fault, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -88,10 +86,15 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
     for once in [false, true] {
         let n = AtomicLong::new(&client, "n");
         let n = if once { n.exactly_once() } else { n };
-        assert_eq!(n.add(4).at_most(5).expires_in(SOON).await.unwrap(), 4);
-        assert!(lives().await > 0);
+        assert_eq!(n.add(1).expires_in_if_none(SOON * 2).await.unwrap(), 1);
+        let first = lives().await;
+        assert!(first > 20_000, "{first}");
+        assert_eq!(n.add(2).expires_in_if_none(SOON * 9).await.unwrap(), 3);
+        assert!((1..=first).contains(&lives().await), "the first one's stays");
+        assert_eq!(n.add(1).at_most(5).expires_in(SOON).await.unwrap(), 4);
+        assert!((1..=20_000).contains(&lives().await));
         let told = n.add(2).at_most(5).await.unwrap_err();
-        assert!(matches!(told, AtomicError::OutOfBounds { value: 4, .. }), "{told:?}");
+        assert!(matches!(told, AtomicError::OutOfBounds { value: Value::Long(4), .. }), "{told:?}");
         assert_eq!(n.add(2).at_most(5).saturating().await.unwrap(), 5);
         assert_eq!(n.add(-9).at_least(-1).saturating().await.unwrap(), -1);
         assert_eq!(n.update(|n| n + 1).await.unwrap(), 0);
@@ -107,39 +110,10 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
         assert!(matches!(told, AtomicError::OutOfBounds { .. }), "{told:?}");
         n.delete().await.unwrap();
         let told = n.add(1).at_most(0).await.unwrap_err();
-        assert!(matches!(told, AtomicError::OutOfBounds { value: 0, .. }), "{told:?}");
+        assert!(matches!(told, AtomicError::OutOfBounds { value: Value::Long(0), .. }), "{told:?}");
         assert_eq!(lives().await, -2, "what was absent is absent");
         assert!(matches!(n.add(1).expires_in(Duration::ZERO).await, Err(AtomicError::InvalidArgument { .. })));
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_tasks_add_at_the_same_time_leaves_together_and_each_has_its_own_number() {
-    let server = server().await;
-    let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
-    let sent = Arc::new(AtomicU64::new(0));
-    let seen = Arc::clone(&sent);
-    proxy.on_request(move |request| {
-        seen.fetch_add(u64::from(&request[0][..] == b"INCRBY"), Ordering::Relaxed);
-        Action::Forward
-    });
-    let tasks = (0..10).map(|_| {
-        let hits = AtomicLong::new(&client, "hits");
-        tokio::spawn(async move {
-            let mut had = Vec::new();
-            for _ in 0..1_000 {
-                had.push(hits.increment().await.unwrap());
-            }
-            assert!(had.is_sorted());
-            had
-        })
-    });
-    let mut had: Vec<i64> = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
-    had.sort_unstable();
-    assert_eq!(had, (1..=10_000).collect::<Vec<_>>());
-    let sent = sent.load(Ordering::Relaxed);
-    assert!(sent < 6_000, "{sent} commands");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,17 +161,155 @@ async fn who_leaves_before_his_number_has_left_adds_nothing_and_without_contact_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn doubles_are_added_by_the_server() {
+async fn doubles_are_read_and_changed() {
     let server = server().await;
     let client = client(&server).await;
-    let n = AtomicDouble::new(&client, "n");
-    assert_eq!((n.get().await.unwrap(), n.add(0.1).await.unwrap(), n.add(0.2).await.unwrap()), (0.0, 0.1, 0.3));
-    assert_eq!((n.get_and_set(-1e300).await.unwrap(), n.get().await.unwrap()), (0.3, -1e300));
-    for bad in [f64::NAN, f64::INFINITY] {
-        assert!(matches!(n.add(bad).await, Err(AtomicError::InvalidArgument { .. })));
-        assert!(matches!(n.set(bad).await, Err(AtomicError::InvalidArgument { .. })));
+    for once in [false, true] {
+        let n = AtomicDouble::new(&client, "n");
+        let n = if once { n.exactly_once() } else { n };
+        assert_eq!((n.get().await.unwrap(), n.delete().await.unwrap()), (0.0, false));
+        assert_eq!((n.increment().await.unwrap(), n.decrement().await.unwrap()), (1.0, 0.0));
+        assert_eq!((n.add(0.1).await.unwrap(), n.add(0.2).await.unwrap()), (0.1, 0.3));
+        // What is taken away from what it is then would be 0.30000000000000004.
+        assert_eq!((n.get_and_add(0.4).await.unwrap(), n.get().await.unwrap()), (0.3, 0.7));
+        assert_eq!((n.get_and_increment().await.unwrap(), n.get_and_decrement().await.unwrap()), (0.7, 1.7));
+        assert_eq!((n.get_and_set(-1e300).await.unwrap(), n.get().await.unwrap()), (0.7, -1e300));
+        assert!(!n.compare_and_set(-1.1e300, 9.5).await.unwrap() && n.compare_and_set(-1e300, 9.5).await.unwrap());
+        assert_eq!(n.update(|n| n / 2.0).await.unwrap(), 4.75);
+        for (how, to, holds) in [
+            (Comparison::Less, 4.75, false),
+            (Comparison::LessOrEqual, 4.75, true),
+            (Comparison::Greater, 4.5, true),
+            (Comparison::GreaterOrEqual, 5.0, false),
+            (Comparison::Equal, 4.75, true),
+            (Comparison::NotEqual, 4.75, false),
+        ] {
+            assert_eq!(n.set_if(how, to, 4.75).await.unwrap(), holds, "{how:?}");
+        }
+        assert!(!n.delete_if(Comparison::Less, 4.75).await.unwrap());
+        assert!(n.delete_if(Comparison::Less, 4.8).await.unwrap());
+        assert!(!n.delete_if(Comparison::Equal, 0.0).await.unwrap(), "it is absent");
+        assert!(n.compare_and_set(-0.0, 2.0).await.unwrap(), "which counts as 0");
+        assert_eq!((n.get_and_delete().await.unwrap(), n.get_and_delete().await.unwrap()), (2.0, 0.0));
+        n.set(1.5).await.unwrap();
+        assert!(n.delete().await.unwrap());
     }
-    assert_eq!((n.get_and_delete().await.unwrap(), n.delete().await.unwrap()), (-1e300, false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_double_is_kept_as_it_is_and_never_goes_beyond_all_doubles() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let text = async || observer.get::<String>("n").await.unwrap();
+    for once in [false, true] {
+        let n = AtomicDouble::new(&client, "n");
+        let n = if once { n.exactly_once() } else { n };
+        for value in [0.1, 1e-20, 5e-324, f64::MIN_POSITIVE, f64::MAX, f64::MIN, 1e22, -0.3] {
+            n.set(value).await.unwrap();
+            assert_eq!(n.get().await.unwrap(), value);
+            assert!(n.compare_and_set(value, value).await.unwrap(), "{value}");
+            assert_eq!(n.get_and_set(value).await.unwrap(), value);
+            assert_eq!(n.update(|n| n).await.unwrap(), value);
+        }
+        for (value, by) in [(f64::MAX, f64::MAX), (f64::MIN, f64::MIN), (f64::MAX, 1e300)] {
+            n.set(value).await.unwrap();
+            let before = text().await;
+            for told in [n.add(by).await, n.get_and_add(by).await, n.add(by).persist().await] {
+                assert!(matches!(told, Err(AtomicError::Overflow { by: Value::Double(_), .. })), "{told:?}");
+            }
+            assert_eq!(text().await, before, "nothing is changed");
+            let bounded = n.add(by).at_least(f64::MIN).at_most(f64::MAX).saturating().await.unwrap();
+            assert_eq!(bounded, value);
+        }
+        n.delete().await.unwrap();
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let refused = [
+                n.set(bad).await.err(),
+                n.add(bad).await.err(),
+                n.get_and_add(bad).await.err(),
+                n.add(bad).persist().await.err(),
+                n.add(1.0).at_most(bad).await.err(),
+                n.add(1.0).at_least(bad).await.err(),
+                n.get_and_set(bad).await.err(),
+                n.compare_and_set(bad, 1.0).await.err(),
+                n.compare_and_set(1.0, bad).await.err(),
+                n.set_if(Comparison::Less, bad, 1.0).await.err(),
+                n.set_if(Comparison::Less, 1.0, bad).await.err(),
+                n.delete_if(Comparison::NotEqual, bad).await.err(),
+                n.update(|_| bad).await.err(),
+            ];
+            for told in refused {
+                assert!(matches!(told, Some(AtomicError::InvalidArgument { .. })), "{told:?}");
+            }
+        }
+        assert_eq!(text().await, None);
+        assert!(matches!(n.add(1.0).at_least(3.0).at_most(2.0).await, Err(AtomicError::InvalidArgument { .. })));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bounds_of_doubles_hold_and_lifetimes_are_as_asked() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let lives = async || observer.query::<i64>(&["PTTL", "n"]).await.unwrap();
+    for once in [false, true] {
+        let n = AtomicDouble::new(&client, "n");
+        let n = if once { n.exactly_once() } else { n };
+        assert_eq!(n.add(0.4).at_most(0.5).expires_in(SOON).await.unwrap(), 0.4);
+        assert!(lives().await > 0);
+        let told = n.add(0.2).at_most(0.5).await.unwrap_err();
+        assert!(matches!(told, AtomicError::OutOfBounds { value: Value::Double(0.4), .. }), "{told:?}");
+        assert_eq!(n.add(0.2).at_most(0.5).saturating().await.unwrap(), 0.5);
+        assert_eq!(n.add(-9.0).at_least(-0.25).saturating().await.unwrap(), -0.25);
+        assert_eq!(n.update(|n| n + 1.0).await.unwrap(), 0.75);
+        assert!(lives().await > 0, "an update leaves it");
+        n.add(1.0).persist().await.unwrap();
+        assert_eq!(lives().await, -1);
+        n.delete().await.unwrap();
+        assert!(matches!(n.add(1.0).at_most(0.0).await, Err(AtomicError::OutOfBounds { .. })));
+        assert_eq!(lives().await, -2, "what was absent is absent");
+        for lifetime in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(3650 * 24 * 3600 + 1)] {
+            for add in [n.add(1.0).expires_in(lifetime), n.add(1.0).expires_in_if_none(lifetime)] {
+                assert!(matches!(add.await, Err(AtomicError::InvalidArgument { .. })));
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doubles_that_others_wrote_are_read() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let n = AtomicDouble::new(&client, "n");
+    for (text, value) in [
+        ("5.0", 5.0),
+        ("1.0E10", 1e10),
+        ("-4.9E-324", -5e-324),
+        ("7", 7.0),
+        ("3.14159265358979323846", std::f64::consts::PI),
+    ] {
+        observer.cmd(&["SET", "n", text]).await.unwrap();
+        assert_eq!(n.get().await.unwrap(), value);
+        assert!(n.compare_and_set(value, value).await.unwrap(), "{text}");
+    }
+    // Numbers to the server, and no doubles.
+    for text in ["inf", "nan", "1e400"] {
+        observer.cmd(&["SET", "n", text]).await.unwrap();
+        assert!(matches!(n.get().await, Err(AtomicError::NotANumber { got, .. }) if got == text));
+        assert!(matches!(n.update(|n| n).await, Err(AtomicError::NotANumber { .. })));
+        let refused = [
+            n.add(1.0).await.err(),
+            n.add(1.0).at_most(5.0).saturating().await.err(),
+            n.get_and_set(1.0).await.err(),
+            n.get_and_delete().await.err(),
+            n.set_if(Comparison::NotEqual, 1.0, 1.0).await.err(),
+        ];
+        for told in refused {
+            assert!(matches!(told, Some(AtomicError::Refused { .. })), "{text}: {told:?}");
+        }
+        assert_eq!(observer.get::<String>("n").await.unwrap().as_deref(), Some(text), "nothing is changed");
+    }
+    assert!(n.delete().await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -210,6 +322,12 @@ async fn what_is_no_number_is_told() {
     assert!(matches!(n.increment().await, Err(AtomicError::Refused { .. })));
     assert!(matches!(n.set_if(Comparison::Less, 1, 2).await, Err(AtomicError::Refused { .. })));
     assert!(matches!(n.update(|n| n).await, Err(AtomicError::NotANumber { .. })));
+    for n in [n.clone(), n.clone().exactly_once()] {
+        assert!(matches!(n.get_and_set(1).await, Err(AtomicError::Refused { .. })));
+        assert!(matches!(n.get_and_delete().await, Err(AtomicError::Refused { .. })));
+        assert!(!n.compare_and_set(1, 2).await.unwrap());
+        assert_eq!(observer.get::<String>("n").await.unwrap().as_deref(), Some("many"), "nothing is changed");
+    }
     observer.cmd(&["DEL", "n"]).await.unwrap();
     observer.cmd(&["LPUSH", "n", "1"]).await.unwrap();
     assert!(matches!(n.get().await, Err(AtomicError::Refused { .. })));

@@ -1,7 +1,10 @@
 //! What must hold, against real servers. ARCHITECTURE.md maps each promise to its test.
 
 mod acl;
+mod adder_totals;
+mod adders;
 mod arguments;
+mod atomic_crowds;
 mod atomics;
 mod barrier;
 mod barrier_losses;
@@ -21,9 +24,14 @@ mod fair;
 mod fair_deaths;
 mod fence;
 mod fenced;
+mod gcra;
 mod guards;
 mod hand_on;
 mod handover;
+mod ids;
+mod ids_by_time;
+mod ids_by_time_losses;
+mod ids_of_processes;
 mod latch;
 mod latch_crowds;
 mod latch_model;
@@ -41,6 +49,7 @@ mod phaser;
 mod phaser_losses;
 mod processes;
 mod quorum;
+mod rates;
 mod redirections;
 mod refusals;
 mod regressions;

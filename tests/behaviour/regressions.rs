@@ -1,10 +1,14 @@
 //! Faults that were found by reading and trying, each kept from coming back.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redgrid_core::InHand;
+use redgrid_atomic_long::{AtomicError, AtomicLong};
+use redgrid_core::clock::Clock;
+use redgrid_core::{Client, Config, InHand, Reply, Request, Server, ServerError};
 use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
 use redgrid_testkit::{Direction, Fault, Proxy, wait_until};
+use redgrid_tests::made::Made;
 use redgrid_tests::{SOON, client, client_with, server};
 
 const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
@@ -136,4 +140,68 @@ async fn an_extension_without_contact_ends_when_its_patience_is_over() {
     assert!(guard.extend(Duration::from_secs(120)).await.is_err());
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     guard.forget();
+}
+
+/// What several ask at the same time leaves as one request; of those who have left by then nothing does.
+#[tokio::test]
+async fn what_is_asked_by_nobody_any_more_does_not_leave() {
+    for kept in [false, true] {
+        let added = Arc::new(Mutex::new(None::<Vec<String>>));
+        let answer = {
+            let added = Arc::clone(&added);
+            move |request: &Request| {
+                let mut added = added.lock().unwrap();
+                let Some(added) = added.as_mut() else {
+                    return Err(ServerError::NotSent { reason: "it is down".into() });
+                };
+                added.extend((request.label() == "INCRBY").then(|| format!("{:?}", request.arguments())));
+                Ok(Reply::Int(1))
+            }
+        };
+        let server = Arc::new(Made::new("one:1", answer).down());
+        let config = Config::single("one").unwrap();
+        let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
+        let number = AtomicLong::new(&client, "n");
+        let mut calls: Vec<_> = (0..3).map(|_| Box::pin(number.add(5).into_future())).collect();
+        for call in &mut calls {
+            assert!(futures_util::poll!(call).is_pending());
+        }
+        let first = calls.swap_remove(0);
+        drop(calls);
+        let stays = kept.then(|| tokio::spawn(first));
+        // Those who were dropped have gone from the queue before there is contact.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        *added.lock().unwrap() = Some(Vec::new());
+        server.up();
+        match stays {
+            Some(stays) => assert_eq!(stays.await.unwrap().unwrap(), 1),
+            None => assert_eq!(number.increment().await.unwrap(), 1),
+        }
+        let added = added.lock().unwrap().take().unwrap();
+        assert_eq!(added.len(), 1, "{kept}: {added:?}");
+    }
+}
+
+/// Those who stand behind a request are told when the client ends, and not when their time is over.
+#[tokio::test]
+async fn who_stands_behind_a_request_is_told_of_a_shutdown_at_once() {
+    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))).stuck_at("INCRBY"));
+    let config = Config::single("one").unwrap().timeout(SOON * 10);
+    let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
+    let number = AtomicLong::new(&client, "n");
+    let calls: Vec<_> = (0..5).map(|_| tokio::spawn(number.add(1).into_future())).collect();
+    wait_until(SOON, async || server.asked() > 0).await;
+    let _ = client.shutdown(Duration::from_millis(50)).await;
+    let mut unavailable = 0;
+    for call in calls {
+        match tokio::time::timeout(SOON, call).await.expect("it waits for nothing").unwrap() {
+            Err(AtomicError::Unavailable { .. }) => unavailable += 1,
+            told => assert!(matches!(told, Err(AtomicError::OutcomeUnknown { .. })), "{told:?}"),
+        }
+    }
+    assert!(unavailable >= 3, "{unavailable} stood behind the first");
+    let late = tokio::time::timeout(SOON, number.increment()).await.expect("it waits for nothing");
+    assert!(matches!(late, Err(AtomicError::Unavailable { .. })), "{late:?}");
 }

@@ -132,7 +132,10 @@ async fn after_an_unknown_answer_an_update_does_not_go_on() {
     bucket.set(&0).await.unwrap();
     map.set("a", &0).await.unwrap();
     // The server knows the scripts from here on.
-    assert_eq!((bucket.update(|n| *n += 1).await.unwrap(), map.update("a", |n| *n += 1).await.unwrap()), (Some(1), Some(1)));
+    assert_eq!(
+        (bucket.update(|n| *n += 1).await.unwrap(), map.update("a", |n| *n += 1).await.unwrap()),
+        (Some(1), Some(1))
+    );
     let (of_bucket, of_map) = (
         sha(include_str!("../../crates/redgrid-bucket/src/scripts/compare_and_set.lua")),
         sha(include_str!("../../crates/redgrid-map/src/scripts/compare_and_set.lua")),
@@ -164,6 +167,7 @@ async fn what_is_larger_than_servers_take_is_not_sent() {
     assert!(told.to_string().contains("536870912"), "{told}");
     // The connection is the same.
     assert_eq!(bucket.get().await.unwrap(), Some(1));
-    let ids = |clients: Vec<redgrid_testkit::ClientInfo>| clients.into_iter().map(|client| client.id).collect::<Vec<_>>();
+    let ids =
+        |clients: Vec<redgrid_testkit::ClientInfo>| clients.into_iter().map(|client| client.id).collect::<Vec<_>>();
     assert_eq!(ids(server.clients().await.unwrap()), ids(before));
 }

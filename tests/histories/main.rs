@@ -1,5 +1,5 @@
 //! Recorded histories: four processes take locks while everything goes wrong, write down what they see, and a checker
-//! that knows nothing of redgrid judges it.
+//! that knows nothing of redgrid judges it. The same of numbers, in `numbers`.
 //!
 //! `REDGRID_HISTORIES=500 cargo test --release -p redgrid-tests --test histories` runs so many instead of twenty (or
 //! `cargo xtask histories 500`), `REDGRID_HISTORY=17` the one with that seed, and tells where its events are.
@@ -7,6 +7,7 @@
 mod bad;
 mod check;
 mod crew;
+mod numbers;
 mod object;
 mod rig;
 mod story;
@@ -24,8 +25,12 @@ const HISTORIES: u64 = 20;
 /// Histories at a time: they wait most of the time.
 const AT_A_TIME: usize = 4;
 
+/// Those of locks and those of numbers come one after the other: each is to have the machine.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_history_shows_two_holders_a_token_that_falls_or_a_stale_write() {
+    let _turn = TURN.lock().await;
     let began = Instant::now();
     let seeds = match number("REDGRID_HISTORY") {
         Some(seed) => seed..seed + 1,

@@ -128,6 +128,11 @@ impl Actor {
         self.begin(&[verb, name]).await;
     }
 
+    /// The same with an argument.
+    pub(crate) async fn begin_verb_with(&mut self, verb: &str, name: &str, more: &str) {
+        self.begin(&[verb, name, more]).await;
+    }
+
     /// The same, with its answer.
     pub(crate) async fn verb(&mut self, verb: &str, name: &str) -> Result<String, Thrown> {
         self.ask(&[verb, name]).await
@@ -144,6 +149,20 @@ impl Actor {
         let verb = format!("latch.{verb}");
         let words = [&verb, name].into_iter().chain(numbers.iter().map(String::as_str));
         self.ask(&words.collect::<Vec<_>>()).await.unwrap()
+    }
+
+    /// A verb of a generator of ids with its numbers, and its answer.
+    pub(crate) async fn ids(&mut self, verb: &str, name: &str, numbers: &[i64]) -> String {
+        self.begin_ids(verb, name, numbers).await;
+        self.done().await.unwrap()
+    }
+
+    /// The same, begun and not waited for.
+    pub(crate) async fn begin_ids(&mut self, verb: &str, name: &str, numbers: &[i64]) {
+        let numbers: Vec<_> = numbers.iter().map(i64::to_string).collect();
+        let verb = format!("ids.{verb}");
+        let words = [&verb, name].into_iter().chain(numbers.iter().map(String::as_str));
+        self.begin(&words.collect::<Vec<_>>()).await;
     }
 
     /// Waits until the latch that was begun is waited for: Redisson has subscribed, has looked again, and only a message will
@@ -168,6 +187,22 @@ impl Actor {
     pub(crate) async fn begin_permits(&mut self, verb: &str, name: &str, more: &[String]) {
         let more = more.iter().map(String::as_str);
         self.begin(&[verb, name].into_iter().chain(more).collect::<Vec<_>>()).await;
+    }
+
+    /// A verb of `Numbers.java` with its answer.
+    pub(crate) async fn number(&mut self, verb: &str, name: &str, more: &[&str]) -> Result<String, Thrown> {
+        self.begin_number(verb, name, more).await;
+        self.done().await
+    }
+
+    /// The same, begun and not waited for.
+    pub(crate) async fn begin_number(&mut self, verb: &str, name: &str, more: &[&str]) {
+        self.begin(&[&[verb, name], more].concat()).await;
+    }
+
+    /// A verb of `Adders.java` with its answer.
+    pub(crate) async fn adder(&mut self, verb: &str, name: &str, more: &[&str]) -> Result<String, Thrown> {
+        self.ask(&[&[verb, name], more].concat()).await
     }
 
     /// Waits for the answer to what was begun.

@@ -9,6 +9,7 @@ mod permits;
 mod program;
 mod redisson;
 
+mod adders;
 mod crowd;
 mod deaths;
 mod exclusion;
@@ -16,9 +17,13 @@ mod fair;
 mod fenced;
 mod force;
 mod handover;
+mod ids;
 mod latch;
 mod leases;
 mod multi;
+mod numbers;
+mod numbers_real;
+mod rates;
 mod read_write;
 mod reentry;
 mod semaphore;
@@ -53,6 +58,7 @@ fn main() -> ExitCode {
     args.test_threads.get_or_insert(AT_A_TIME);
     let runtime = Runtime::new().expect("a runtime starts");
     let scenarios = [
+        adders::scenarios(),
         crowd::scenarios(),
         deaths::scenarios(),
         exclusion::scenarios(),
@@ -60,9 +66,13 @@ fn main() -> ExitCode {
         fenced::scenarios(),
         force::scenarios(),
         handover::scenarios(),
+        ids::scenarios(),
         latch::scenarios(),
         leases::scenarios(),
         multi::scenarios(),
+        numbers::scenarios(),
+        numbers_real::scenarios(),
+        rates::scenarios(),
         read_write::scenarios(),
         reentry::scenarios(),
         semaphore::scenarios(),

@@ -9,8 +9,11 @@ use tokio::process::Command;
 
 /// A program is built anew when any of it changes.
 const SOURCES: &[&str] = &[
+    include_str!("java/src/main/java/Adders.java"),
     include_str!("java/src/main/java/Peer.java"),
+    include_str!("java/src/main/java/Numbers.java"),
     include_str!("java/src/main/java/Permits.java"),
+    include_str!("java/src/main/java/Rates.java"),
     include_str!("java/src/main/java/Variants.java"),
 ];
 const POM: &str = include_str!("java/pom.xml");

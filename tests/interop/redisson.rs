@@ -66,6 +66,13 @@ impl Redisson {
         self.input.lock().await.write_all(line.as_bytes()).await.expect("Redisson takes a command");
     }
 
+    /// Sends it a signal, as `-STOP`.
+    pub(crate) async fn signal(&self, signal: &str) {
+        let pid = self.child.lock().await.id().expect("it lives").to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().await;
+        assert!(sent.expect("there is a kill").success());
+    }
+
     /// `kill -9`; when this returns, it is gone.
     pub(crate) async fn kill(&self) {
         self.child.lock().await.kill().await.expect("it can be killed");

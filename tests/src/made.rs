@@ -50,6 +50,11 @@ impl Made {
         self
     }
 
+    /// Has it come up.
+    pub fn up(&self) {
+        self.epoch.send_replace(Some(Epoch { run_id: "one".into(), connection: 2 }));
+    }
+
     /// The same, which subscribes a channel and does not confirm it.
     pub fn unconfirmed(self, channel: Bytes) -> Made {
         Made { kept_back: Some(channel), ..self }

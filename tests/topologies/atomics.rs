@@ -1,5 +1,7 @@
 //! What holds for numbers, wherever they live.
 
+use std::future::IntoFuture;
+
 use futures_util::future::join_all;
 use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Comparison};
 use redgrid_tests::SOON;
@@ -14,7 +16,12 @@ macro_rules! clauses {
     };
 }
 
-clauses![tasks_of_two_processes_add_each_once, a_number_is_compared_bounded_and_deleted];
+clauses![
+    tasks_of_two_processes_add_each_once,
+    a_number_is_compared_bounded_and_deleted,
+    a_double_is_added_to_compared_bounded_and_deleted,
+    updates_and_opposite_additions_of_two_processes_lose_nothing,
+];
 
 async fn tasks_of_two_processes_add_each_once(on: Ground) {
     let clients = [on.client().await, on.client().await];
@@ -53,7 +60,49 @@ async fn a_number_is_compared_bounded_and_deleted(on: Ground) {
         assert!(number.delete_if(Comparison::Equal, 4).await.unwrap());
         assert_eq!(number.get_and_delete().await.unwrap(), 0);
     }
-    let double = AtomicDouble::new(&client, format!("{}:double", on.name));
-    assert_eq!((double.add(0.5).await.unwrap(), double.get_and_set(1.5).await.unwrap()), (0.5, 0.5));
-    assert!(double.delete().await.unwrap());
+}
+
+async fn a_double_is_added_to_compared_bounded_and_deleted(on: Ground) {
+    let client = on.client().await;
+    for once in [false, true] {
+        let number = AtomicDouble::new(&client, format!("{}:{once}", on.name));
+        let number = if once { number.exactly_once() } else { number };
+        let told = join_all((0..20).map(|_| number.add(0.1).into_future())).await;
+        assert!(told.iter().any(|told| matches!(told, Ok(now) if *now == 2.0)), "{told:?}");
+        assert_eq!((number.get_and_add(0.5).await.unwrap(), number.decrement().await.unwrap()), (2.0, 1.5));
+        assert_eq!(number.add(1.0).at_most(2.25).saturating().expires_in_if_none(SOON).await.unwrap(), 2.25);
+        number.add(0.0).persist().await.unwrap();
+        assert_eq!(number.update(|n| n * 2.0).await.unwrap(), 4.5);
+        assert!(number.set_if(Comparison::Greater, 4.25, f64::MAX).await.unwrap());
+        assert!(matches!(number.add(f64::MAX).await, Err(AtomicError::Overflow { .. })));
+        assert!(number.compare_and_set(f64::MAX, 3.5).await.unwrap());
+        assert_eq!((number.get_and_set(4.5).await.unwrap(), number.get().await.unwrap()), (3.5, 4.5));
+        assert!(number.delete_if(Comparison::Equal, 4.5).await.unwrap());
+        assert_eq!(number.get_and_delete().await.unwrap(), 0.0);
+        number.set(1.0).await.unwrap();
+        assert!(number.delete().await.unwrap());
+    }
+}
+
+async fn updates_and_opposite_additions_of_two_processes_lose_nothing(on: Ground) {
+    let clients = [on.client().await, on.client().await];
+    for once in [false, true] {
+        let name = format!("{}:{once}", on.name);
+        let tasks = (0..12).map(|task| {
+            let number = AtomicLong::new(&clients[task % 2], &name);
+            let number = if once { number.exactly_once() } else { number };
+            tokio::spawn(async move {
+                for turn in 0..10 {
+                    match task {
+                        0..6 => drop(number.update(|n| n + 3).await.unwrap()),
+                        _ => drop(number.add(if turn % 2 == 0 { 5 } else { -4 }).await.unwrap()),
+                    }
+                }
+            })
+        });
+        join_all(tasks).await.into_iter().for_each(Result::unwrap);
+        let number = AtomicLong::new(&clients[0], &name);
+        assert_eq!(number.get().await.unwrap(), 6 * 10 * 3 + 6 * 5);
+        assert!(number.exactly_once().delete().await.unwrap());
+    }
 }

@@ -1,5 +1,6 @@
 //! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
 
+mod adders;
 mod around;
 mod atomics;
 mod barriers;
@@ -9,6 +10,8 @@ mod durable;
 mod events;
 mod failover;
 mod ground;
+mod ids;
+mod ids_failover;
 mod kinds;
 mod lag;
 mod latch;
@@ -17,6 +20,8 @@ mod listening;
 mod maps;
 mod migration;
 mod pipe;
+mod rates;
+mod rates_failover;
 mod read_write;
 mod semaphores;
 
@@ -46,6 +51,9 @@ fn main() -> ExitCode {
             contract::scenarios(),
             kinds::scenarios(),
             atomics::scenarios(),
+            ids::scenarios(),
+            rates::scenarios(),
+            adders::scenarios(),
             semaphores::scenarios(),
             read_write::scenarios(),
             around::scenarios(),
@@ -74,13 +82,16 @@ fn main() -> ExitCode {
         }
     }
     let alone = [
+        adders::failovers(),
         durable::scenarios(),
         events::scenarios(),
         failover::scenarios(),
+        ids_failover::scenarios(),
         latch_failover::scenarios(),
         lag::scenarios(),
         listening::scenarios(),
         migration::scenarios(),
+        rates_failover::scenarios(),
     ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();

@@ -54,7 +54,8 @@ async fn entries_are_streamed_and_added_up(on: Ground) {
     assert_eq!(map.add(&7, &100).await.unwrap(), 107);
     let found: BTreeMap<u32, i64> = map.entries().try_collect().await.unwrap();
     assert_eq!((found.len(), found.values().sum::<i64>()), (1500, all.values().sum::<i64>() + 100));
-    let found: BTreeMap<u32, ()> = map.keys().try_collect::<Vec<_>>().await.unwrap().into_iter().map(|n| (n, ())).collect();
+    let found: BTreeMap<u32, ()> =
+        map.keys().try_collect::<Vec<_>>().await.unwrap().into_iter().map(|n| (n, ())).collect();
     assert_eq!(found.len(), 1500);
     assert!(map.clear().await.unwrap());
 }

@@ -1,71 +1,132 @@
-//! What several tasks add at the same time leaves as one sum.
+//! What several tasks add at the same time leaves as one request.
+
+use std::sync::Arc;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{Combine, ServerError};
+use redgrid_core::{Client, Code, Combine, Combiner, ServerError};
 
-use crate::number::{Added, Number, Terms};
+use crate::number::{Number, parsed};
+use crate::numeral::{MOST_LISTED, Numeral, Step, Sums};
 
-/// How many additions leave together at most.
-const MOST: usize = 10_000;
+/// What one who adds is told.
+pub(crate) type Told<T> = Result<Step<T>, ServerError>;
 
-/// Adds for all handles of a client with one name, and one way of sending.
-pub(crate) struct Adds<const ONCE: bool>(pub(crate) Number);
+/// Both ways of adding, each shared by all handles of a client with one name.
+#[derive(Clone)]
+pub(crate) enum Adding<T: Numeral> {
+    Plain(Arc<Combiner<Adds<T, false>>>),
+    Once(Arc<Combiner<Adds<T, true>>>),
+}
 
-impl<const ONCE: bool> Adds<ONCE> {
-    /// What the number is after `by` was added.
-    async fn add(&self, by: i64, until: Instant) -> Result<i64, ServerError> {
-        if !ONCE {
-            return self.0.command("INCRBY", by.to_string(), until).await;
+impl<T: Numeral> Adding<T> {
+    pub(crate) fn of(number: &Number) -> Self {
+        let (client, key) = (&number.client, &number.key);
+        match number.once {
+            false => Adding::Plain(client.shared(key, || Combiner::new(Adds::new(number)))),
+            true => Adding::Once(client.shared(key, || Combiner::new(Adds::new(number)))),
         }
-        match self.0.add(by.to_string(), &Terms::default(), until).await? {
-            Added::To(number) | Added::OutOfBounds(number) => {
-                number.parse().map_err(|_| ServerError::Decode { expected: "a whole number", got: number })
-            }
+    }
+
+    pub(crate) async fn add(&self, client: &Client, by: T) -> Told<T> {
+        match self {
+            Adding::Plain(adds) => adds.ask(client, by).await?,
+            Adding::Once(adds) => adds.ask(client, by).await?,
         }
     }
 }
 
-impl<const ONCE: bool> Combine for Adds<ONCE> {
-    type Ask = i64;
-    /// The number after this one was added.
-    type Answer = Result<i64, ServerError>;
+/// Adds for all handles.
+pub(crate) struct Adds<T, const ONCE: bool> {
+    number: Number,
+    of: std::marker::PhantomData<T>,
+}
 
-    /// Opposite signs do not share a batch: on the way to its sum, each is a number that there was.
-    fn fit<'a>(&self, asks: impl Iterator<Item = &'a i64>) -> usize {
-        let (mut sum, mut falls) = (0_i64, None);
-        let joins = |by: &&i64| {
-            let added = sum.checked_add(**by).filter(|_| *falls.get_or_insert(**by < 0) == (**by < 0));
-            sum = added.unwrap_or(sum);
-            added.is_some()
-        };
-        asks.take(MOST).take_while(joins).count()
+impl<T: Numeral, const ONCE: bool> Adds<T, ONCE> {
+    fn new(number: &Number) -> Self {
+        Adds { number: number.clone(), of: std::marker::PhantomData }
     }
 
-    async fn carry_out(&self, batch: Vec<i64>, until: Instant) -> Vec<Result<i64, ServerError>> {
-        match self.add(batch.iter().sum(), until).await {
-            Ok(sum) => {
-                let mut value = sum - batch.iter().sum::<i64>();
-                let share = |by: i64| {
-                    value += by;
-                    Ok(value)
-                };
-                batch.into_iter().map(share).collect()
-            }
-            // Only those that are too much are refused.
-            Err(error) if error.is_overflow() && batch.len() > 1 => {
-                let mut answers = Vec::new();
-                let mut reached = true;
-                for by in batch {
-                    let told = match reached {
-                        true => self.add(by, until).await,
-                        false => Err(ServerError::NotSent { reason: "one before it was not answered".into() }),
-                    };
-                    reached &= !matches!(told, Err(ServerError::NotSent { .. } | ServerError::Unknown { .. }));
-                    answers.push(told);
-                }
-                answers
-            }
-            Err(error) => vec![Err(error); batch.len()],
+    /// Adds all of them as one summand: nothing where that is too much.
+    async fn as_one(&self, sums: Sums<T>, batch: &[T], until: Instant) -> Option<Vec<Told<T>>> {
+        let sum = text((sums.sum)(batch));
+        let now = match ONCE {
+            false => self.number.command("INCRBY", sum, until).await,
+            true => self.number.add_each(&[sum], until).await.map(|mut numbers| numbers.pop().unwrap_or_default()),
+        };
+        let now = now.and_then(|now| if now.is_empty() { Err(overflow()) } else { Ok(now) });
+        match now {
+            Ok(now) => Some(match parsed(&now) {
+                Ok(now) => (sums.share_out)(now, batch).into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); batch.len()],
+            }),
+            Err(error) if error.is_overflow() && batch.len() > 1 => None,
+            Err(error) => Some(vec![Err(error); batch.len()]),
         }
     }
+
+    /// Adds one after the other, each told its own. After one script that was not answered, those behind do not leave.
+    async fn one_by_one(&self, batch: &[T], until: Instant) -> Vec<Told<T>> {
+        let mut told = Vec::with_capacity(batch.len());
+        let mut reached = true;
+        for part in batch.chunks(MOST_LISTED) {
+            if !reached {
+                let not_sent = ServerError::NotSent { reason: "one before it was not answered".into() };
+                told.extend(vec![Err(not_sent); part.len()]);
+                continue;
+            }
+            let texts: Vec<String> = part.iter().map(|by| text(*by)).collect();
+            match self.number.add_each(&texts, until).await {
+                Ok(numbers) => told.extend(each(part, &numbers)),
+                Err(error) => {
+                    reached = !matches!(error, ServerError::NotSent { .. } | ServerError::Unknown { .. });
+                    told.extend(vec![Err(error); part.len()]);
+                }
+            }
+        }
+        told
+    }
+}
+
+impl<T: Numeral, const ONCE: bool> Combine for Adds<T, ONCE> {
+    type Ask = T;
+    type Answer = Told<T>;
+
+    fn fit<'a>(&self, asks: impl Iterator<Item = &'a T>) -> usize {
+        T::fit(asks)
+    }
+
+    async fn carry_out(&self, batch: Vec<T>, until: Instant) -> Vec<Told<T>> {
+        if let Some(sums) = T::SUMS
+            && let Some(told) = self.as_one(sums, &batch, until).await
+        {
+            return told;
+        }
+        // Only those that are too much are refused.
+        self.one_by_one(&batch, until).await
+    }
+}
+
+/// What each is told of the numbers that a script answered with: the first is the number before all of them.
+fn each<T: Numeral>(part: &[T], numbers: &[String]) -> Vec<Told<T>> {
+    let mut numbers = numbers.iter();
+    let mut was = numbers.next().map_or("0", String::as_str);
+    let tell = |_: &T| match numbers.next() {
+        Some(now) if now.is_empty() => Err(overflow()),
+        Some(now) => {
+            let told = (parsed(std::mem::replace(&mut was, now)), parsed(now));
+            Ok((told.0?, told.1?))
+        }
+        None => Err(ServerError::NotSent { reason: "the server stopped at one before it".into() }),
+    };
+    part.iter().map(tell).collect()
+}
+
+/// What a server says of a sum that is too much.
+fn overflow() -> ServerError {
+    ServerError::Refused { code: Code::Other, message: "ERR increment or decrement would overflow".into() }
+}
+
+/// The text of a summand, which was found to be a number before it came here.
+fn text<T: Numeral>(by: T) -> String {
+    by.written().unwrap_or_default()
 }

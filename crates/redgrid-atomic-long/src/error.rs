@@ -3,6 +3,8 @@
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Name, ServerError};
 
+use crate::numeral::Value;
+
 /// Why a number was not read or changed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -16,7 +18,7 @@ pub enum AtomicError {
         #[source]
         source: ServerError,
     },
-    /// The server refused: wrong type under the name, no permission, no memory. Nothing is changed.
+    /// The server refused: no number or a wrong type under the name, no permission, no memory. Nothing is changed.
     #[error("the server refused what was asked of the number `{name}`")]
     Refused {
         /// The number.
@@ -40,7 +42,7 @@ pub enum AtomicError {
         /// The number.
         name: Name,
         /// What was to be added.
-        by: String,
+        by: Value,
     },
     /// The sum is beyond the bounds that were asked for. Nothing is changed.
     #[error("`{name}` would be out of its bounds; it is {value}")]
@@ -48,9 +50,9 @@ pub enum AtomicError {
         /// The number.
         name: Name,
         /// What it is.
-        value: i64,
+        value: Value,
     },
-    /// What is under the name is no number of this kind.
+    /// What is under the name, and was read, is no number of this kind. Nothing is changed.
     #[error("`{name}` holds no such number: expected {expected}, got `{got}`")]
     NotANumber {
         /// The number.

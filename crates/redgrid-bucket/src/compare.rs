@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_core::{Request, Script};
 use redgrid_core::object::{Lives, ObjectError};
+use redgrid_core::{Request, Script};
 
 use crate::bucket::Place;
 

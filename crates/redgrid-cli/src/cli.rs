@@ -93,7 +93,7 @@ pub(crate) struct BenchOptions {
     /// Read jobs from stdin, a line each, instead of doing one
     #[arg(long)]
     pub(crate) serve: bool,
-    /// What to do: W1, W2, W3, W5, W6fair, W6rw, W6sem or W6latch
+    /// What to do: W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem or W6latch
     #[arg(long, value_name = "NAME", default_value = "W1")]
     pub(crate) workload: String,
     /// Tasks that work at the same time
@@ -215,6 +215,8 @@ Workloads:
   W1  lock and unlock, a name a task
   W2  lock and unlock, one name for all tasks
   W3  sell a stock, which has been SET to a number under KEY:stock, under one lock: GET, check, SET
+  W4  add 1 to one number, by all tasks
+  W4adder  add 1 to a LongAdder, by all tasks, and then sum it
   W5  hold locks under the watchdog
   W6fair, W6rw  as W2 under a fair lock; one read-write lock for all tasks, each tenth time to write
   W6sem         all tasks take one of eight permits, without leases

@@ -11,7 +11,7 @@ use std::task::Poll;
 
 use tokio::sync::oneshot;
 
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant};
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::hold::Flight;
@@ -19,9 +19,12 @@ use crate::hold::Flight;
 /// What leaves together: what each asks, where each is answered, and the latest of their bounds.
 struct Batch<C: Combine> {
     asks: Vec<C::Ask>,
-    answers: Vec<oneshot::Sender<C::Answer>>,
+    answers: Vec<Told<C>>,
     until: Instant,
 }
+
+/// Where one is answered: an error where its request never left.
+type Told<C> = oneshot::Sender<Result<<C as Combine>::Answer, ServerError>>;
 
 /// What can be combined, and how.
 pub trait Combine: Send + Sync + 'static {
@@ -59,7 +62,7 @@ struct Waiting<C: Combine> {
     id: u64,
     ask: C::Ask,
     until: Instant,
-    answer: oneshot::Sender<C::Answer>,
+    answer: Told<C>,
 }
 
 impl<C: Combine> Combiner<C> {
@@ -80,10 +83,12 @@ impl<C: Combine> Combiner<C> {
     ///
     /// Dropped while it waits for those before it, it is not asked; nor later, before it has left, unless others leave with it.
     pub async fn ask(&self, client: &Client, ask: C::Ask) -> Result<C::Answer, ServerError> {
-        let (answer, mut told) = oneshot::channel();
+        let (answer, told) = oneshot::channel();
         let until = client.clock().now() + client.patience();
         let (id, flight) = self.0.enter(client, (ask, until), answer);
         let landing = Landing { flight, client };
+        // Dropped before the landing is: who goes on with it knows that nobody waits.
+        let mut told = told;
         let outcome = poll_fn(|cx| match &landing.flight {
             Some(flight) if flight.poll(cx) => match told.try_recv() {
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
@@ -92,7 +97,7 @@ impl<C: Combine> Combiner<C> {
             _ => Pin::new(&mut told).poll(cx).map(Result::ok),
         });
         let ended = || ServerError::unknown("the client ended before an answer came");
-        self.0.bounded(client, (id, until), outcome).await?.ok_or_else(ended)
+        self.0.bounded(client, (id, until), outcome).await?.unwrap_or_else(|| Err(ended()))
     }
 }
 
@@ -105,7 +110,7 @@ impl<C: Combine> Inner<C> {
         self: &Arc<Self>,
         client: &Client,
         (ask, until): (C::Ask, Instant),
-        answer: oneshot::Sender<C::Answer>,
+        answer: Told<C>,
     ) -> (u64, Option<Flight>) {
         let mut state = self.state();
         state.next += 1;
@@ -119,7 +124,8 @@ impl<C: Combine> Inner<C> {
             return (id, None);
         }
         state.driven = true;
-        let flight = Flight::new(Box::pin(Arc::clone(self).drive()));
+        let flight =
+            Flight::new(Box::pin(drive(Driving { inner: Arc::clone(self), is_over: false }, client.clock().clone())));
         state.flight = Some(flight.clone());
         (id, Some(flight))
     }
@@ -149,29 +155,15 @@ impl<C: Combine> Inner<C> {
         }
     }
 
-    async fn drive(self: Arc<Self>) {
-        while let Some(Batch { asks, mut answers, until }) = self.next_batch() {
-            let told = tokio::select! {
-                biased;
-                told = self.combine.carry_out(asks, until) => told,
-                () = deserted(&mut answers) => continue,
-            };
-            let together = told.len() > 1;
-            for (answer, told) in answers.into_iter().zip(told) {
-                let _ = answer.send(told);
-            }
-            if together {
-                // Those who were answered together may ask again, together.
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-
-    /// Those who leave next; nobody, and the loop ends, where nobody waits.
-    fn next_batch(&self) -> Option<Batch<C>> {
+    /// Those who leave next; nobody, and the loop ends, where nobody waits. Whose time is over is told so by itself.
+    fn next_batch(&self, now: Instant) -> Option<Batch<C>> {
         let mut guard = self.state();
         let state = &mut *guard;
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
+        let (late, waiting) =
+            std::mem::take(&mut state.waiting).into_iter().partition(|waiting: &Waiting<C>| waiting.until <= now);
+        state.waiting = waiting;
+        refuse(late, "those before it were not answered in time");
         if state.waiting.is_empty() {
             (state.driven, state.flight) = (false, None);
             return None;
@@ -186,6 +178,52 @@ impl<C: Combine> Inner<C> {
         }
         Some(batch)
     }
+}
+
+/// Tells some that what they asked has not left, and will not.
+fn refuse<C: Combine>(waiting: VecDeque<Waiting<C>>, why: &'static str) {
+    for Waiting { answer, .. } in waiting {
+        let _ = answer.send(Err(ServerError::not_sent(why)));
+    }
+}
+
+/// The loop. However it ends, nobody waits for nothing, and the next to come begins it anew.
+struct Driving<C: Combine> {
+    inner: Arc<Inner<C>>,
+    is_over: bool,
+}
+
+impl<C: Combine> Drop for Driving<C> {
+    fn drop(&mut self) {
+        // After an orderly end another may have begun already.
+        if !self.is_over {
+            let mut state = self.inner.state();
+            (state.driven, state.flight) = (false, None);
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            refuse(waiting, "the client is shut down");
+        }
+    }
+}
+
+async fn drive<C: Combine>(mut driving: Driving<C>, clock: Clock) {
+    let inner = Arc::clone(&driving.inner);
+    while let Some(Batch { asks, mut answers, until }) = inner.next_batch(clock.now()) {
+        let told = tokio::select! {
+            biased;
+            () = deserted(&mut answers) => continue,
+            told = inner.combine.carry_out(asks, until) => told,
+        };
+        let together = told.len() > 1;
+        for (answer, told) in answers.into_iter().zip(told) {
+            let _ = answer.send(Ok(told));
+        }
+        if together {
+            // Those who were answered together may ask again, together.
+            tokio::task::yield_now().await;
+        }
+    }
+    driving.is_over = true;
 }
 
 /// Completes when nobody waits for any of the answers.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Name, ServerError};
+use redgrid_core::{LIFETIMES_EXPECTED, Name, ServerError};
 
 /// Why a latch was not set, counted down, deleted or read.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -49,7 +49,7 @@ pub enum LatchError {
         got: u64,
     },
     /// The lifetime can not be. Nothing was asked.
-    #[error("invalid lifetime for the latch `{name}`: expected 1 ms to 3650 days, got {got:?}")]
+    #[error("invalid lifetime for the latch `{name}`: expected {LIFETIMES_EXPECTED}, got {got:?}")]
     InvalidLifetime {
         /// The latch.
         name: Name,

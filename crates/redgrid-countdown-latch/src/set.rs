@@ -3,11 +3,10 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use redgrid_core::LIFETIMES;
+
 use crate::error::LatchError;
 use crate::latch::CountDownLatch;
-
-/// The longest lifetime: ten years. Redis counts further; what is meant to last longer is meant to have none.
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// Sets the count of a latch when awaited; made by [`CountDownLatch::try_set_count`].
 #[must_use = "nothing is asked of the server until this is awaited"]
@@ -33,7 +32,7 @@ impl TrySetCount {
     async fn run(self) -> Result<bool, LatchError> {
         let keys = self.latch.keys()?;
         let count = keys.counted(self.count)?;
-        if let Some(got) = self.lifetime.filter(|it| !(Duration::from_millis(1)..=LONGEST).contains(it)) {
+        if let Some(got) = self.lifetime.filter(|it| !LIFETIMES.contains(it)) {
             return Err(LatchError::InvalidLifetime { name: keys.name.clone(), got });
         }
         let set = keys.set(self.latch.client(), count, self.lifetime).await;

@@ -22,7 +22,9 @@ mod grid;
 
 pub use grid::Grid;
 #[cfg(feature = "atomic-long")]
-pub use redgrid_atomic_long::{self as atomic_long, AtomicDouble, AtomicError, AtomicLong, Comparison};
+pub use redgrid_atomic_long::{
+    self as atomic_long, AdderError, AtomicDouble, AtomicError, AtomicLong, Comparison, DoubleAdder, LongAdder,
+};
 #[cfg(feature = "barrier")]
 pub use redgrid_barrier as barrier;
 #[cfg(feature = "barrier")]
@@ -43,6 +45,8 @@ pub use redgrid_core::{
 };
 #[cfg(feature = "countdown-latch")]
 pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};
+#[cfg(feature = "id-generator")]
+pub use redgrid_id_generator::{self as id_generator, DecodedId, IdError, IdGenerator, TimeOrderedId};
 #[cfg(feature = "locks")]
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
@@ -59,5 +63,7 @@ pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, Upgr
 pub use redgrid_map::{self as map, Map};
 #[cfg(feature = "permit-expirable-semaphore")]
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
+#[cfg(feature = "rate-limiter")]
+pub use redgrid_rate_limiter::{self as rate_limiter, GcraLimiter, LimitError, Quota, Rate, RateKind, RateLimiter};
 #[cfg(feature = "semaphore")]
 pub use redgrid_semaphore::{self as semaphore, Semaphore};

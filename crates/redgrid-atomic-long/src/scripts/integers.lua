@@ -1,5 +1,7 @@
--- integers.lua: whole numbers as decimal text, compared exactly: Lua's own numbers are exact up to 2^53 only.
-local function whole(text)
+-- integers.lua: whole numbers as decimal text, compared exactly: Lua's own numbers are exact up to 2^53 only. What every script
+-- about a number begins with; doubles.lua has the same functions.
+local refusal = 'ERR value is not an integer or out of range'
+local function valid(text)
   local sign, digits = string.match(text, '^(-?)0*(%d+)$')
   if not digits or #digits > 19 then
     return nil
@@ -7,7 +9,7 @@ local function whole(text)
   return {negative = sign == '-' and digits ~= '0', digits = digits}
 end
 local function less(one, other)
-  local a, b = whole(one), whole(other)
+  local a, b = valid(one), valid(other)
   if a.negative ~= b.negative then
     return a.negative
   end
@@ -19,6 +21,8 @@ local function less(one, other)
   end
   return a.digits < b.digits
 end
-local function present()
-  return redis.call('GET', KEYS[2])
+-- The number after `by` was added, as text; or a table with the server's error, and nothing is changed.
+local function increased(by)
+  local now = redis.pcall('INCRBY', KEYS[2], by)
+  return type(now) == 'table' and now or redis.call('GET', KEYS[2])
 end

@@ -1,4 +1,4 @@
--- replace_if.lua: set or delete a number if it compares as said. Behind once.lua or plain.lua, and integers.lua.
+-- replace_if.lua: set or delete a number if it compares as said. Behind once.lua or plain.lua, and integers.lua or doubles.lua.
 --
 -- KEYS[2]  number    string; the number in decimal; absent is 0
 -- ARGV[4]  how       `<`, `<=`, `>`, `>=`, `==` or `~=`
@@ -6,11 +6,11 @@
 -- ARGV[6]  new       what it is then; empty deletes it
 -- Returns  {done}    `1` or `0`; an absent number is not deleted
 --
--- Work: O(1), writes one key.
-local there = present()
+-- Work: O(1), writes one key. What is no number is refused, and nothing is done.
+local there = redis.call('GET', KEYS[2])
 local was, to = there or '0', ARGV[5]
-if not whole(was) then
-  return redis.error_reply('ERR value is not an integer or out of range')
+if not valid(was) then
+  return redis.error_reply(refusal)
 end
 local below, above = less(was, to), less(to, was)
 local holds = {

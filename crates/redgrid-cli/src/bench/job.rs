@@ -45,6 +45,10 @@ pub(super) enum Workload {
     W2,
     /// Sell a stock under one lock.
     W3,
+    /// Add 1 to one number.
+    W4,
+    /// Add to a sum of this process, and ask for it over all.
+    W4Adder,
     /// Hold many locks under the watchdog.
     W5,
     /// W2 under a fair lock.
@@ -59,7 +63,7 @@ pub(super) enum Workload {
 
 /// A workload that this driver does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no workload `{0}` here; there are W1, W2, W3, W5, W6fair, W6rw, W6sem and W6latch")]
+#[error("no workload `{0}` here; there are W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem and W6latch")]
 pub(super) struct Unsupported(String);
 
 impl FromStr for Workload {
@@ -70,6 +74,8 @@ impl FromStr for Workload {
             "W1" => Ok(Workload::W1),
             "W2" => Ok(Workload::W2),
             "W3" => Ok(Workload::W3),
+            "W4" => Ok(Workload::W4),
+            "W4adder" => Ok(Workload::W4Adder),
             "W5" => Ok(Workload::W5),
             "W6fair" => Ok(Workload::W6Fair),
             "W6rw" => Ok(Workload::W6Rw),
@@ -86,6 +92,8 @@ impl fmt::Display for Workload {
             Workload::W1 => "W1",
             Workload::W2 => "W2",
             Workload::W3 => "W3",
+            Workload::W4 => "W4",
+            Workload::W4Adder => "W4adder",
             Workload::W5 => "W5",
             Workload::W6Fair => "W6fair",
             Workload::W6Rw => "W6rw",
@@ -190,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named() {
-        assert!(Job::from_words("workload=W4").unwrap_err().is::<Unsupported>());
+        assert!(Job::from_words("workload=W7").unwrap_err().is::<Unsupported>());
         for (words, word) in [("tasks=many", "tasks=many"), ("secs=-1", "-1 s"), ("warm=NaN", "NaN"), ("n=", "n=")] {
             let error = Job::from_words(words).unwrap_err().to_string();
             assert!(error.contains(word), "{words}: {error}");

@@ -3,6 +3,7 @@
 //! One job on the command line, or many from stdin (`serve`). A workload has a file of its own; `crew` runs its tasks,
 //! `latency` takes down how long they took, `outcome` tells it.
 
+mod adder;
 mod contended;
 mod crew;
 mod flash_sale;
@@ -10,6 +11,7 @@ mod held;
 mod job;
 mod latch;
 mod latency;
+mod number;
 mod outcome;
 mod permits;
 mod reading;
@@ -73,6 +75,8 @@ impl Driver {
             Workload::W6Sem => permits::run(&self.grid, job, start).await,
             Workload::W6Latch => latch::run(&self.grid, job, start).await,
             Workload::W3 => flash_sale::run(&self.grid, job, start).await,
+            Workload::W4 => number::run(&self.grid, job, start).await,
+            Workload::W4Adder => adder::run(&self.grid, job, start).await,
             Workload::W5 => held::run(&self.grid, job, start, &mut self.held).await,
         }
     }

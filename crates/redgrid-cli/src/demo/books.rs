@@ -1,6 +1,7 @@
 //! What a sale keeps on the server: opened before it, read back after it, deleted in the end.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use redgrid::Grid;
 
@@ -11,7 +12,7 @@ use super::shop_lock::Trouble;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Its number, unique over all products.
-    pub(crate) id: u64,
+    pub(crate) id: i64,
     /// Who bought.
     pub(crate) user: String,
     /// How many units.
@@ -55,7 +56,10 @@ pub(crate) struct Book {
 /// The books of all products.
 pub(crate) type Books = BTreeMap<String, Book>;
 
-/// Entries read in one command: some 300 KB.
+/// No sale takes longer.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Entries read in one command: some 500 KB.
 const PAGE: usize = 10_000;
 
 /// Puts `stock` units of each product on sale.
@@ -96,8 +100,15 @@ pub(crate) async fn read_back(grid: &Grid, products: &[&str]) -> Result<Books, T
     Ok(books)
 }
 
-/// Deletes everything.
+/// Deletes everything. Nobody takes numbers for orders any more.
 pub(crate) async fn delete(grid: &Grid, products: &[&str]) -> Result<(), Trouble> {
+    // The days of the sale: this one, and the one before where midnight came between.
+    let ids = grid.time_ordered_id(keys::ORDER);
+    let now = ids.decode(ids.next().await?)?.time;
+    for day in [now, now - DAY] {
+        let counter = ids.counter_of(day)?;
+        grid.command("UNLINK").key(counter.as_str())?.idempotent().query::<()>().await?;
+    }
     for key in keys::all(products.iter().copied()) {
         grid.command("UNLINK").key(key)?.idempotent().query::<()>().await?;
     }

@@ -1,7 +1,7 @@
 //! The keys of a sale. The namespace of the run is in front of each.
 
-/// Number of the last order, over all products.
-pub(crate) const LAST_ORDER: &str = "last-order";
+/// What the numbers of orders are taken from, over all products.
+pub(crate) const ORDER: &str = "order";
 
 /// A string: how many units are left.
 pub(crate) fn stock(product: &str) -> String {
@@ -23,11 +23,8 @@ pub(crate) fn lock(product: &str) -> String {
     format!("lock:{product}")
 }
 
-/// Everything a sale of these products leaves behind.
+/// Everything a sale of these products leaves behind, but for the counters of the numbers of orders.
 pub(crate) fn all<'a>(products: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let mut keys = vec![LAST_ORDER.to_owned()];
-    keys.extend(
-        products.into_iter().flat_map(|product| [stock(product), orders(product), buyers(product), lock(product)]),
-    );
-    keys
+    let of_each = |product| [stock(product), orders(product), buyers(product), lock(product)];
+    products.into_iter().flat_map(of_each).collect()
 }

@@ -4,7 +4,7 @@
 //! (the stock after it, and who is a buyer by which request). Whoever has the lock next looks whether all of the last entry is
 //! true, and makes it so if not. Plain commands, each of them by itself; none of them knows of the others.
 
-use redgrid::Grid;
+use redgrid::{Grid, TimeOrderedId};
 
 use super::books::Entry;
 use super::keys;
@@ -13,6 +13,7 @@ use super::shop_lock::Trouble;
 /// The ledger of one product. Only under the product's lock is anything it says true for longer than it takes to say it.
 pub(crate) struct Ledger<'a> {
     grid: &'a Grid,
+    ids: &'a TimeOrderedId,
     product: &'a str,
 }
 
@@ -24,15 +25,15 @@ pub(crate) struct Page {
     /// The request by which the user has bought already.
     pub(crate) bought: Option<u64>,
     /// A number for the order. One that is not used leaves a gap, and is never given twice.
-    pub(crate) id: u64,
+    pub(crate) id: i64,
     /// The last order, where not all of it is written.
     pub(crate) half_done: Option<Entry>,
 }
 
 impl<'a> Ledger<'a> {
-    /// The ledger of `product`.
-    pub(crate) fn of(grid: &'a Grid, product: &'a str) -> Self {
-        Ledger { grid, product }
+    /// The ledger of `product`, whose orders have these numbers.
+    pub(crate) fn of(grid: &'a Grid, ids: &'a TimeOrderedId, product: &'a str) -> Self {
+        Ledger { grid, ids, product }
     }
 
     /// Reads what an order of `user` has to know.
@@ -42,7 +43,8 @@ impl<'a> Ledger<'a> {
         let (state, bought, id) = tokio::join!(
             self.state(),
             self.grid.command("HGET").key(&buyers)?.arg(user.to_owned()).idempotent().query::<Option<u64>>(),
-            self.grid.command("INCR").key(keys::LAST_ORDER)?.query::<u64>(),
+            // Mostly out of memory.
+            self.ids.next(),
         );
         let (left, half_done) = state?;
         Ok(Page { left, bought: bought?, id: id?, half_done })

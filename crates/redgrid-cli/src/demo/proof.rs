@@ -109,9 +109,9 @@ mod tests {
         Request { user: user.into(), product: "lamp".into(), quantity }
     }
 
-    fn books(left: i64, buyers: u64, orders: &[(u64, &str, u64)]) -> Books {
+    fn books(left: i64, buyers: u64, orders: &[(i64, &str, u64)]) -> Books {
         let entry =
-            |&(id, user, quantity): &(u64, &str, u64)| Entry { id, user: user.into(), quantity, left: 0, request: 0 };
+            |&(id, user, quantity): &(i64, &str, u64)| Entry { id, user: user.into(), quantity, left: 0, request: 0 };
         let orders = orders.iter().map(entry).collect();
         Books::from([("lamp".into(), Book { stock_left: Some(left), orders, unreadable: 0, buyers })])
     }

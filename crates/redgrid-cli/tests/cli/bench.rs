@@ -125,6 +125,9 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
         assert!(line[field].as_f64() > Some(0.0), "{field}: {line}");
     }
 
+    let line = driver.job("workload=W4 tasks=8 ops=2000 warm=0.01 prefix=j");
+    assert_eq!(assert_cycles(&line, "W4", 8), 2000);
+
     let line = driver.job("workload=W6fair tasks=4 ops=100 warm=0.01 prefix=f");
     assert_eq!(assert_cycles(&line, "W6fair", 4), 100);
     let line = driver.job("workload=W6rw tasks=8 ops=200 warm=0.01 prefix=g");
@@ -133,6 +136,9 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
     assert_eq!(assert_cycles(&line, "W6sem", 16), 200);
     let line = driver.job("workload=W6latch tasks=8 rounds=4 prefix=h");
     assert_eq!(assert_cycles(&line, "W6latch", 8), 4);
+
+    let line = driver.job("workload=W4adder tasks=4 ops=10000 warm=0.01 prefix=j");
+    assert_eq!(assert_cycles(&line, "W4adder", 4), 10_000);
 
     driver.ready("workload=W5 n=300 secs=0.05 warm=0 prefix=d");
     assert_eq!(observer.keys("d:*").await.expect("an answer").len(), 300, "held from before the start");
@@ -186,9 +192,9 @@ async fn what_it_can_not_do_is_answered_and_the_next_job_is_done() {
     let mut driver = Driver::start(&server, &["--threads", "1"]);
     for (words, unsupported, told) in [
         (
-            "workload=W4 tasks=1 ops=1",
+            "workload=W7 tasks=1 ops=1",
             Some(true),
-            "no workload `W4` here; there are W1, W2, W3, W5, W6fair, W6rw, W6sem and W6latch",
+            "no workload `W7` here; there are W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem and W6latch",
         ),
         ("workload=W1 tasks=few", Some(false), "`tasks=few` is not understood: invalid digit found in string"),
         ("workload=W3 tasks=1 prefix=e", None, "there is no stock to sell; SET e:stock to a number first"),
@@ -221,7 +227,7 @@ fn a_bench_without_a_server_or_with_bad_options_says_so() {
     for (line, code, word) in [
         ("bench", 2, "--addr HOST:PORT"),
         ("bench --addr 127.0.0.1:1", 69, "cannot work with 127.0.0.1:1"),
-        ("bench --addr 127.0.0.1:1 --workload W4", 2, "no workload `W4` here"),
+        ("bench --addr 127.0.0.1:1 --workload W9", 2, "no workload `W9` here"),
         ("bench --addr 127.0.0.1:1 --secs -1", 2, "-1"),
         ("bench --addr 127.0.0.1:1 --threads 0", 2, "--threads"),
     ] {

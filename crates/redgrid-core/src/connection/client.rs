@@ -241,6 +241,9 @@ impl Client {
         if self.0.table.is_closed() {
             return Err(ServerError::not_sent("the client is shut down"));
         }
+        if core.clock.now() >= until {
+            return Err(ServerError::not_sent("its time was over before it left"));
+        }
         let progress = Progress::default();
         let work = core.exchange(request, until, persistence, &progress);
         let answer = tokio::select! {
@@ -456,6 +459,10 @@ impl Client {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0.core
+    }
+
+    pub(super) fn closing_watch(&self) -> watch::Receiver<Closing> {
+        self.0.closing.subscribe()
     }
 
     pub(crate) fn pools(&self) -> &Arc<Pools> {

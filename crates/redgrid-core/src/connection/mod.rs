@@ -5,6 +5,7 @@
 //! `encryption` in it. fred
 //! carries one pipelined connection to one node; retries, redirection and subscriptions are ours.
 
+mod attendant;
 mod client;
 mod command;
 mod commit;
@@ -31,6 +32,7 @@ mod trouble;
 mod way;
 
 pub(crate) use self::core::Core;
+pub use attendant::Attendant;
 pub use client::{Client, ConnectError, InHand, NotClosed, NotReady, WeakClient};
 pub use command::Command;
 pub use commit::CommitError;

@@ -147,9 +147,7 @@ impl Fence {
     ///
     /// Dropped early, it may be written, now or within the client's `timeout`.
     pub async fn set(&self, key: impl AsRef<str>, value: impl Into<Bytes>, token: Token) -> Result<(), FenceError> {
-        self.write(key, Write::Set { value: value.into(), lives: Lives::On }, token)
-            .await
-            .map(drop)
+        self.write(key, Write::Set { value: value.into(), lives: Lives::On }, token).await.map(drop)
     }
 
     /// Sets a field of the hash `key`, if `token` is not stale: true when the field is new.

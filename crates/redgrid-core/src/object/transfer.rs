@@ -234,7 +234,10 @@ impl Inner {
                 return if replaces { Err(rounds.contended()) } else { Ok(false) };
             }
             let shas = answer[1..].to_vec();
-            if rounds.change(self.deleting(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&receipt))).await? {
+            if rounds
+                .change(self.deleting(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&receipt)))
+                .await?
+            {
                 return Ok(true);
             }
             written = Some((snapshot, shas));

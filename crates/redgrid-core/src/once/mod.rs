@@ -95,6 +95,11 @@ impl OnceRequest {
         OnceRequest { request: self.request.publish_here(), ..self }
     }
 
+    /// The first of the keys that were given.
+    pub(crate) fn first_key(&self) -> &[u8] {
+        self.request.first_key()
+    }
+
     /// The request itself, with its memory, its number and how long that is remembered.
     pub(crate) fn numbered(self, memory: Bytes, number: u64, timeout: Duration) -> Request {
         let lifetime = (CHASED_FOR + timeout * 2).as_millis();

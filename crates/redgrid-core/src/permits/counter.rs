@@ -14,6 +14,7 @@ use super::stock::{PermitId, millis};
 use crate::config::LONGEST_LEASE;
 use crate::connection::{Client, FromReply, Request};
 use crate::error::ServerError;
+use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 use crate::name::InvalidName;
 use crate::once::OnceScript;
 use crate::script::Script;
@@ -25,9 +26,8 @@ static COUNT: Script<2> = Script::new("permits/count", include_str!("scripts/cou
 static EXTEND: OnceScript<1> = OnceScript::new("permits/extend", include_str!("scripts/extend.lua"));
 static RETURN: OnceScript<2> = OnceScript::new("permits/return", include_str!("scripts/return.lua"));
 
-/// How long a semaphore may live: as keys may, and no longer than ten years.
-const SHORTEST_LIFETIME: Duration = Duration::from_millis(1);
-const LONGEST_LIFETIME: Duration = Duration::from_secs(3650 * 24 * 3600);
+/// The shortest that a lease is set to from now on.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// How many permits a semaphore has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Counter {
         let source = self.source()?;
         within(source, "permits", 0..=MOST, permits, "0 to 2147483647")?;
         if let Some(lifetime) = lifetime {
-            within(source, "lifetime", SHORTEST_LIFETIME..=LONGEST_LIFETIME, lifetime, "1 ms to 3650 days")?;
+            within(source, "lifetime", LIFETIMES, lifetime, LIFETIMES_EXPECTED)?;
         }
         let call = SET.with([source.key.clone(), source.leases.clone()]).publish_here().arg(source.channel.clone());
         let call = call.arg(permits.to_string()).arg(if anew { "1" } else { "0" });
@@ -157,7 +157,7 @@ impl Counter {
     /// [`SemaphoreError`] says what is true then.
     pub async fn extend(&self, id: PermitId, lease: Duration) -> Result<bool, SemaphoreError> {
         let source = self.source()?;
-        within(source, "lease", SHORTEST_LIFETIME..=LONGEST_LEASE, lease, "1 ms to 30 days")?;
+        within(source, "lease", SHORTEST..=LONGEST_LEASE, lease, "1 ms to 30 days")?;
         let call = EXTEND.with([source.leases.clone()]).int(millis(lease)).arg(Bytes::copy_from_slice(id.as_bytes()));
         let answer: Vec<i64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
         Ok(answer.first() == Some(&1))

@@ -18,8 +18,8 @@ pub(super) struct Channel {
     pub(super) home: NodeId,
     /// Who decides for the key, and is polled.
     pub(super) primary: NodeId,
-    /// Whether its messages may travel by slot.
-    pub(super) by_slot: bool,
+    /// How it is published, and who may pass it on.
+    pub(super) reach: Reach,
     pub(super) kind: ChannelKind,
     pub(super) watchers: HashMap<u64, Sink>,
     pub(super) force: Force,
@@ -29,6 +29,17 @@ pub(super) struct Channel {
     pub(super) poll: Option<Poll>,
     /// Messages heard on it.
     pub(super) heard: u64,
+}
+
+/// How messages of a channel are published, and where they may be heard.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Plainly, from whatever node; heard at the primary.
+    Everywhere,
+    /// In the slot of its key; heard where waiters of that listen.
+    Slot,
+    /// In the slot of its key, by who counts who hears it: heard at the primary.
+    Counted,
 }
 
 /// What a poll looks at for a channel.
@@ -43,7 +54,12 @@ pub(super) enum Sink {
     Signal(Arc<Signal>),
     Stream(mpsc::UnboundedSender<Option<Bytes>>),
     /// One of the channels of a [`Hearing`], by its place among them.
-    Hearing(usize, mpsc::UnboundedSender<Heard>),
+    Hearing {
+        place: usize,
+        sender: mpsc::UnboundedSender<Heard>,
+        /// A poll finds out what this one misses.
+        polled: bool,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,20 +96,9 @@ impl Signal {
 }
 
 impl Channel {
-    pub(super) fn new(key: Bytes, home: NodeId, primary: NodeId, by_slot: bool, kind: ChannelKind) -> Channel {
+    pub(super) fn new(key: Bytes, home: NodeId, primary: NodeId, reach: Reach, kind: ChannelKind) -> Channel {
         let force = Force::Wanted;
-        Channel {
-            key,
-            home,
-            primary,
-            by_slot,
-            kind,
-            watchers: HashMap::new(),
-            force,
-            asked: false,
-            poll: None,
-            heard: 0,
-        }
+        Channel { key, home, primary, reach, kind, watchers: HashMap::new(), force, asked: false, poll: None, heard: 0 }
     }
 
     /// Whether it is wanted at a node, as this kind.
@@ -118,11 +123,17 @@ impl Channel {
                 Sink::Stream(sender) => {
                     let _ = sender.send(Some(payload.clone()));
                 }
-                Sink::Hearing(channel, sender) => {
-                    let _ = sender.send(Heard::Message { channel: *channel, payload: payload.clone() });
+                Sink::Hearing { place, sender, .. } => {
+                    let _ = sender.send(Heard::Message { channel: *place, payload: payload.clone() });
                 }
             }
         }
+    }
+
+    /// Whether somebody listens of whom no poll finds out what was missed.
+    pub(super) fn has_no_poll(&self) -> bool {
+        let polled = |sink: &Sink| matches!(sink, Sink::Hearing { polled: true, .. });
+        self.poll.is_none() && !self.watchers.values().all(polled)
     }
 
     pub(super) fn recheck(&self) {
@@ -135,7 +146,7 @@ impl Channel {
                 Sink::Stream(sender) => {
                     let _ = sender.send(None);
                 }
-                Sink::Hearing(_, sender) => {
+                Sink::Hearing { sender, .. } => {
                     let _ = sender.send(Heard::Recheck);
                 }
             }

@@ -1,4 +1,4 @@
-//! Listeners that the primary does not count, because a replica passes its messages on to them.
+//! How many listen: at a replica, which passes messages on to those that the primary does not count, and at the primary itself.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Hub {
         if self.settings.subscription_mode == SubscriptionMode::Primary {
             return None;
         }
-        let question = if self.topology.is_sharded() { "SHARDNUMSUB" } else { "NUMSUB" };
+        let question = self.question();
         let mut asked: Vec<(Arc<dyn Server>, Vec<Bytes>)> = Vec::new();
         let mut places = Vec::with_capacity(channels.len());
         for (channel, key) in channels {
@@ -59,6 +59,21 @@ impl Hub {
             let of = |place: Option<(usize, usize)>| place.map_or(at_primary, |(at, nth)| counts[at][nth]);
             places.into_iter().map(of).collect()
         }))
+    }
+}
+
+impl Hub {
+    /// How many listen to a channel at the primary of `key`; none where that does not say.
+    pub(crate) async fn listeners(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
+        let primary = self.topology.primary(key);
+        match count(&*primary, self.question(), std::slice::from_ref(channel)).await[..] {
+            [Copied::Listeners(listeners)] => Some(listeners),
+            _ => None,
+        }
+    }
+
+    fn question(&self) -> &'static str {
+        if self.topology.is_sharded() { "SHARDNUMSUB" } else { "NUMSUB" }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 
-use super::channel::{Channel, Force, Heard, Hearing, Listener, Poll, Registration, Signal, Sink, Watch};
+use super::channel::{Channel, Force, Heard, Hearing, Listener, Poll, Reach, Registration, Signal, Sink, Watch};
 use super::lane::{Desired, Lane, Post};
 use super::poll::{self, UNSUBSCRIBED_POLL};
 use crate::clock::{Clock, Instant};
@@ -92,7 +92,7 @@ impl Hub {
     /// [`Watch::take`].
     pub(crate) fn watch_for(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {
         let signal = Arc::new(Signal::of(notify));
-        let id = self.add(&channel, key, true, Sink::Signal(Arc::clone(&signal)), None);
+        let id = self.add(&channel, key, Reach::Slot, Sink::Signal(Arc::clone(&signal)), None);
         Watch { registration: Registration { hub: Arc::clone(self), channel, id }, signal }
     }
 
@@ -110,7 +110,7 @@ impl Hub {
     fn watch_polling(self: &Arc<Self>, channel: Bytes, poll: Poll) -> Watch {
         let signal = Arc::new(Signal::default());
         let key = poll.key.clone();
-        let id = self.add(&channel, &key, true, Sink::Signal(Arc::clone(&signal)), Some(poll));
+        let id = self.add(&channel, &key, Reach::Slot, Sink::Signal(Arc::clone(&signal)), Some(poll));
         Watch { registration: Registration { hub: Arc::clone(self), channel, id }, signal }
     }
 
@@ -123,7 +123,7 @@ impl Hub {
     /// whatever node.
     pub(crate) fn listen(self: &Arc<Self>, channel: Bytes) -> Listener {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let id = self.add(&channel, &channel, false, Sink::Stream(sender), None);
+        let id = self.add(&channel, &channel, Reach::Everywhere, Sink::Stream(sender), None);
         Listener { _registration: Registration { hub: Arc::clone(self), channel, id }, receiver }
     }
 
@@ -137,11 +137,19 @@ impl Hub {
         let (sender, receiver) = mpsc::unbounded_channel();
         let hear = |(place, channel): (usize, Bytes)| {
             let poll = (polls && place == 0).then(|| Poll { key: key.clone(), mark: None, due: Instant::NEVER });
-            let id = self.add(&channel, key, true, Sink::Hearing(place, sender.clone()), poll);
+            let sink = Sink::Hearing { place, sender: sender.clone(), polled: polls };
+            let id = self.add(&channel, key, Reach::Slot, sink, poll);
             Registration { hub: Arc::clone(self), channel, id }
         };
         let registrations = channels.into_iter().enumerate().map(hear).collect();
         Hearing { registrations, receiver }
+    }
+
+    /// Hears a channel in the slot of `key` at the primary of that, whatever waiters do: who publishes there counts this one.
+    pub(crate) fn hear_counted(self: &Arc<Self>, channel: Bytes, key: &Bytes) -> Hearing {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let id = self.add(&channel, key, Reach::Counted, Sink::Hearing { place: 0, sender, polled: false }, None);
+        Hearing { registrations: vec![Registration { hub: Arc::clone(self), channel, id }], receiver }
     }
 
     /// How many channels are wanted at the moment.
@@ -158,21 +166,21 @@ impl Hub {
         })
     }
 
-    fn add(self: &Arc<Self>, name: &Bytes, key: &Bytes, by_slot: bool, sink: Sink, poll: Option<Poll>) -> u64 {
+    fn add(self: &Arc<Self>, name: &Bytes, key: &Bytes, reach: Reach, sink: Sink, poll: Option<Poll>) -> u64 {
         let now = self.clock.now();
         let mut state = self.state();
         state.next_id += 1;
         let id = state.next_id;
         if !state.channels.contains_key(name) {
-            let (home, primary) = (self.home(key, by_slot), self.topology.primary(key));
+            let (home, primary) = (self.home(key, reach), self.topology.primary(key));
             if !state.closed {
                 state.post(self, &home);
                 state.post(self, &primary);
             }
             // A denial is remembered beyond the last watcher: each try costs the subscriber connection.
             let force = if state.denied.contains_key(name) { Force::Denied } else { Force::Wanted };
-            let kind = self.kind(by_slot);
-            let mut channel = Channel::new(key.clone(), home.id().clone(), primary.id().clone(), by_slot, kind);
+            let kind = self.kind(reach);
+            let mut channel = Channel::new(key.clone(), home.id().clone(), primary.id().clone(), reach, kind);
             channel.force = force;
             state.channels.insert(name.clone(), channel);
         }
@@ -184,7 +192,7 @@ impl Hub {
                 signal.in_force.store(true, Ordering::Release);
                 signal.recheck.store(true, Ordering::Release);
             }
-            (Sink::Hearing(_, sender), Force::Confirmed) => {
+            (Sink::Hearing { sender, .. }, Force::Confirmed) => {
                 let _ = sender.send(Heard::Recheck);
             }
             _ => {}
@@ -228,14 +236,14 @@ impl Hub {
     }
 
     /// How the messages of a channel travel.
-    fn kind(&self, by_slot: bool) -> ChannelKind {
-        if by_slot && self.topology.is_sharded() { ChannelKind::Sharded } else { ChannelKind::Plain }
+    fn kind(&self, reach: Reach) -> ChannelKind {
+        if reach != Reach::Everywhere && self.topology.is_sharded() { ChannelKind::Sharded } else { ChannelKind::Plain }
     }
 
     /// Where a channel is to be subscribed. What no poll makes up for, as the notices of force, is heard from the primary itself: a
     /// replica may be deaf for as long as it takes to notice.
-    fn home(&self, key: &[u8], by_slot: bool) -> Arc<dyn Server> {
-        if by_slot { self.topology.listener(key) } else { self.topology.primary(key) }
+    fn home(&self, key: &[u8], reach: Reach) -> Arc<dyn Server> {
+        if reach == Reach::Slot { self.topology.listener(key) } else { self.topology.primary(key) }
     }
 
     /// Moves every channel to where its key is, or is listened to, by now.
@@ -249,8 +257,8 @@ impl Hub {
             .channels
             .iter()
             .filter_map(|(name, channel)| {
-                let (home, primary) = (self.home(&channel.key, channel.by_slot), self.topology.primary(&channel.key));
-                let kind = self.kind(channel.by_slot);
+                let (home, primary) = (self.home(&channel.key, channel.reach), self.topology.primary(&channel.key));
+                let kind = self.kind(channel.reach);
                 let is_at = |id: &NodeId, node: &Arc<dyn Server>| {
                     state.posts.get(id).is_some_and(|post| is_same(&post.lane.server, node))
                 };

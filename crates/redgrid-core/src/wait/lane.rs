@@ -306,7 +306,7 @@ impl Hub {
             }
             channel.set(Force::Confirmed);
             // The first subscription is followed by a look of the waiter's own; a renewed one is a gap.
-            if channel.poll.is_none() {
+            if channel.has_no_poll() {
                 // Nothing else tells those who listen, and they ask by themselves.
                 channel.recheck();
             } else if direct > 0 {

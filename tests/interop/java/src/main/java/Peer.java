@@ -69,6 +69,12 @@ public final class Peer {
         if (words[1].startsWith("plain.") || words[1].startsWith("leased.")) {
             return Permits.perform(redisson, words);
         }
+        if (words[1].startsWith("rate.")) {
+            return Rates.perform(redisson, words);
+        }
+        if (words[1].startsWith("long.") || words[1].startsWith("double.")) {
+            return Numbers.perform(redisson, words);
+        }
         if (words[1].contains(".")) {
             return Variants.perform(redisson, words);
         }

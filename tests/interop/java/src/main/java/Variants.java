@@ -1,16 +1,22 @@
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 import org.redisson.api.RBucket;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFencedLock;
+import org.redisson.api.RIdGenerator;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
-/** Fenced, spinning and multiple locks, and latches: the verbs of {@link Peer} that begin with their kind. */
+/** Fenced, spinning and multiple locks, latches and ids: the verbs of {@link Peer} that begin with their kind. */
 final class Variants {
+    /** By their names: a generator has its block to itself. */
+    private static final Map<String, RIdGenerator> GENERATORS = new ConcurrentHashMap<>();
+
     private Variants() {
     }
 
@@ -22,8 +28,13 @@ final class Variants {
                 return fenced(redisson.getFencedLock(words[2]), verb[1], words);
             case "spin":
                 return plain(redisson, redisson.getSpinLock(words[2]), verb[1], words);
+            case "adder":
+            case "doubleAdder":
+                return Adders.perform(redisson, verb, words);
             case "latch":
                 return latch(redisson.getCountDownLatch(words[2]), verb[1], words);
+            case "ids":
+                return ids(GENERATORS.computeIfAbsent(words[2], redisson::getIdGenerator), verb[1], words);
             case "multi":
                 List<RLock> locks = new ArrayList<>();
                 for (String name : words[2].split(",")) {
@@ -69,6 +80,23 @@ final class Variants {
                 }
                 latch.await();
                 return "";
+            default:
+                throw new IllegalArgumentException("no such command: " + verb);
+        }
+    }
+
+    private static Object ids(RIdGenerator ids, String verb, String[] words) {
+        switch (verb) {
+            case "tryInit":
+                return ids.tryInit(number(words[3]), number(words[4]));
+            case "nextIds":
+                List<String> had = new ArrayList<>();
+                for (long n = 0; n < number(words[3]); n++) {
+                    had.add(String.valueOf(ids.nextId()));
+                }
+                return String.join(",", had);
+            case "delete":
+                return ids.delete();
             default:
                 throw new IllegalArgumentException("no such command: " + verb);
         }

@@ -1,0 +1,242 @@
+//! The task of a member: it listens for as long as there are handles and a client, answers rounds and saves.
+//!
+//! All of it goes one after the other, so that a round, a reset and a save each find what those before them have left.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redgrid_core::clock::Instant;
+use redgrid_core::{Attendant, Heard, Hearing, Request, ServerError};
+
+use super::figure::Figure;
+use super::member::{Desk, Member};
+use super::saved::Saved;
+use super::scripts::{ANSWER, Asked, ENTER, LIVES, OURS, SAVE};
+
+/// How long the server remembers what a member has saved: a day. It is told again before that is over.
+const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+
+/// The same once it has ended: as long as a round may go on.
+const REMEMBERED_ENDED: i64 = LIVES;
+
+/// So many rounds are remembered, should one be heard twice.
+const HEARD: usize = 64;
+
+/// What is refused once is asked once more with what was found; others do not change a member's part, so this is not used up.
+const TRIES: usize = 8;
+
+/// Ends when nobody counts any more, or with the client.
+pub(super) async fn attend<N: Figure>(member: Arc<Member<N>>, desk: Arc<Desk>, on: Attendant) {
+    let _ended = Ended(Arc::clone(&member));
+    let _turn = desk.turn.lock().await;
+    let mut hearing = on.hear_counted(member.keys.topic.clone(), &member.keys.key);
+    let mut attendance = Attendance::new(Arc::clone(&member), on.clone());
+    let mut closing = pin!(on.closing());
+    while !member.is_left() && !on.is_closing() {
+        let due = attendance.save_due();
+        tokio::select! {
+            biased;
+            () = &mut closing => {}
+            () = member.changed.notified() => {}
+            () = on.clock().sleep_until(due) => attendance.save_at(due).await,
+            heard = hearing.next() => attendance.take(heard).await,
+        }
+    }
+    let told = attendance.leave(&mut hearing).await;
+    drop(hearing);
+    member.ended.send_replace(Some(told));
+}
+
+/// However the task ends, nobody waits for its end for nothing.
+struct Ended<N: Figure>(Arc<Member<N>>);
+
+impl<N: Figure> Drop for Ended<N> {
+    fn drop(&mut self) {
+        let aborted = || ServerError::Unknown { reason: "the client ended meanwhile".into() };
+        self.0.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            ended.get_or_insert_with(|| Err(aborted()));
+            first
+        });
+    }
+}
+
+struct Attendance<N: Figure> {
+    member: Arc<Member<N>>,
+    on: Attendant,
+    /// What was counted here all in all, but for what was reset.
+    counted: N::Wide,
+    saved: Saved<N>,
+    /// When it was saved, or tried.
+    last_save: Instant,
+    /// When the server was told of a save.
+    last_told: Instant,
+    heard: VecDeque<String>,
+}
+
+impl<N: Figure> Attendance<N> {
+    fn new(member: Arc<Member<N>>, on: Attendant) -> Self {
+        let (counted, saved, now) = (N::Wide::default(), Saved::new(), on.clock().now());
+        Attendance { member, on, counted, saved, last_save: now, last_told: now, heard: VecDeque::new() }
+    }
+
+    fn count(&mut self) -> N::Wide {
+        self.counted = N::plus(self.counted, N::take(&self.member.local));
+        self.counted
+    }
+
+    async fn take(&mut self, heard: Heard) {
+        let payload = match heard {
+            Heard::Message { payload, .. } => payload,
+            Heard::Recheck => return self.member.has_gap(),
+        };
+        let Some((asked, id)) = Asked::read(&payload) else { return };
+        if self.heard.iter().any(|known| known == id) {
+            return;
+        }
+        if self.heard.len() >= HEARD {
+            self.heard.pop_front();
+        }
+        self.heard.push_back(id.to_owned());
+        // Who asked is told of those that were not answered by their number.
+        if let Ok(true) = self.answer(asked, id).await {
+            self.member.answered(id);
+        }
+    }
+
+    /// Answers a round; false where that is over.
+    async fn answer(&mut self, asked: Asked, id: &str) -> Result<bool, ServerError> {
+        let (until, keys) = (self.until(), self.member.keys.round(id));
+        let ours = if id.starts_with(OURS) { "1" } else { "" };
+        let command = if asked == Asked::Sum { N::ADDS[0] } else { "" };
+        // From here on what is added belongs to the next round, or is not reset.
+        let counted = self.count();
+        let Some(behind) = self.enter(id, command, ours, until).await? else { return Ok(false) };
+        let amount = match asked {
+            // Empty where it is more than can be told.
+            Asked::Sum => N::text(N::minus(counted, behind)).unwrap_or_default(),
+            Asked::Reset => {
+                // What came meanwhile was added after it.
+                let since = N::minus(self.counted, counted);
+                self.counted = if since == N::Wide::default() { behind } else { N::plus(behind, since) };
+                // What was saved after the total was reset is in it, and is taken back.
+                if self.saved.is_some() && self.saved.sum() != self.counted {
+                    self.save(until).await?;
+                }
+                String::new()
+            }
+        };
+        let request = ANSWER.with([keys.counter, keys.semaphore, keys.round]).arg(command).arg(amount).arg(ours);
+        let request = request.int(LIVES).publish_here().arg(keys.channel);
+        let done: Vec<i64> = self.on.run_once_until(request, until).await?;
+        Ok(done == [1])
+    }
+
+    /// Takes part in a round: what of the total that goes into it was counted here; none where the round is over.
+    async fn enter(
+        &mut self,
+        id: &str,
+        command: &'static str,
+        ours: &'static str,
+        until: Instant,
+    ) -> Result<Option<N::Wide>, ServerError> {
+        for _ in 0..TRIES {
+            let (names, keys) = (&self.member.keys, self.member.keys.round(id));
+            let keys = [keys.round, names.total.clone(), names.saved(&self.member.id), keys.counter];
+            let request = ENTER.with(keys).arg(command).arg(ours).int(LIVES).not_after_here();
+            let told: Vec<String> = self.on.run_until(request.idempotent(), until).await?;
+            let [saves, saved] = &told[..] else { return Ok(None) };
+            if self.saved.is(saved) {
+                let behind = saves.parse().ok().and_then(|saves| self.saved.at(saves));
+                let unknown = || unexpected("a save that is known", saves.clone());
+                return behind.ok_or_else(unknown).map(Some);
+            }
+            // The server has another save than this process knows.
+            self.save(until).await?;
+        }
+        Err(unexpected("what was saved here", "something else each time".into()))
+    }
+
+    /// When the next save is due.
+    fn save_due(&self) -> Instant {
+        self.member.saves_every().map_or(Instant::NEVER, |interval| self.last_save + interval)
+    }
+
+    async fn save_at(&mut self, due: Instant) {
+        if due > self.on.clock().now() {
+            return;
+        }
+        let (counted, until) = (self.count(), self.until());
+        let is_old = self.saved.is_some() && self.on.clock().now().since(self.last_told) > REMEMBERED / 3;
+        if counted != self.saved.sum() || is_old {
+            // What could not be saved is saved the next time.
+            let _ = self.save(until).await;
+        }
+        self.last_save = self.on.clock().now();
+    }
+
+    /// Has the server know all that was counted here.
+    async fn save(&mut self, until: Instant) -> Result<(), ServerError> {
+        for _ in 0..TRIES {
+            let counted = self.counted;
+            let Some(save) = self.saved.next(counted) else { return Err(unexpected("a finite sum", "more".into())) };
+            let keys = [self.member.keys.total.clone(), self.member.keys.saved(&self.member.id)];
+            let request = SAVE.with(keys).not_after_here().idempotent();
+            let request = request.arg(save.last.clone()).arg(save.next.clone()).arg(N::ADDS[1]).arg(save.by.clone());
+            let lifetime = i64::try_from(REMEMBERED.as_millis()).unwrap_or(i64::MAX);
+            let told: Vec<String> = self.on.run_until(request.int(lifetime), until).await?;
+            let number = |text: &str| text.parse().map_err(|_| unexpected("a number of saves", text.to_owned()));
+            match told.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["1", saves, born] => {
+                    self.saved.landed(save, number(saves)?, born.to_owned());
+                    self.last_told = self.on.clock().now();
+                    if self.saved.sum() == counted {
+                        return Ok(());
+                    }
+                }
+                ["0", saves, born, last] => self.saved.found(last, number(saves)?, born.to_owned()),
+                _ => return Err(ServerError::NotSent { reason: "the server found the save too late".into() }),
+            }
+        }
+        Err(unexpected("what was saved here", "something else each time".into()))
+    }
+
+    /// Answers what was heard, saves, and answers what was heard meanwhile.
+    async fn leave(&mut self, hearing: &mut Hearing) -> Result<(), ServerError> {
+        self.take_all(hearing).await;
+        let (counted, until) = (self.count(), self.until());
+        let told = match self.member.saves_every() {
+            Some(_) if counted != self.saved.sum() => self.save(until).await,
+            _ => {
+                // What was published before this is answered is on its way or here.
+                let look = Request::command("EXISTS").key(self.member.keys.total.clone()).idempotent();
+                let _ = self.on.run_until::<i64>(look, until).await;
+                Ok(())
+            }
+        };
+        self.take_all(hearing).await;
+        if self.saved.is_some() {
+            let saved = self.member.keys.saved(&self.member.id);
+            let request = Request::command("PEXPIRE").key(saved).int(REMEMBERED_ENDED).idempotent();
+            let _ = self.on.run_until::<i64>(request, until).await;
+        }
+        told
+    }
+
+    async fn take_all(&mut self, hearing: &mut Hearing) {
+        while let Some(heard) = hearing.take() {
+            self.take(heard).await;
+        }
+    }
+
+    /// How long it is tried to have contact.
+    fn until(&self) -> Instant {
+        self.on.clock().now() + self.on.patience()
+    }
+}
+
+fn unexpected(expected: &'static str, got: String) -> ServerError {
+    ServerError::Decode { expected, got }
+}

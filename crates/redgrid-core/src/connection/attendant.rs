@@ -1,0 +1,128 @@
+//! What goes on in a client for as long as it lives, and is tidied up when it ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::core::{Closing, Core};
+use super::exchange::{Persistence, Progress};
+use super::{Client, FromReply, Request};
+use crate::clock::{Clock, Instant};
+use crate::error::ServerError;
+use crate::once::{OnceRequest, chase, memory};
+use crate::wait::Hearing;
+
+/// The client as work of its own has it that goes on for as long as the client lives: it does not keep the client, and may
+/// still ask when that is being shut down. Made by [`Client::attend`].
+#[derive(Clone)]
+pub struct Attendant {
+    core: Arc<Core>,
+    closing: watch::Receiver<Closing>,
+}
+
+impl Client {
+    /// Has the client's own task go on with something until it ends by itself, or with the client: a shutdown waits for it, so
+    /// it is to end soon after [`Attendant::closing`] has completed. Nothing of it may keep the client.
+    pub fn attend<W>(&self, work: impl FnOnce(Attendant) -> W)
+    where
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let attendant = Attendant { core: Arc::clone(self.core()), closing: self.closing_watch() };
+        self.run_in_background(work(attendant));
+    }
+
+    /// Whether the server has confirmed on the present connection that this client hears a channel.
+    pub fn hears(&self, channel: &Bytes) -> bool {
+        self.core().hub.heard(channel).is_some()
+    }
+
+    /// How many listen to a channel in the slot of `key` at its primary at the moment; none where that does not say so within 50 ms.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn listeners(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
+        self.core().hub.listeners(channel, key).await
+    }
+}
+
+impl Attendant {
+    /// The clock that decides in this client.
+    pub fn clock(&self) -> &Clock {
+        &self.core.clock
+    }
+
+    /// How long a call may be without contact to the server: `timeout × (retries + 1)`.
+    pub fn patience(&self) -> Duration {
+        self.core.settings.patience()
+    }
+
+    /// Whether the client is being shut down, or has gone.
+    pub fn is_closing(&self) -> bool {
+        *self.closing.borrow() != Closing::No
+    }
+
+    /// Completes when the client is being shut down, or has gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn closing(&self) {
+        // Without a sender the client has gone.
+        let _ = self.closing.clone().wait_for(|closing| *closing != Closing::No).await;
+    }
+
+    /// Hears a channel at the primary of `key`, whatever `subscription_mode` says: who publishes there counts this client.
+    pub fn hear_counted(&self, channel: Bytes, key: &Bytes) -> Hearing {
+        self.core.hub.hear_counted(channel, key)
+    }
+
+    /// Carries out a request until it is answered for good, or `until` has come; after a lost reply it is sent again if it is
+    /// [`idempotent`](Request::idempotent).
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been carried out.
+    ///
+    /// # Cancel safety
+    ///
+    /// A request that has left is carried out although nobody waits for its reply.
+    pub async fn run_until<T: FromReply>(&self, request: Request, until: Instant) -> Result<T, ServerError> {
+        let progress = Progress::default();
+        let answer = tokio::select! {
+            biased;
+            asked = self.core.exchange(request, until, Persistence::ToTheEnd, &progress) => asked.result,
+            () = self.core.clock.sleep_until(until) => Err(progress.at_the_end()),
+        };
+        answer.and_then(FromReply::from_reply)
+    }
+
+    /// Carries out a script that acts once, sent until it is answered or `until` has come. Of its first key this client asks
+    /// nothing else that acts once, at any time.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been carried out.
+    ///
+    /// # Cancel safety
+    ///
+    /// A copy that has left is carried out although nobody waits for its reply.
+    pub async fn run_once_until<T: FromReply>(&self, request: OnceRequest, until: Instant) -> Result<T, ServerError> {
+        let memory = memory(&self.core, request.first_key(), "");
+        let request = request.numbered(memory, 1, self.core.settings.timeout);
+        let progress = Progress::default();
+        tokio::select! {
+            biased;
+            (answer, _) = chase(&self.core, &request, &progress) => answer?.into_typed(),
+            () = self.core.clock.sleep_until(until) => Err(progress.at_the_end()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Attendant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attendant").field("client", &self.core.id).finish_non_exhaustive()
+    }
+}

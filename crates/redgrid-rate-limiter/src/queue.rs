@@ -1,0 +1,264 @@
+//! The tasks of one process that want permits of one limiter, in the order in which they came: one request at a time asks for the
+//! first of them, and who waits is asked for again when the server said, or when something has changed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::clock::Instant;
+use redgrid_core::{Client, Name, ServerError};
+use tokio::sync::{Notify, oneshot};
+
+use crate::attend::{Attendance, attend};
+use crate::error::LimitError;
+use crate::told::{Told, Wish};
+
+/// How long before its time a permit may be taken, by who waits for it until then: 100 ms. So long an answer may take without a loss at
+/// the limit; and so long who waits is deaf to changes.
+const AHEAD: Duration = Duration::from_millis(100);
+
+/// How many are asked for together.
+const MOST: usize = 256;
+
+/// How long a request is under way at most, 30 s: so long it is sent again. Or for the client's patience, where that is longer.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// A request that is under way for longer is overdue: 1 s, far above a round trip. Whose time is over then is not told that the
+/// limit was reached.
+const OVERDUE: Duration = Duration::from_secs(1);
+
+/// A limit that is kept on the server.
+pub(crate) trait Limit: Send + Sync + 'static {
+    /// By what permits that were taken can be given back.
+    type Entry: Send + 'static;
+
+    fn name(&self) -> &Name;
+    /// The key by which it is found, and where changes are told.
+    fn place(&self) -> (&Bytes, &Bytes);
+    /// Asks for all of them; an entry for each who is told [`Verdict::Taken`]. None where no rate is set.
+    fn ask(
+        &self,
+        client: &Client,
+        wishes: &[Wish],
+        until: Instant,
+    ) -> impl Future<Output = Result<Option<Told>, ServerError>> + Send;
+    fn entry(&self, told: &Told, entry: usize) -> Self::Entry;
+    /// Has what nobody uses go back.
+    fn give_back(&self, client: &Client, entry: Self::Entry, permits: u64) -> impl Future<Output = ()> + Send;
+}
+
+pub(crate) struct Queue<L: Limit> {
+    pub(crate) client: Client,
+    pub(crate) limit: L,
+    state: Mutex<State<L>>,
+    /// Who was the first has left, or permits went back.
+    pub(crate) changed: Notify,
+}
+
+pub(crate) struct State<L: Limit> {
+    pub(crate) waiting: BTreeMap<u64, Waiting<L>>,
+    /// The number of whoever comes next.
+    next: u64,
+    pub(crate) attended: bool,
+    /// The first who waits was told to.
+    pub(crate) full: bool,
+    /// Since when a request is under way, and for those below which number.
+    pub(crate) asking: Option<(Instant, u64)>,
+    /// For those below a request was answered.
+    pub(crate) seen: u64,
+}
+
+pub(crate) struct Waiting<L: Limit> {
+    permits: u64,
+    waits: bool,
+    until: Instant,
+    answer: oneshot::Sender<Answer<L>>,
+}
+
+pub(crate) type Answer<L> = Result<Option<Granted<L>>, LimitError>;
+
+/// Permits that were taken. Dropped, they go back, unless they are [kept](Granted::keep).
+pub(crate) struct Granted<L: Limit> {
+    queue: Arc<Queue<L>>,
+    /// When they may be used.
+    pub(crate) at: Instant,
+    permits: u64,
+    entry: Option<L::Entry>,
+}
+
+impl<L: Limit> Granted<L> {
+    pub(crate) fn new(queue: &Arc<Queue<L>>, at: Instant, permits: u64, entry: L::Entry) -> Self {
+        Granted { queue: Arc::clone(queue), at, permits, entry: Some(entry) }
+    }
+
+    pub(crate) fn keep(mut self) -> Option<L::Entry> {
+        self.entry.take()
+    }
+}
+
+impl<L: Limit> Drop for Granted<L> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            let (queue, permits) = (Arc::clone(&self.queue), self.permits);
+            self.queue.client.run_in_background(async move {
+                queue.limit.give_back(&queue.client, entry, permits).await;
+                queue.nudge();
+            });
+        }
+    }
+}
+
+impl<L: Limit> Queue<L> {
+    pub(crate) fn new(client: &Client, limit: L) -> Self {
+        let state = State { waiting: BTreeMap::new(), next: 0, attended: false, full: false, asking: None, seen: 0 };
+        Queue { client: client.clone(), limit, state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    /// Takes permits as soon as they can be had, or only if they can be had now; none where they can not. Until `until`.
+    pub(crate) async fn take(self: &Arc<Self>, permits: u64, wait: Wait) -> Answer<L> {
+        let clock = self.client.clock();
+        let began = clock.now();
+        let name = || self.limit.name().clone();
+        if self.client.is_shut_down() {
+            return Err(LimitError::ShuttingDown { name: name() });
+        }
+        let until = match wait {
+            Wait::No => began + self.client.patience(),
+            Wait::For(wait) => wait.map_or(Instant::NEVER, |wait| began + wait),
+        };
+        let Some(mut place) = self.enter(permits, wait != Wait::No, until) else { return Ok(None) };
+        let ended = |_| Err(LimitError::ShuttingDown { name: name() });
+        tokio::select! {
+            biased;
+            answer = &mut place.answer => return answer.unwrap_or_else(ended),
+            () = clock.wait_until(until) => {}
+        }
+        match place.leave() {
+            // Its answer is there.
+            None => (&mut place.answer).await.unwrap_or_else(ended),
+            Some(Left::Refused) if wait != Wait::No => {
+                Err(LimitError::TimedOut { name: name(), waited: clock.now().since(began) })
+            }
+            Some(Left::UnderWay) => {
+                let source = ServerError::Unknown { reason: "no answer came in time".into() };
+                Err(LimitError::OutcomeUnknown { name: name(), source })
+            }
+            Some(_) => {
+                let source = ServerError::NotSent { reason: "no server could be asked in time".into() };
+                Err(LimitError::Unavailable { name: name(), source })
+            }
+        }
+    }
+
+    /// Has the first who waits ask again.
+    pub(crate) fn nudge(&self) {
+        self.changed.notify_one();
+    }
+
+    /// None for who will not wait where others do.
+    fn enter(self: &Arc<Self>, permits: u64, waits: bool, until: Instant) -> Option<Place<L>> {
+        let mut state = self.state();
+        if state.full && !waits {
+            return None;
+        }
+        let (sender, answer) = oneshot::channel();
+        let number = state.next;
+        state.next += 1;
+        state.waiting.insert(number, Waiting { permits, waits, until, answer: sender });
+        let begins = !std::mem::replace(&mut state.attended, true);
+        drop(state);
+        if begins {
+            self.client.run_in_background(attend(Attendance::new(self)));
+        }
+        Some(Place { queue: Arc::clone(self), number, answer })
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State<L>> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Answers one who asked; dropped where he has left.
+    pub(crate) fn answer(&self, number: u64, answer: Answer<L>) {
+        let waiting = self.state().waiting.remove(&number);
+        if let Some(waiting) = waiting {
+            let _ = waiting.answer.send(answer);
+        }
+    }
+
+    /// Those who are asked for next, and until when; nobody, where nobody waits.
+    pub(crate) fn first(&self) -> (Vec<(u64, Wish)>, Instant) {
+        let (now, patience, mut state) = (self.client.clock().now(), self.client.patience(), self.state());
+        state.full = false;
+        let first = state.waiting.iter().take(MOST);
+        let wish = |one: &Waiting<L>| Wish {
+            permits: one.permits,
+            ahead: if one.waits { AHEAD.min(one.until.since(now)) } else { Duration::ZERO },
+            waits: one.waits,
+        };
+        // Who waits without a bound is not without contact for longer than the client's patience.
+        let bound = |one: &Waiting<L>| if one.until == Instant::NEVER { now + patience } else { one.until };
+        let until = first.clone().map(|(_, one)| bound(one)).max().unwrap_or(now);
+        let wishes: Vec<_> = first.map(|(number, one)| (*number, wish(one))).collect();
+        state.asking = wishes.last().map(|(number, _)| (now, number + 1));
+        // Whose time is short leaves by himself, and what was taken for him goes back when it is told.
+        (wishes, until.max(now + self.client.timeout()).min(now + patience.max(LONGEST)))
+    }
+}
+
+/// Whether to wait, and for how long at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    No,
+    For(Option<Duration>),
+}
+
+/// How it is with who leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// A request was answered since he came, and none is overdue.
+    Refused,
+    /// He was asked for, and there is no answer. What is taken goes back when it comes.
+    UnderWay,
+    Waiting,
+}
+
+/// One who waits. Dropped, he has left.
+struct Place<L: Limit> {
+    queue: Arc<Queue<L>>,
+    number: u64,
+    answer: oneshot::Receiver<Answer<L>>,
+}
+
+impl<L: Limit> Place<L> {
+    /// How it is with who leaves; none where he has his answer.
+    fn leave(&self) -> Option<Left> {
+        let (now, mut state) = (self.queue.client.clock().now(), self.queue.state());
+        let was_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == self.number);
+        let left = state.waiting.remove(&self.number)?;
+        let is_overdue = state.asking.is_some_and(|(since, _)| now.since(since) >= OVERDUE);
+        let how = match self.number < state.seen && !is_overdue {
+            true => Left::Refused,
+            false if state.asking.is_some_and(|(_, below)| self.number < below) => Left::UnderWay,
+            false => Left::Waiting,
+        };
+        drop(state);
+        drop(left);
+        if was_first {
+            self.queue.nudge();
+        }
+        Some(how)
+    }
+}
+
+impl<L: Limit> Drop for Place<L> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl<L: Limit> std::fmt::Debug for Queue<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("name", self.limit.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,61 @@
+-- gcra.lua: take permits by the generic cell rate algorithm, for those who ask, in their order. Behind once.lua.
+--
+-- KEYS[2]  time     string; when all that was taken is replenished (the theoretical arrival time): microseconds since 1970 by this
+--                   server's clock, a space, and the rest of a microsecond in parts of `rate`. A missing one is past. Lives until then
+-- ARGV[4]  rate     so many permits are replenished
+-- ARGV[5]  per      in so many microseconds; the two have no common divisor
+-- ARGV[6]  burst    so many may be taken at once
+-- ARGV[7…] three for each who asks: permits; ahead, in milliseconds; waits; as in acquire.lua
+-- Returns  {'1', burst, '0', next, free, '', verdict…}   as acquire.lua
+--
+-- Work: O(asks), writes one key. All numbers are whole and below 2^53. Sent twice, it takes once.
+local rate, per, burst = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local now = redis.call('TIME')
+now = now[1] * 1000000 + now[2]
+local base, rest = now, 0
+local was = redis.call('GET', KEYS[2])
+if was then
+  local whole, part = string.match(was, '^(%d+) (%d+)$')
+  if not whole then
+    return redis.error_reply('ERR the key of the limiter holds no time')
+  end
+  base, rest = tonumber(whole), tonumber(part)
+  if rest >= rate then
+    rest = 0
+  end
+  -- Nothing is taken for more than a second ahead: a later time is of a clock that was set back since.
+  local latest = now + math.ceil(burst * per / rate)
+  if base > latest + 1000000 then
+    base, rest = latest, 0
+  end
+end
+if base < now then
+  base, rest = now, 0
+end
+local free = math.floor((burst * per - (base - now) * rate - rest) / per)
+local verdicts, again, stopped, taken = {}, now, false, false
+for i = 7, #ARGV, 3 do
+  local wanted, ahead, waits = tonumber(ARGV[i]), tonumber(ARGV[i + 1]) * 1000, ARGV[i + 2] == '1'
+  local verdict = 'w'
+  if wanted > burst then
+    verdict = 't'
+  elseif not stopped then
+    local parts = rest + wanted * per
+    local then_rest = math.fmod(parts, rate)
+    local then_base = base + (parts - then_rest) / rate
+    local at = then_base + math.ceil((then_rest - burst * per) / rate)
+    if at - now <= ahead then
+      base, rest, taken = then_base, then_rest, true
+      verdict = string.format('g 0 %.0f', math.max(0, at - now))
+    elseif waits then
+      stopped, again = true, at
+    end
+  end
+  table.insert(verdicts, verdict)
+end
+if taken then
+  local lasts = math.max(1, math.ceil((base - now) / 1000) + 1)
+  redis.call('SET', KEYS[2], string.format('%.0f %.0f', base, rest), 'PX', string.format('%.0f', lasts))
+end
+local next_in = string.format('%.0f', math.max(0, again - now))
+return answer({'1', ARGV[6], '0', next_in, string.format('%.0f', math.max(0, free)), '', unpack(verdicts)})

@@ -1,0 +1,45 @@
+//! Views of a page, counted in each service without asking anybody, and summed over all of them.
+//!
+//! Two clients stand for two services. Each saves what it counts each second and when it ends, so the sum outlives them.
+
+use std::time::Duration;
+
+use redgrid::{AdderError, Grid};
+
+const NAME: &str = "redgrid-example:page_views";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let services = [Grid::connect(&*url).await?, Grid::connect(&*url).await?];
+    let views = [
+        services[0].long_adder(NAME).saving(Duration::from_secs(1))?,
+        services[1].long_adder(NAME).saving(Duration::from_secs(1))?,
+    ];
+    for views in &views {
+        // From here on those who sum hear of it.
+        views.ready().await?;
+    }
+    views[0].reset().await?;
+
+    let visitors = views.clone().map(|views| tokio::spawn(async move { (0..100_000).for_each(|_| views.increment()) }));
+    for visitor in visitors {
+        visitor.await?;
+    }
+    println!("{} views", views[0].sum().await?);
+
+    // One service ends, in order: what it counted is saved.
+    services[1].shutdown(Duration::from_secs(5)).await?;
+    views[0].add(1);
+    match views[0].sum().within(Duration::from_secs(2)).await {
+        Ok(sum) => println!("{sum} views, also without the second service"),
+        Err(AdderError::Partial { answered, expected, so_far, .. }) => {
+            println!("{so_far} views as far as {answered} of {expected} have told");
+        }
+        Err(error) => return Err(error.into()),
+    }
+    views[0].reset().await?;
+    services[0].command("DEL").key(format!("redgrid_adder:{{{NAME}}}"))?.query::<u64>().await?;
+    services[0].shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

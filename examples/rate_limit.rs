@@ -1,0 +1,44 @@
+//! A rate that three services keep together: in any second at most 20 mails, whoever sends them.
+//!
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example rate_limit`
+
+use std::time::{Duration, Instant};
+
+use redgrid::{Grid, Quota, Rate};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let services = [Grid::connect(&*url).await?, Grid::connect(&*url).await?, Grid::connect(&*url).await?];
+
+    // A log that Java services can share. Whoever comes first sets the rate.
+    let began = Instant::now();
+    let mut sending = Vec::new();
+    for (service, grid) in services.iter().enumerate() {
+        let mails = grid.rate_limiter("redgrid-example:mails");
+        mails.try_set_rate(Rate::overall(20, Duration::from_secs(1)).keep_alive(Duration::from_secs(60))).await?;
+        sending.push(tokio::spawn(async move {
+            for mail in 1..=15 {
+                mails.acquire().wait(Duration::from_secs(10)).await?;
+                println!("{:>5} ms  service {service} sends mail {mail}", began.elapsed().as_millis());
+            }
+            Ok::<_, redgrid::LimitError>(())
+        }));
+    }
+    for service in sending {
+        service.await??;
+    }
+
+    // Evenly, and up to 5 at once: one number on the server.
+    let calls = services[0].gcra_limiter("redgrid-example:calls", Quota::per_second(20).burst(5));
+    for call in 1..=8 {
+        println!("call {call}: {}", if calls.try_acquire().await? { "200 OK" } else { "429 Too Many Requests" });
+    }
+
+    calls.reset().await?;
+    services[0].rate_limiter("redgrid-example:mails").delete().await?;
+    for grid in services {
+        grid.shutdown(Duration::from_secs(5)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,461 @@
+//! Sums that each process counts in its own memory.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redgrid_atomic_long::{AdderError, Amount, Client, DoubleAdder, LongAdder};
+use redgrid_testkit::{Action, Fault, Observer, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+/// The keys of adders that are there but for the memory of answers, and those that would be there for ever.
+async fn keys(observer: &Observer) -> (Vec<String>, Vec<String>) {
+    let all: Vec<String> = observer.query(&["KEYS", "*"]).await.unwrap();
+    let (mut left, mut for_ever) = (Vec::new(), Vec::new());
+    for key in all {
+        if observer.query::<i64>(&["PTTL", &key]).await.unwrap() == -1 {
+            for_ever.push(key.clone());
+        }
+        if !key.starts_with("redgrid_once:") {
+            left.push(key);
+        }
+    }
+    left.sort();
+    (left, for_ever)
+}
+
+async fn adders(clients: &[&Client]) -> Vec<LongAdder> {
+    let adders: Vec<_> = clients.iter().map(|client| LongAdder::new(client, "views")).collect();
+    for adder in &adders {
+        adder.ready().await.unwrap();
+    }
+    adders
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_all_clients_count_is_summed_and_reset() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let all = adders(&[&one, &two]).await;
+    // Handles of a client count together.
+    let again = LongAdder::new(&one, "views");
+    (0..10).for_each(|_| all[0].increment());
+    again.add(5);
+    all[1].add(100);
+    all[1].decrement();
+    for adder in [&all[0], &all[1], &again] {
+        assert_eq!(adder.sum().await.unwrap(), 114);
+    }
+    all[1].reset().await.unwrap();
+    all[0].add(-3);
+    assert_eq!((all[0].sum().await.unwrap(), all[1].sum().await.unwrap()), (-3, -3));
+    wait_until(SOON, async || keys(&observer).await == (vec![], vec![])).await;
+
+    let doubles = [DoubleAdder::new(&one, "litres"), DoubleAdder::new(&two, "litres")];
+    for double in &doubles {
+        double.ready().await.unwrap();
+        double.add(0.25).unwrap();
+        double.increment().unwrap();
+    }
+    assert_eq!(doubles[0].sum().await.unwrap(), 2.5);
+    doubles[1].reset().await.unwrap();
+    doubles[1].decrement().unwrap();
+    assert_eq!(doubles[0].sum().await.unwrap(), -1.0);
+    wait_until(SOON, async || keys(&observer).await == (vec![], vec![])).await;
+}
+
+/// Right after it was made, before the server has heard of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sums_at_once_is_in_the_sum() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let there = adders(&[&one]).await;
+    there[0].add(1);
+    for n in 0..20 {
+        let name = format!("views:{n}");
+        let adder = LongAdder::new(&two, &name);
+        adder.add(7);
+        assert_eq!(adder.sum().await.unwrap(), 7);
+    }
+    let adder = LongAdder::new(&two, "views");
+    adder.add(7);
+    assert_eq!(adder.sum().await.unwrap(), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_and_additions_of_many_tasks_lose_nothing() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await];
+    let all = adders(&[&clients[0], &clients[1]]).await;
+    let counting = (0..8).map(|task| {
+        let adder = all[task % 2].clone();
+        tokio::task::spawn_blocking(move || (0..100_000).for_each(|_| adder.increment()))
+    });
+    let counting: Vec<_> = counting.collect();
+    let mut last = 0;
+    for turn in 0..20 {
+        let sum = all[turn % 2].sum().await.unwrap();
+        assert!(sum >= last && sum <= 800_000, "{sum} after {last}");
+        last = sum;
+    }
+    for task in counting {
+        task.await.unwrap();
+    }
+    let sums = join_all((0..20).map(|n| all[n % 2].sum().into_future())).await;
+    assert!(sums.iter().all(|sum| *sum.as_ref().unwrap() == 800_000), "{sums:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_beyond_numbers_are_errors_and_what_is_not_finite_is_refused() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let all = adders(&[&one, &two]).await;
+    all[0].add(i64::MAX);
+    all[1].add(1);
+    let told = all[0].sum().await.unwrap_err();
+    assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
+    all[1].add(-2);
+    assert_eq!(all[0].sum().await.unwrap(), i64::MAX - 1);
+    // Beyond what one process may tell.
+    all[0].add(i64::MAX);
+    let told = all[1].sum().await.unwrap_err();
+    assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
+    all[0].add(i64::MIN);
+    assert_eq!(all[1].sum().await.unwrap(), i64::MAX - 2);
+    all[1].reset().await.unwrap();
+    assert_eq!(all[0].sum().await.unwrap(), 0);
+
+    let (double, other) = (DoubleAdder::new(&one, "litres"), DoubleAdder::new(&two, "litres"));
+    for unfit in [f64::NAN, f64::INFINITY] {
+        assert!(matches!(double.add(unfit), Err(AdderError::InvalidArgument { .. })));
+    }
+    other.ready().await.unwrap();
+    double.add(f64::MAX).unwrap();
+    other.add(f64::MAX).unwrap();
+    let told = double.sum().await.unwrap_err();
+    assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
+    other.add(-f64::MAX).unwrap();
+    assert_eq!(double.sum().await.unwrap(), f64::MAX);
+    double.reset().await.unwrap();
+    assert_eq!(double.sum().await.unwrap(), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_is_told() {
+    let server = server().await;
+    let client = client(&server).await;
+    let bad = LongAdder::new(&client, "a{b");
+    bad.increment();
+    assert!(matches!(bad.sum().await, Err(AdderError::InvalidName(_))));
+    assert!(matches!(DoubleAdder::new(&client, "").add(1.0), Err(AdderError::InvalidName(_))));
+    let good = LongAdder::new(&client, "views");
+    for bound in [Duration::ZERO, Duration::from_secs(301)] {
+        assert!(matches!(good.sum().within(bound).await, Err(AdderError::InvalidArgument { .. })));
+        assert!(matches!(good.reset().within(bound).await, Err(AdderError::InvalidArgument { .. })));
+    }
+    let told = good.clone().saving(Duration::from_millis(9)).unwrap_err();
+    assert!(told.to_string().contains("10 ms to 1 day"), "{told}");
+    // A round is answered once by each client: it is of one kind there.
+    let other = DoubleAdder::new(&client, "views");
+    assert!(matches!(other.add(1.0), Err(AdderError::OtherKind { is: "LongAdder", .. })));
+    assert!(matches!(other.sum().await, Err(AdderError::OtherKind { .. })));
+    assert_eq!(good.sum().await.unwrap(), 0);
+}
+
+/// One that hears everything and answers nothing, as one that stands still.
+async fn mute(observer_of: &redgrid_testkit::RedisServer) -> (Client, redgrid_core::Hearing) {
+    let client = client(observer_of).await;
+    let hearing = client.hear_only(["{views}:adder-topic".into()], &"views".into());
+    wait_until(SOON, async || hearing.in_force()).await;
+    (client, hearing)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_bound_it_is_told_what_came_and_no_key_stays_for_ever() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let all = adders(&[&one, &two]).await;
+    all[0].add(1);
+    all[1].add(2);
+    let (_silent, mut hearing) = mute(&server).await;
+    let began = Instant::now();
+    let told = all[0].sum().within(Duration::from_millis(700)).await.unwrap_err();
+    assert!(began.elapsed() >= Duration::from_millis(700) && began.elapsed() < SOON / 2, "{:?}", began.elapsed());
+    match told {
+        AdderError::Partial { answered: 2, expected: 3, so_far, .. } => assert_eq!(so_far, Amount::Long(3)),
+        other => panic!("{other:?}"),
+    }
+    let told = all[0].reset().within(Duration::from_millis(700)).await.unwrap_err();
+    assert!(matches!(told, AdderError::Partial { answered: 2, expected: 3, .. }), "{told:?}");
+    let (left, for_ever) = keys(&observer).await;
+    assert!(!left.is_empty() && for_ever.is_empty(), "{left:?} {for_ever:?}");
+    // One of Redisson that goes on later adds to what is there, and its commands set no lifetime.
+    let mut round = None;
+    while let Some(heard) = hearing.take() {
+        if let redgrid_core::Heard::Message { payload, .. } = heard {
+            round = round.or(Some(String::from_utf8(payload[2..].to_vec()).unwrap()));
+        }
+    }
+    let round = round.expect("it was asked");
+    for (key, by) in [("counter", "5"), ("semaphore", "1")] {
+        observer.cmd(&["INCRBY", &format!("{{views}}:{round}:{key}"), by]).await.unwrap();
+    }
+    assert_eq!(keys(&observer).await.1, Vec::<String>::new());
+    drop(hearing);
+    wait_until(SOON, async || listeners(&observer).await == 2).await;
+    assert_eq!(all[0].sum().await.unwrap(), 0);
+}
+
+async fn listeners(observer: &Observer) -> u64 {
+    observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", "{views}:adder-topic"]).await.unwrap().1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_handle_takes_the_listener_with_it_and_a_shutdown_too() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let all = adders(&[&one, &two]).await;
+    let [here, there] = &all[..] else { unreachable!() };
+    here.add(1);
+    there.add(2);
+    assert_eq!((here.sum().await.unwrap(), listeners(&observer).await), (3, 2));
+    let other = there.clone();
+    there.clone().destroy().await.unwrap();
+    assert_eq!(here.sum().await.unwrap(), 3);
+    let here = here.clone();
+    drop(all);
+    other.destroy().await.unwrap();
+    wait_until(SOON, async || listeners(&observer).await == 1).await;
+    assert_eq!(here.sum().await.unwrap(), 1);
+    // One that begins again begins at 0, also at once.
+    let there = LongAdder::new(&two, "views");
+    there.add(10);
+    assert_eq!(there.sum().await.unwrap(), 11);
+    drop(there);
+    let there = LongAdder::new(&two, "views");
+    there.add(20);
+    assert_eq!(there.sum().await.unwrap(), 21);
+    two.shutdown(SOON).await.unwrap();
+    assert!(matches!(there.sum().await, Err(AdderError::ShuttingDown { .. })));
+    wait_until(SOON, async || listeners(&observer).await == 1).await;
+    assert_eq!(here.sum().await.unwrap(), 1);
+    drop(here);
+    wait_until(SOON, async || listeners(&observer).await == 0).await;
+}
+
+/// A client whose requests go through a proxy.
+async fn through(proxy: &Proxy, server: &redgrid_testkit::RedisServer) -> Client {
+    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_millis(300));
+    client_with(&server.url_via(proxy.addr()), quick).await
+}
+
+fn is_script(request: &[bytes::Bytes], text: &str) -> bool {
+    let sha = redgrid_tests::sha(text);
+    request.first().is_some_and(|name| name.eq_ignore_ascii_case(b"EVALSHA")) && request[1] == sha.as_bytes()
+}
+
+macro_rules! lua {
+    ($name:literal) => {
+        include_str!(concat!("../../crates/redgrid-atomic-long/src/scripts/adder_", $name, ".lua"))
+    };
+}
+
+fn answer() -> String {
+    [include_str!("../../crates/redgrid-core/src/once/once.lua"), lua!("answer")].concat()
+}
+
+/// Does it to the next call of the script.
+fn next_call(proxy: &Proxy, script: &str, action: Action) {
+    let (script, done) = (script.to_owned(), AtomicBool::new(false));
+    proxy.on_request(move |request| match is_script(request, &script) && !done.swap(true, Ordering::Relaxed) {
+        true => action,
+        false => Action::Forward,
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_counts_nobody_twice() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let (one, two) = (client(&server).await, through(&proxy, &server).await);
+    let all = adders(&[&one, &two]).await;
+    all[0].add(1);
+    all[1].add(20);
+    // Both scripts are known to the server from here on, so they are sent by their hash.
+    assert_eq!(all[1].sum().await.unwrap(), 21);
+    for script in [&answer(), lua!("enter"), lua!("open"), lua!("look")] {
+        for action in [Action::SwallowReply, Action::CutAfterForward, Action::CutBefore] {
+            for (n, asks) in all.iter().enumerate() {
+                next_call(&proxy, script, action);
+                assert_eq!(asks.sum().await.unwrap(), 21, "{action:?}, asked by {n}, {}", script.len());
+                all[1].ready().await.unwrap();
+                next_call(&proxy, script, action);
+                asks.reset().await.unwrap();
+                all[0].add(1);
+                all[1].add(20);
+                all[1].ready().await.unwrap();
+            }
+        }
+    }
+    proxy.heal();
+    assert_eq!(all[0].sum().await.unwrap(), 21);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_that_arrives_late_takes_nothing_that_came_after_it() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let (one, two) = (client(&server).await, through(&proxy, &server).await);
+    let all = adders(&[&one, &two]).await;
+    all[0].add(1);
+    all[1].add(20);
+    assert_eq!(all[1].sum().await.unwrap(), 21);
+    next_call(&proxy, lua!("open"), Action::Hold);
+    all[1].reset().within(SOON).await.unwrap();
+    all[0].add(300);
+    all[1].add(4_000);
+    assert_eq!(all[0].sum().await.unwrap(), 4_300);
+    assert!(proxy.release_held().await > 0, "the first one is still to come");
+    // What it may have begun is heard before this one.
+    assert_eq!(all[0].sum().await.unwrap(), 4_300);
+    all[1].ready().await.unwrap();
+    assert_eq!(all[1].sum().await.unwrap(), 4_300);
+}
+
+/// Answers of rounds that were published by hand.
+async fn ask(observer: &Observer, message: &str, answered: u64) {
+    let semaphore = format!("{{views}}:{}:semaphore", &message[2..]);
+    let before: u64 = observer.get::<u64>(&semaphore).await.unwrap().unwrap_or(0);
+    observer.cmd(&["PUBLISH", "{views}:adder-topic", message]).await.unwrap();
+    wait_until(SOON, async || observer.get::<u64>(&semaphore).await.unwrap() == Some(before + answered)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_that_is_over_or_heard_again_wipes_nothing() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let adder = &adders(&[&client]).await[0];
+    adder.add(5);
+    // One of ours whose caller has gone, and things that are no messages.
+    for message in ["0:redgrid-gone", "1:redgrid-gone", "0", "", "2:x", "0:"] {
+        observer.cmd(&["PUBLISH", "{views}:adder-topic", message]).await.unwrap();
+    }
+    assert_eq!(adder.sum().await.unwrap(), 5);
+    assert!(!observer.exists("{views}:redgrid-gone:semaphore").await.unwrap());
+    // One of Redisson, whose keys have a lifetime from us.
+    ask(&observer, "0:0123456789abcdef0123456789abcdef", 1).await;
+    adder.add(7);
+    // A message of it that is late, behind which another one is certainly heard.
+    observer.cmd(&["PUBLISH", "{views}:adder-topic", "0:0123456789abcdef0123456789abcdef"]).await.unwrap();
+    assert_eq!(adder.sum().await.unwrap(), 7);
+    ask(&observer, "1:00000000000000000000000000000000", 1).await;
+    assert_eq!(observer.get::<i64>("{views}:00000000000000000000000000000000:counter").await.unwrap(), Some(7));
+    assert_eq!(keys(&observer).await.1, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_loses_its_subscription_is_asked_all_the_same() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let all = adders(&[&one, &two]).await;
+    all[0].add(1);
+    all[1].add(20);
+    for _ in 0..20 {
+        observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
+        let sum = all[0].sum().await.unwrap();
+        // The other may not have been there again; who asks is in it in any case.
+        assert!(sum == 1 || sum == 21, "{sum}");
+        all[1].ready().await.unwrap();
+    }
+    all[0].ready().await.unwrap();
+    assert_eq!(all[0].sum().await.unwrap(), 21);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_contact_or_permission_a_sum_ends_at_its_bound() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let proxy = Proxy::to(&server).await.unwrap();
+    let cut_off = through(&proxy, &server).await;
+    let adder = &adders(&[&cut_off]).await[0];
+    adder.increment();
+    proxy.set_both(Fault::BlackHole);
+    let began = Instant::now();
+    let told = adder.sum().within(Duration::from_secs(1)).await.unwrap_err();
+    assert!(matches!(told, AdderError::Unavailable { .. } | AdderError::Partial { .. }), "{told:?}");
+    assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
+    adder.increment();
+    proxy.heal();
+    assert_eq!(adder.sum().within(SOON).await.unwrap(), 2);
+
+    observer.cmd(&["ACL", "SETUSER", "deaf", "on", ">x", "~*", "+@all", "resetchannels"]).await.unwrap();
+    let deaf = client_with(&server.url(), |config| config.credentials(Some("deaf"), "x")).await;
+    let adder = LongAdder::new(&deaf, "views");
+    let told = adder.sum().within(Duration::from_millis(500)).await.unwrap_err();
+    assert!(matches!(told, AdderError::Unavailable { .. }), "{told:?}");
+    observer.cmd(&["ACL", "SETUSER", "mute", "on", ">x", "~*", "+@all", "-publish", "allchannels"]).await.unwrap();
+    let mute = client_with(&server.url(), |config| config.credentials(Some("mute"), "x")).await;
+    let told = LongAdder::new(&mute, "views").sum().await.unwrap_err();
+    assert!(matches!(told, AdderError::Refused { .. }), "{told:?}");
+    assert_eq!(keys(&observer).await.1, Vec::<String>::new());
+    observer.cmd(&["SET", "redgrid_adder:{views}", "x"]).await.unwrap();
+    let told = LongAdder::new(&deaf, "views").saving(Duration::from_secs(3600)).unwrap();
+    told.increment();
+    let told = told.destroy().await;
+    assert!(told.is_ok(), "another handle lives: {told:?}");
+    let saving = LongAdder::new(&client(&server).await, "views").saving(Duration::from_secs(3600)).unwrap();
+    saving.increment();
+    let told = saving.destroy().await.unwrap_err();
+    assert!(matches!(told, AdderError::NotSaved { .. }), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_that_are_dropped_leave_no_key_for_ever() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let all = adders(&[&one, &two]).await;
+    all[0].add(1);
+    all[1].add(2);
+    for n in 0..200 {
+        let asks = &all[n % 2];
+        let polled = async {
+            match n % 3 {
+                0 => drop(asks.reset().await),
+                _ => drop(asks.sum().await),
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_micros(n as u64 * 20), polled).await;
+    }
+    all[0].reset().await.unwrap();
+    all[1].add(4);
+    assert_eq!(all[0].sum().await.unwrap(), 4);
+    // What was begun and dropped is left to its lifetime.
+    assert_eq!(keys(&observer).await.1, Vec::<String>::new());
+    let rounds = async || keys(&observer).await.0.iter().any(|key| key.starts_with("redgrid_adder_round"));
+    wait_until(SOON, async || !rounds().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_shut_down_meanwhile_holds_no_sum_up() {
+    let server = server().await;
+    let here = client(&server).await;
+    let adder = &adders(&[&here]).await[0];
+    let began = Instant::now();
+    for _ in 0..10 {
+        let there = client(&server).await;
+        let other = &adders(&[&there]).await[0];
+        other.add(1);
+        let (told, closed) = tokio::join!(adder.sum().within(SOON).into_future(), there.shutdown(SOON));
+        closed.unwrap();
+        // It had answered, or it had left; where it went while it was asked, the others were asked again.
+        assert!(matches!(told, Ok(0 | 1)), "{told:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for his bound: {:?}", began.elapsed());
+    assert_eq!(adder.sum().await.unwrap(), 0);
+}

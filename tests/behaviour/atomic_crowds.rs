@@ -1,0 +1,367 @@
+//! Numbers that many change at the same time: what leaves together, updates that wait for each other, answers that are lost.
+
+use std::collections::BTreeSet;
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Client};
+use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
+use redgrid_tests::process::Other;
+use redgrid_tests::{SOON, client, client_with, server};
+
+/// Counts the requests about numbers that come through.
+fn count(proxy: &Proxy) -> Arc<AtomicU64> {
+    let sent = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&sent);
+    proxy.on_request(move |request| {
+        let is_ours = [&b"INCRBY"[..], b"EVALSHA", b"EVAL", b"GET"].contains(&&request[0][..]);
+        seen.fetch_add(is_ours.into(), Ordering::Relaxed);
+        Action::Forward
+    });
+    sent
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_tasks_add_a_hundred_thousand_by_far_fewer_commands_and_each_has_its_own_number() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    let sent = count(&proxy);
+    let tasks = (0..10).map(|_| {
+        let hits = AtomicLong::new(&client, "hits");
+        tokio::spawn(async move {
+            let mut had = Vec::new();
+            for _ in 0..10_000 {
+                had.push(hits.increment().await.unwrap());
+            }
+            assert!(had.is_sorted());
+            had
+        })
+    });
+    let mut had: Vec<i64> = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
+    had.sort_unstable();
+    assert!(had.into_iter().eq(1..=100_000));
+    let sent = sent.load(Ordering::Relaxed);
+    eprintln!("{sent} commands for 100,000 additions");
+    // As few as a tenth: each while nine wait; and never more than half, however the tasks are run.
+    assert!(sent < 50_000, "{sent} commands");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_processes_add_and_every_number_is_had_once() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    for once in ["", "once"] {
+        let name = format!("hits:{once}");
+        let (url, program) = (server.url(), env!("CARGO_BIN_EXE_incrementer"));
+        let args = [&url, &name, "10", "1000", once];
+        let mut processes = join_all((0..3).map(|_| Other::start(program, &args))).await;
+        let mut had = BTreeSet::new();
+        for process in &mut processes {
+            let numbers: Vec<i64> = serde_json::from_str(&process.says().await).unwrap();
+            assert_eq!(numbers.len(), 10_000);
+            had.extend(numbers);
+        }
+        assert!(had.into_iter().eq(1..=30_000));
+        assert_eq!(observer.get(&name).await.unwrap(), Some(30_000));
+    }
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let calls =
+        stats.lines().find_map(|line| line.strip_prefix("cmdstat_incrby:calls=")?.split(',').next()?.parse().ok());
+    let calls: u64 = calls.expect("some were added");
+    eprintln!("{calls} additions of the server for 60,000");
+    assert!(calls < 30_000, "{calls} additions of the server");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn additions_and_subtractions_leave_together() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    for once in [false, true] {
+        let n = AtomicLong::new(&client, format!("n:{once}"));
+        let n = if once { n.exactly_once() } else { n };
+        n.set(0).await.unwrap();
+        let sent = count(&proxy);
+        let mut asked = Vec::new();
+        // The first leaves alone, and the others, of both signs in turn, wait for it together.
+        let told = join_all((0..1_000).map(|turn| {
+            let by = if turn % 2 == 0 { turn + 1 } else { -turn };
+            asked.push(by);
+            n.get_and_add(by)
+        }))
+        .await;
+        let mut value = 0;
+        for (by, was) in asked.into_iter().zip(told) {
+            assert_eq!(was.unwrap(), value, "in the order in which they were asked");
+            value += by;
+        }
+        assert_eq!(n.get().await.unwrap(), value);
+        let sent = sent.load(Ordering::Relaxed);
+        assert!(sent <= 20, "{sent} commands");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_batch_that_is_too_much_only_those_are_refused_that_are() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    for once in [false, true] {
+        let n = AtomicLong::new(&client, format!("n:{once}"));
+        let n = if once { n.exactly_once() } else { n };
+        n.set(i64::MAX - 600).await.unwrap();
+        let sent = count(&proxy);
+        let told = join_all((0..1_200).map(|_| n.increment())).await;
+        let (added, refused): (Vec<_>, Vec<_>) = told.into_iter().partition(Result::is_ok);
+        assert!(refused.iter().all(|told| matches!(told, Err(AtomicError::Overflow { .. }))), "{refused:?}");
+        let mut had: Vec<i64> = added.into_iter().map(Result::unwrap).collect();
+        had.sort_unstable();
+        assert!(had.into_iter().eq(i64::MAX - 599..=i64::MAX), "{} refused", refused.len());
+        let sent = sent.load(Ordering::Relaxed);
+        assert!(sent <= 20, "{sent} commands");
+        // There and back is no overflow where the sum is none.
+        let told = join_all([1, -2, i64::MIN, i64::MAX].map(|by| n.add(by).into_future())).await;
+        let done: i128 = [1, -2, i64::MIN, i64::MAX]
+            .iter()
+            .zip(&told)
+            .filter(|(_, told)| told.is_ok())
+            .map(|(by, _)| i128::from(*by))
+            .sum();
+        assert_eq!(i128::from(n.get().await.unwrap()), i128::from(i64::MAX) + done, "{told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_of_many_tasks_all_succeed_and_cost_little_more_than_one_command_each() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    for once in [false, true] {
+        let name = format!("n:{once}");
+        let sent = count(&proxy);
+        let tasks = (0..300).map(|task| {
+            let n = AtomicLong::new(&client, &name);
+            let n = if once && task % 2 == 0 { n.exactly_once() } else { n };
+            tokio::spawn(async move { n.update(|n| n + 1).await.unwrap() })
+        });
+        let mut had: Vec<i64> = join_all(tasks).await.into_iter().map(Result::unwrap).collect();
+        had.sort_unstable();
+        assert!(had.into_iter().eq(1..=300));
+        let sent = sent.load(Ordering::Relaxed);
+        assert!(sent < 310, "{sent} commands");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_of_several_clients_lose_nothing_and_what_others_do_between_is_seen() {
+    let server = server().await;
+    let clients = join_all((0..3).map(|_| client(&server))).await;
+    let n = AtomicLong::new(&clients[0], "n");
+    assert_eq!(n.update(|n| n + 1).await.unwrap(), 1);
+    // What the client remembers of it is not what it is any more.
+    AtomicLong::new(&clients[1], "n").set(10).await.unwrap();
+    assert_eq!(n.update(|n| n + 1).await.unwrap(), 11);
+    let tasks = (0..90).map(|task| {
+        let n = AtomicLong::new(&clients[task % 3], "n");
+        tokio::spawn(async move { n.update(|n| n + 1).await })
+    });
+    let told = join_all(tasks).await;
+    let done = told.into_iter().filter(|told| told.as_ref().unwrap().is_ok()).count();
+    assert_eq!(done, 90);
+    assert_eq!(n.get().await.unwrap(), 101);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_that_is_dropped_or_not_answered_lets_the_next_one_go_on() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(150));
+    let client = client_with(&server.url_via(proxy.addr()), quick).await;
+    let n = AtomicLong::new(&client, "n");
+    assert_eq!(n.update(|n| n + 1).await.unwrap(), 1);
+    proxy.next(1, "n", Action::SwallowReply);
+    let (one, two) = (
+        tokio::spawn({
+            let n = n.clone();
+            async move { n.update(|n| n + 1).await }
+        }),
+        n.clone(),
+    );
+    let one = one.await.unwrap();
+    assert!(matches!(one, Err(AtomicError::OutcomeUnknown { .. })), "{one:?}");
+    wait_until(SOON, async || two.get().await.is_ok()).await;
+    assert_eq!(two.update(|n| n + 1).await.unwrap(), 3);
+    // Dropped while it is under way, and while it waits behind that.
+    proxy.next(1, "n", Action::Hold);
+    let tasks: Vec<_> = (0..3)
+        .map(|_| {
+            tokio::spawn({
+                let n = n.clone();
+                async move { n.update(|n| n + 10).await }
+            })
+        })
+        .collect();
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    join_all(tasks).await;
+    proxy.release_held().await;
+    wait_until(SOON, async || n.get().await.is_ok_and(|n| n == 13)).await;
+    wait_until(SOON, async || n.update(|n| n).await.is_ok()).await;
+    assert_eq!(n.update(|n| n + 1).await.unwrap(), 14);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_contact_updates_that_wait_for_each_other_end() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(100)).retries(1);
+    let client = client_with(&server.url_via(proxy.addr()), quick).await;
+    let n = AtomicLong::new(&client, "n");
+    n.set(1).await.unwrap();
+    proxy.set_both(Fault::BlackHole);
+    let told = join_all((0..40).map(|_| n.update(|n| n + 1))).await;
+    let honest = |told: &Result<i64, AtomicError>| {
+        matches!(told, Err(AtomicError::OutcomeUnknown { .. } | AtomicError::Unavailable { .. }))
+    };
+    assert!(told.iter().all(honest), "{told:?}");
+    let without_contact = told.iter().filter(|told| matches!(told, Err(AtomicError::Unavailable { .. }))).count();
+    assert!(without_contact >= 30, "those behind have not asked: {told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doubles_are_added_together_in_their_order() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    for once in [false, true] {
+        let n = AtomicDouble::new(&client, format!("n:{once}"));
+        let n = if once { n.exactly_once() } else { n };
+        n.set(0.0).await.unwrap();
+        let sent = count(&proxy);
+        let told = join_all((0..1_000).map(|_| n.add(0.1).into_future())).await;
+        for (turn, now) in told.into_iter().enumerate() {
+            let tenths: f64 = format!("{}.{}", (turn + 1) / 10, (turn + 1) % 10).parse().unwrap();
+            assert_eq!(now.unwrap(), tenths);
+        }
+        let sent = sent.load(Ordering::Relaxed);
+        assert!(sent <= 20, "{sent} commands");
+        // Only that is refused which is beyond all doubles.
+        n.set(f64::MAX).await.unwrap();
+        let told = join_all([-1e300, f64::MAX, 1e300, 1e293].map(|by| n.get_and_add(by))).await;
+        assert!(matches!(told[1], Err(AtomicError::Overflow { .. })), "{told:?}");
+        assert_eq!((told[0].as_ref().unwrap(), told[3].is_err()), (&f64::MAX, true), "{told:?}");
+        assert_eq!(n.get().await.unwrap(), f64::MAX);
+    }
+}
+
+/// How many answers are lost: 60, or as many as `REDGRID_LOST_ANSWERS` says.
+fn lost_answers() -> u64 {
+    std::env::var("REDGRID_LOST_ANSWERS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+}
+
+/// How a proxy loses every so manieth answer about a number: by the silence of its connection, or by its end.
+fn loses_answers(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
+    let (lost, asked) = (Arc::clone(lost), AtomicU64::new(0));
+    proxy.on_request(move |request| {
+        if !request.iter().any(|part| part.ends_with(name.as_bytes())) {
+            return Action::Forward;
+        }
+        let asked = asked.fetch_add(1, Ordering::Relaxed);
+        let action = match asked % 8 {
+            1 => Action::SwallowReply,
+            3 | 6 => Action::CutAfterForward,
+            _ => return Action::Forward,
+        };
+        lost.fetch_add(1, Ordering::Relaxed);
+        action
+    });
+}
+
+/// A server, and clients whose answers are lost, which are quick to notice it: more of them where many are to be lost, as they
+/// mostly wait.
+async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy, Client)>, Arc<AtomicU64>) {
+    let (server, lost) = (server().await, Arc::default());
+    let mut clients = Vec::new();
+    for _ in 0..if enough > 1_000 { 16 } else { 3 } {
+        let proxy = Proxy::to(&server).await.unwrap();
+        let quick = |config: redgrid_atomic_long::Config| {
+            config.timeout(Duration::from_millis(250)).retries(99).retry_delay(Duration::from_millis(2))
+        };
+        let client = client_with(&server.url_via(proxy.addr()), quick).await;
+        loses_answers(&proxy, &lost, name);
+        clients.push((proxy, client));
+    }
+    (server, clients, lost)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_lost_answers_what_is_added_exactly_once_is_what_was_acknowledged() {
+    let enough = lost_answers();
+    let (server, clients, lost) = forgetful(enough, "{once}").await;
+    let tasks = clients.iter().flat_map(|(_, client)| std::iter::repeat_n(client, 4)).map(|client| {
+        let (n, lost) = (AtomicLong::new(client, "{once}").exactly_once(), Arc::clone(&lost));
+        tokio::spawn(async move {
+            let (mut had, mut unknown) = (Vec::new(), 0);
+            while lost.load(Ordering::Relaxed) < enough {
+                match n.increment().await {
+                    Ok(now) => had.push(now),
+                    // On a machine that stands still for as long as a call is patient. The second has changed nothing.
+                    Err(AtomicError::OutcomeUnknown { .. }) => unknown += 1,
+                    Err(AtomicError::Unavailable { .. }) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            (had, unknown)
+        })
+    });
+    let bound = SOON * 3 + Duration::from_millis(100) * u32::try_from(enough).unwrap();
+    let all = tokio::time::timeout(bound, join_all(tasks)).await.expect("answers come in time");
+    let all = all.into_iter().map(Result::unwrap);
+    let (had, unknown): (Vec<Vec<i64>>, Vec<usize>) = all.unzip();
+    let (mut had, unknown): (Vec<i64>, usize) = (had.concat(), unknown.into_iter().sum());
+    let value: i64 = server.observer().await.unwrap().get("{once}").await.unwrap().unwrap();
+    let acknowledged = had.len();
+    eprintln!(
+        "{} answers lost, {acknowledged} additions acknowledged, {unknown} unknown",
+        lost.load(Ordering::Relaxed)
+    );
+    had.sort_unstable();
+    had.dedup();
+    assert_eq!(had.len(), acknowledged, "each was told its own");
+    let not_acknowledged = usize::try_from(value).unwrap() - acknowledged;
+    assert!(
+        not_acknowledged <= unknown,
+        "{not_acknowledged} more were added than were acknowledged, {unknown} unknown"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_lost_answers_doubles_and_updates_are_changed_exactly_once_too() {
+    let (server, clients, lost) = forgetful(0, "{twice}").await;
+    let tasks =
+        clients.iter().flat_map(|(_, client)| std::iter::repeat_n(client, 2)).enumerate().map(|(task, client)| {
+            let (n, lost) = (AtomicDouble::new(client, "{twice}").exactly_once(), Arc::clone(&lost));
+            tokio::spawn(async move {
+                let mut had = Vec::new();
+                while lost.load(Ordering::Relaxed) < 60 {
+                    let told = if task % 2 == 0 { n.add(0.5).await } else { n.update(|n| n + 0.5).await };
+                    match told {
+                        Ok(now) => had.push(now),
+                        // The others add much faster than answers are awaited. Nothing is changed then.
+                        Err(AtomicError::Contended { .. }) => {}
+                        Err(error) => panic!("{error:?}"),
+                    }
+                }
+                had
+            })
+        });
+    let mut had: Vec<f64> = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
+    let value: f64 = server.observer().await.unwrap().get("{twice}").await.unwrap().unwrap();
+    had.sort_unstable_by(f64::total_cmp);
+    assert!(had.iter().enumerate().all(|(turn, now)| *now == (turn + 1) as f64 / 2.0), "{had:?}");
+    assert_eq!(value, had.len() as f64 / 2.0);
+}

@@ -1,0 +1,191 @@
+//! Rates that all processes keep together: the generic cell rate algorithm.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redgrid_rate_limiter::{Config, GcraLimiter, LimitError, Quota};
+use redgrid_testkit::{Action, Fault, Monitor, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(600);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let limiter = GcraLimiter::new(&client, "a", Quota::new(10, 10 * LONG).burst(4));
+    assert_eq!(limiter.available_permits().await.unwrap(), 4);
+    assert!(limiter.try_acquire_many(3).await.unwrap() && !limiter.try_acquire_many(2).await.unwrap());
+    assert_eq!(limiter.available_permits().await.unwrap(), 1);
+    limiter.acquire().await.unwrap();
+    let lives = observer.time_to_live("a").await.unwrap().unwrap();
+    assert!(lives > 4 * LONG - LONG / 2 && lives <= 4 * LONG + MS, "until all is replenished: {lives:?}");
+    let told = limiter.acquire().permits(5).await.unwrap_err();
+    assert!(matches!(told, LimitError::TooManyPermits { permits: 5, most: 4, .. }), "{told:?}");
+    let told = limiter.acquire().wait(200 * MS).await.unwrap_err();
+    assert!(matches!(told, LimitError::TimedOut { waited, .. } if waited >= 200 * MS), "{told:?}");
+    assert!(matches!(limiter.acquire().permits(0).await, Err(LimitError::InvalidArgument { .. })));
+    // Half an interval later a half is replenished: none yet; a whole one later, one.
+    let (time, rest) = {
+        let text: String = observer.query(&["GET", "a"]).await.unwrap();
+        let (time, rest) = text.split_once(' ').unwrap();
+        (time.parse::<u64>().unwrap(), rest.to_owned())
+    };
+    let passes = async |micros: u64| {
+        let sooner = format!("{} {rest}", time - micros);
+        observer.cmd(&["SET", "a", &sooner, "PX", "600000"]).await.unwrap();
+        limiter.available_permits().await.unwrap()
+    };
+    assert_eq!((passes(300_000_000).await, passes(601_000_000).await, passes(9_000_000_000).await), (0, 1, 4));
+    assert!(limiter.reset().await.unwrap() && !limiter.reset().await.unwrap());
+    // A thousandth of a second has no whole microseconds of a third.
+    let thirds = GcraLimiter::new(&client, "b", Quota::new(3, 1000 * MS).burst(1));
+    for _ in 0..2 {
+        thirds.acquire().await.unwrap();
+    }
+    let text: String = observer.query(&["GET", "b"]).await.unwrap();
+    assert!(["0", "1", "2"].contains(&text.split_once(' ').unwrap().1), "{text}");
+    observer.cmd(&["SET", "c", "soon"]).await.unwrap();
+    let told = GcraLimiter::new(&client, "c", Quota::per_second(1)).try_acquire().await;
+    assert!(matches!(told, Err(LimitError::Refused { .. })), "{told:?}");
+    let told = GcraLimiter::new(&client, "c", Quota::per_second(0)).try_acquire().await;
+    assert!(matches!(told, Err(LimitError::InvalidArgument { .. })), "{told:?}");
+    assert!(matches!(
+        GcraLimiter::new(&client, "", Quota::per_second(1)).acquire().await,
+        Err(LimitError::InvalidName(_))
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await, client(&server).await];
+    let (rate, burst) = (400_u64, 100_u64);
+    let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
+    let long = std::env::var("REDGRID_RATE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let lasts = Duration::from_secs(long.unwrap_or(4));
+    let end = Instant::now() + lasts;
+    let used = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..100)
+        .map(|task| {
+            let limiter = GcraLimiter::new(&clients[task % 3], "a", Quota::per_second(rate).burst(burst));
+            let used = Arc::clone(&used);
+            tokio::spawn(async move {
+                while Instant::now() < end {
+                    let permits = 1 + task as u64 % 3;
+                    limiter.acquire().permits(permits).await.unwrap();
+                    used.fetch_add(permits, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let mut commands = Vec::new();
+    while Instant::now() < end {
+        commands.extend(monitor.take().await.unwrap());
+        tokio::time::sleep(100 * MS).await;
+    }
+    join_all(tasks).await.into_iter().for_each(Result::unwrap);
+    commands.extend(monitor.take().await.unwrap());
+    // When all is replenished, after each that took some: the permits between two are what was taken.
+    let times: Vec<u64> = commands
+        .iter()
+        .filter(|command| command.name == "SET" && command.args[0] == "a")
+        .map(|command| String::from_utf8_lossy(&command.args[1]).split_once(' ').unwrap().0.parse().unwrap())
+        .collect();
+    assert!(times.is_sorted(), "{times:?}");
+    let used = used.load(Ordering::Relaxed);
+    let ran = times[times.len() - 1] - times[0];
+    // All of the time that passed was used, and none twice: each permit has moved it by its own part.
+    let possible = (ran as f64 / 1e6 * rate as f64) + burst as f64;
+    let share = used as f64 / possible;
+    println!("{used} of {possible:.0} in {ran} µs: {share:.4}");
+    assert!(used as f64 <= possible + 1.0, "{used} of {possible}");
+    assert!(share >= if long.is_some() { 0.99 } else { 0.5 }, "{share}");
+}
+
+/// On one thread, where what is due at the same time is run in the order of its times.
+#[tokio::test]
+async fn one_at_a_time_comes_evenly_and_in_order() {
+    let server = server().await;
+    let client = client(&server).await;
+    let limiter = GcraLimiter::new(&client, "a", Quota::new(20, 1000 * MS).burst(1));
+    let began = Instant::now();
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for n in 0..20 {
+        let (order, mut taking) = (Arc::clone(&order), Box::pin(limiter.acquire().into_future()));
+        // In the queue from here on.
+        if futures_util::poll!(&mut taking).is_ready() {
+            order.lock().unwrap().push(n);
+            continue;
+        }
+        tasks.push(tokio::spawn(async move {
+            taking.await.unwrap();
+            order.lock().unwrap().push(n);
+        }));
+    }
+    join_all(tasks).await.into_iter().for_each(Result::unwrap);
+    assert!(began.elapsed() >= 19 * 50 * MS - MS, "{:?}", began.elapsed());
+    let mut moves = 0;
+    for pair in order.lock().unwrap().windows(2) {
+        moves += usize::from(pair[0] > pair[1]);
+    }
+    // Two that are due within a pause of the machine may be run in any order.
+    assert!(moves <= 5, "{:?}", order.lock().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_takes_once_and_a_clock_set_back_costs_a_burst() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let quick = |config: Config| config.timeout(150 * MS).retries(9);
+    let client = client_with(&server.url_via(proxy.addr()), quick).await;
+    let limiter = GcraLimiter::new(&client, "a", Quota::new(1, LONG).burst(10));
+    limiter.acquire().await.unwrap();
+    for n in 2..5 {
+        proxy.next(1, "redgrid_once:{a}", Action::SwallowReply);
+        limiter.acquire().wait(SOON).await.unwrap();
+        assert_eq!(limiter.available_permits().await.unwrap(), 10 - n);
+    }
+    let hours = (observer.server_time_micros().await.unwrap() + 90_000_000_000).to_string();
+    observer.cmd(&["SET", "a", &format!("{hours} 0")]).await.unwrap();
+    assert_eq!(limiter.available_permits().await.unwrap(), 0);
+    let quick = GcraLimiter::new(&client, "a", Quota::new(100, 1000 * MS).burst(10));
+    quick.acquire().wait(SOON).await.unwrap();
+    proxy.set_both(Fault::BlackHole);
+    let told = join_all((0..5).map(|_| limiter.acquire().wait(2000 * MS).into_future())).await;
+    let honest = |told: &LimitError| matches!(told, LimitError::OutcomeUnknown { .. } | LimitError::Unavailable { .. });
+    assert!(told.iter().all(|told| told.as_ref().is_err_and(honest)), "{told:?}");
+    proxy.heal();
+    wait_until(SOON, async || quick.try_acquire().await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_hears_of_a_reset_and_leaves_nothing() {
+    let server = server().await;
+    let settings = |config: Config| config.poll_interval(LONG);
+    let (one, two) = (client(&server).await, client_with(&server.url(), settings).await);
+    let quota = Quota::new(1, LONG).burst(3);
+    let (here, there) = (GcraLimiter::new(&one, "a", quota), GcraLimiter::new(&two, "a", quota));
+    here.acquire().permits(3).await.unwrap();
+    let waiting = tokio::spawn(there.acquire().permits(2).into_future());
+    wait_until(SOON, async || two.in_hand().channels == 1).await;
+    let observer = server.observer().await.unwrap();
+    let channel = "redgrid_rate__channel:{a}".to_owned();
+    wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
+    assert!(!there.try_acquire().await.unwrap(), "one waits who was first");
+    assert!(here.reset().await.unwrap());
+    tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    wait_until(SOON, async || two.in_hand().channels == 0).await;
+    here.acquire().await.unwrap();
+    let waiting = tokio::spawn(there.acquire().into_future());
+    wait_until(SOON, async || two.in_hand().channels == 1).await;
+    two.shutdown(SOON).await.unwrap();
+    assert!(matches!(waiting.await.unwrap(), Err(LimitError::ShuttingDown { .. })));
+}

@@ -1,0 +1,164 @@
+//! Ids in the order of time, when servers are slow, forget or are gone, and answers are lost.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redgrid_id_generator::{IdError, TimeOrderedId};
+use redgrid_testkit::{Action, Fault, Kind, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, server, sha};
+
+use crate::ids_by_time::{DAY, MOST, far_from_midnight, key_of_today, now, second, some};
+
+const SCRIPT: &str = include_str!("../../crates/redgrid-id-generator/src/scripts/day.lua");
+
+/// The server's answer is older than a block is given from.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_longer_than_a_second_gives_ids() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(SOON)).await;
+    let ids = TimeOrderedId::new(&client, "order");
+    ids.next().await.unwrap();
+    proxy.set_both(Fault::Delay(Duration::from_millis(700)));
+    let mut all = BTreeSet::new();
+    for _ in 0..3 {
+        let had = join_all((0..500).map(|_| ids.next())).await;
+        all.extend(had.into_iter().map(Result::unwrap));
+    }
+    assert_eq!(all.len(), 1500);
+}
+
+/// What the server knew is lost, within the second: ids of either client are of a later one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (TimeOrderedId::new(&one, "order"), TimeOrderedId::new(&two, "order"));
+    let (mut mine, mut theirs) = (some(&here, 1).await, some(&there, 1).await);
+    for _ in 0..2 {
+        // The clock is where ids are.
+        let observer = server.observer().await.unwrap();
+        let latest = second(&here, mine[mine.len() - 1]).max(second(&there, theirs[theirs.len() - 1]));
+        wait_until(SOON, async || now(&observer).await > latest).await;
+        // The one has had far higher numbers than the other knows of.
+        theirs.extend(some(&there, 3).await);
+        mine.extend(some(&here, 3000).await);
+        server.kill().await.unwrap();
+        server.restart_empty().await.unwrap();
+        theirs.extend(some(&there, 6000).await);
+        mine.extend(some(&here, 3).await);
+    }
+    assert!(mine.is_sorted_by(|a, b| a < b) && theirs.is_sorted_by(|a, b| a < b));
+    let all: BTreeSet<i64> = mine.iter().chain(&theirs).copied().collect();
+    assert_eq!(all.len(), mine.len() + theirs.len());
+}
+
+/// Within the second, and without a loss of contact.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_counter_that_is_deleted_by_hand_goes_on_above_what_was_had() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let ids = far_from_midnight(&observer, &client, "order").await;
+    let key = key_of_today(&observer, &ids, "order").await;
+    let mut had = some(&ids, 1000).await;
+    for _ in 0..5 {
+        observer.cmd(&["DEL", &key]).await.unwrap();
+        had.extend(some(&ids, 5000).await);
+    }
+    assert!(had.is_sorted_by(|a, b| a < b));
+    assert!(had.iter().map(|id| ids.decode(*id).unwrap().sequence).is_sorted_by(|a, b| a < b));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_loss_of_contact_a_block_is_not_given_from() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let ids = far_from_midnight(&observer, &client, "order").await;
+    let key = key_of_today(&observer, &ids, "order").await;
+    let mut last = *some(&ids, 50).await.last().unwrap();
+    for _ in 0..3 {
+        let before = observer.get::<i64>(&key).await.unwrap().unwrap();
+        let epoch = client.epoch_of(key.as_bytes());
+        server.kill_connections(Kind::Normal).await.unwrap();
+        wait_until(SOON, async || {
+            let now = client.epoch_of(key.as_bytes());
+            now.is_some() && now != epoch
+        })
+        .await;
+        let id = ids.next().await.unwrap();
+        assert!(i64::from(ids.decode(id).unwrap().sequence) > before);
+        // Time does not go back, although this was ahead of it.
+        assert!(id > last);
+        last = *some(&ids, 50).await.last().unwrap();
+        assert!(second(&ids, last) >= second(&ids, id));
+    }
+}
+
+/// The script, asked as a client would whose clock knows a later time: one whose server was set back.
+#[tokio::test(flavor = "multi_thread")]
+async fn time_does_not_go_back_with_the_servers_clock() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let today = now(&observer).await;
+    let (begin, end) = (today - today % DAY, today - today % DAY + DAY);
+    let ask = async |from: i64, to: i64, not_before: i64, above: i64| {
+        let kept = (to + 2 * DAY) * 1000;
+        let args = [from, to, not_before, 0, above, 10, kept].map(|n| n.to_string());
+        let mut words = vec!["EVAL".to_owned(), SCRIPT.to_owned(), "1".to_owned(), format!("icr:a:{from}")];
+        words.extend(args);
+        observer.query::<Vec<String>>(&words).await.unwrap()
+    };
+    let tomorrow = (end + 7).to_string();
+    // A day that was seen is gone on with, and its counter is kept until it is really over.
+    assert_eq!(ask(begin, end, end + 7, 0).await, ["elsewhere", &tomorrow]);
+    assert_eq!(ask(end, end + DAY, end + 7, 0).await, ["numbers", &tomorrow, "1", "10"]);
+    assert_eq!(ask(end, end + DAY, end + 7, 500).await, ["numbers", &tomorrow, "501", "10"]);
+    let lives = observer.time_to_live(&format!("icr:a:{end}")).await.unwrap().unwrap();
+    assert!(lives.as_secs() > 3 * DAY as u64, "{lives:?}");
+    // What was seen earlier does not hold anything up.
+    let told = ask(begin, end, begin, 0).await;
+    let second = told[1].parse::<i64>().unwrap();
+    assert!(second >= today && (told[0] == "numbers" || second >= end), "{told:?}");
+    // Numbers end with 32 bits, by fewer than were wanted.
+    assert_eq!(ask(end, end + DAY, end + 7, MOST - 4).await, ["numbers", &tomorrow, &(MOST - 3).to_string(), "4"]);
+    assert_eq!(ask(end, end + DAY, end + 7, 0).await, ["exhausted", &tomorrow]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_leaves_out_numbers_and_who_is_dropped_takes_none_twice() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(600))).await;
+    let ids = TimeOrderedId::new(&client, "order");
+    let mut last = ids.next().await.unwrap();
+    for round in 0..60 {
+        if round % 20 == 10 {
+            proxy.next(1, sha(SCRIPT), Action::SwallowReply);
+        }
+        for _ in 0..round % 4 {
+            let _ = futures_util::poll!(std::pin::pin!(ids.next()));
+        }
+        let (a, b) = tokio::join!(ids.next(), ids.next());
+        let (a, b) = (a.unwrap(), b.unwrap());
+        assert!(last < a && a < b, "{last} {a} {b}");
+        last = b;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_server_a_call_ends_and_later_ids_come_again() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(150))).await;
+    let ids = TimeOrderedId::new(&client, "order");
+    let last = ids.next().await.unwrap();
+    proxy.set_both(Fault::BlackHole);
+    wait_until(SOON, async || match ids.next().await {
+        Ok(_) => false,
+        Err(error) => matches!(error, IdError::Unavailable { .. }),
+    })
+    .await;
+    proxy.heal();
+    wait_until(SOON, async || ids.next().await.is_ok_and(|id| id > last)).await;
+}

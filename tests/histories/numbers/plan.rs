@@ -1,0 +1,148 @@
+//! What is done to numbers, and what goes wrong meanwhile: all drawn by a seed.
+
+use fastrand::Rng;
+use redgrid_atomic_long::Comparison;
+
+use super::search::{MOST, Op};
+
+/// Clients of a history, each with a way to the server of its own.
+pub(crate) const CLIENTS: usize = 3;
+
+/// Tasks of a client.
+pub(crate) const TASKS: usize = 2;
+
+/// What a task does at most, one thing after the other.
+const STEPS: usize = 8;
+
+/// What all tasks do at most: with the last look it fits into a search.
+const ALL: usize = MOST - 1;
+
+/// How a history goes; only the times of the machine are its own.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Of each task, those of the first client first.
+    pub(crate) tasks: Vec<Vec<Step>>,
+    pub(crate) spells: Vec<Spell>,
+    pub(crate) exactly_once: bool,
+}
+
+/// What a task does at the same time, mostly one thing.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    /// Which of two numbers.
+    pub(crate) number: usize,
+    pub(crate) ops: Vec<Op>,
+    /// Before it, in milliseconds.
+    pub(crate) pause: u64,
+    /// The task stops waiting for it after so many milliseconds.
+    pub(crate) leaves_after: Option<u64>,
+}
+
+/// Something that goes wrong at a time, in milliseconds after the start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spell {
+    pub(crate) at: u64,
+    pub(crate) lasts: u64,
+    pub(crate) client: usize,
+    pub(crate) trouble: Trouble,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Trouble {
+    /// Requests about numbers are carried out, and their answers do not come back.
+    Swallow(usize),
+    /// The same, and the connection is cut.
+    CutAfter(usize),
+    /// The connection is cut, and the request is lost.
+    CutBefore(usize),
+    /// Requests arrive late, their clients may have gone on long since.
+    Late(usize),
+    /// All connections of the client are cut.
+    CutAll,
+    /// Nothing comes through; it arrives afterwards.
+    Stall,
+    /// Nothing comes through; what was sent is lost.
+    BlackHole,
+    /// The server is killed and comes back with what it has confirmed.
+    Restart,
+    /// The server stands still.
+    Pause,
+    /// The server forgets all scripts.
+    FlushScripts,
+}
+
+impl Plan {
+    pub(crate) fn draw(seed: u64) -> Plan {
+        let mut rng = Rng::with_seed(seed);
+        let (numbers, extreme) = (rng.usize(1..3), rng.u8(..4) == 0);
+        let task = |rng: &mut Rng| {
+            let steps = rng.usize(4..=STEPS);
+            let (mut left, mut task) = (ALL / (CLIENTS * TASKS), Vec::new());
+            for _ in 0..steps {
+                let mut step = Step::draw(rng, numbers, extreme);
+                step.ops.truncate(left);
+                left -= step.ops.len();
+                task.push(step);
+            }
+            task
+        };
+        let tasks = (0..CLIENTS * TASKS).map(|_| task(&mut rng)).collect();
+        // One history in eight is calm.
+        let spells = if seed % 8 == 1 { 0 } else { rng.usize(1..6) };
+        let mut spells: Vec<Spell> = (0..spells).map(|_| Spell::draw(&mut rng)).collect();
+        spells.sort_by_key(|spell| spell.at);
+        Plan { tasks, spells, exactly_once: rng.bool() }
+    }
+}
+
+impl Step {
+    fn draw(rng: &mut Rng, numbers: usize, extreme: bool) -> Step {
+        let by = |rng: &mut Rng| match extreme {
+            true if rng.u8(..3) == 0 => [i64::MAX, i64::MIN, i64::MAX - 1, 1 << 53][rng.usize(..4)],
+            _ => rng.i64(-3..6),
+        };
+        let how = |rng: &mut Rng| {
+            let or_equal = [Comparison::LessOrEqual, Comparison::GreaterOrEqual, Comparison::Equal];
+            let other = [Comparison::Less, Comparison::Greater, Comparison::NotEqual];
+            if rng.bool() { or_equal[rng.usize(..3)] } else { other[rng.usize(..3)] }
+        };
+        let add = |rng: &mut Rng| if rng.bool() { Op::Add(by(rng)) } else { Op::GetAndAdd(by(rng)) };
+        let one = |rng: &mut Rng| match rng.u8(..24) {
+            0..3 => Op::Get,
+            3..9 => Op::Add(by(rng)),
+            9..11 => Op::GetAndAdd(by(rng)),
+            11 => Op::AddAtMost { by: by(rng), most: by(rng), clamps: rng.bool() },
+            12 => Op::Set(by(rng)),
+            13..15 => Op::GetAndSet(by(rng)),
+            15 => Op::GetAndDelete,
+            16 => Op::Delete,
+            17..19 => Op::CompareAndSet(by(rng), by(rng)),
+            19 => Op::SetIf(how(rng), by(rng), by(rng)),
+            20 => Op::DeleteIf(how(rng), by(rng)),
+            _ => Op::Update,
+        };
+        // What is added at the same time leaves together, but for the first.
+        let ops = if rng.u8(..5) == 0 { (0..rng.usize(3..5)).map(|_| add(rng)).collect() } else { vec![one(rng)] };
+        let pause = if rng.bool() { 0 } else { rng.u64(0..25) };
+        let leaves_after = (rng.u8(..12) == 0).then(|| rng.u64(0..4));
+        Step { number: rng.usize(..numbers), ops, pause, leaves_after }
+    }
+}
+
+impl Spell {
+    fn draw(rng: &mut Rng) -> Spell {
+        let trouble = match rng.u8(..20) {
+            0..4 => Trouble::Swallow(rng.usize(1..3)),
+            4..7 => Trouble::CutAfter(rng.usize(1..3)),
+            7 => Trouble::CutBefore(rng.usize(1..3)),
+            8..12 => Trouble::Late(rng.usize(1..3)),
+            12 => Trouble::CutAll,
+            13..15 => Trouble::Stall,
+            15 => Trouble::BlackHole,
+            16..18 => Trouble::Restart,
+            18 => Trouble::Pause,
+            _ => Trouble::FlushScripts,
+        };
+        Spell { at: rng.u64(..80), lasts: rng.u64(20..250), client: rng.usize(..CLIENTS), trouble }
+    }
+}

@@ -1,0 +1,196 @@
+//! One history: three clients change numbers, each through a proxy of its own, while things go wrong, and it is written down
+//! who was told what.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redgrid_atomic_long::{AtomicError, AtomicLong, Client};
+use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
+use redgrid_tests::{SOON, client_with};
+
+use super::plan::{CLIENTS, Plan, Spell, TASKS, Trouble};
+use super::search::{Answer, Call, Op, changed};
+
+/// How long a client waits for an answer.
+const TIMEOUT: Duration = Duration::from_millis(80);
+
+/// So many answers that never came are enough for a task: each may take effect at any time, and there are as many orders more.
+const ENOUGH_UNANSWERED: usize = 2;
+
+/// A server that keeps what it has confirmed, and serves one history after the other.
+pub(crate) async fn server() -> RedisServer {
+    RedisServer::builder().append_only(true).start().await.expect("a server starts")
+}
+
+/// Lets it happen: the calls of each number.
+pub(crate) async fn run(plan: &Plan, server: &RedisServer, seed: u64) -> Vec<Vec<Call>> {
+    let names: Vec<String> = (0..2).map(|number| format!("number:{seed}:{number}")).collect();
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let proxy = Proxy::to(server).await.expect("a free port");
+        let quick = |config: redgrid_atomic_long::Config| {
+            config.timeout(TIMEOUT).retries(2).retry_delay(Duration::from_millis(10))
+        };
+        clients.push((client_with(&server.url_via(proxy.addr()), quick).await, proxy));
+    }
+    let began = Instant::now();
+    let record = Arc::new(Mutex::new(vec![Vec::new(); names.len()]));
+    let tasks = plan.tasks.iter().cloned().enumerate().map(|(task, steps)| {
+        let who = (task / TASKS, task % TASKS);
+        let numbers = numbers(&clients[who.0].0, &names, plan.exactly_once);
+        let record = Arc::clone(&record);
+        tokio::spawn(async move {
+            let mut unanswered = 0;
+            for step in steps {
+                tokio::time::sleep(Duration::from_millis(step.pause)).await;
+                let asked = step.ops.iter().map(async |op| {
+                    let from = nanos(began);
+                    let told = outcome(&numbers[step.number], *op, step.leaves_after).await?;
+                    Some(Call { who, op: *op, from, told: told.map(|answer| (nanos(began), answer)) })
+                });
+                let calls: Vec<Call> = join_all(asked).await.into_iter().flatten().collect();
+                unanswered += calls.iter().filter(|call| call.told.is_none()).count();
+                record.lock().expect("no panic above")[step.number].extend(calls);
+                if unanswered >= ENOUGH_UNANSWERED {
+                    return;
+                }
+            }
+        })
+    });
+    // What becomes of the server: it is not killed while it stands still.
+    let one_at_a_time = tokio::sync::Mutex::new(());
+    let spells = plan.spells.iter().map(|spell| spell.strike(server, &one_at_a_time, &clients[spell.client].1));
+    let (ended, _) = tokio::join!(join_all(tasks), join_all(spells));
+    ended.into_iter().for_each(|task| task.expect("no panic in a task"));
+    for (_, proxy) in &clients {
+        proxy.heal();
+        proxy.release_held().await;
+    }
+    let last = last_look(server, &names, began).await;
+    for (client, _) in clients {
+        let _ = client.shutdown(Duration::from_millis(100)).await;
+    }
+    let mut calls = std::mem::take(&mut *record.lock().expect("no panic above"));
+    calls.iter_mut().zip(last).for_each(|(calls, last)| calls.push(last));
+    calls
+}
+
+fn numbers(client: &Client, names: &[String], exactly_once: bool) -> Vec<AtomicLong> {
+    let number = |name| {
+        let number = AtomicLong::new(client, name);
+        if exactly_once { number.exactly_once() } else { number }
+    };
+    names.iter().map(number).collect()
+}
+
+/// What everybody finds in the end, told by the server itself.
+async fn last_look(server: &RedisServer, names: &[String], began: Instant) -> Vec<Call> {
+    wait_until(SOON, async || server.observer().await.is_ok()).await;
+    let observer = server.observer().await.expect("it was there");
+    let mut calls = Vec::new();
+    for name in names {
+        let from = nanos(began);
+        let number: i64 = observer.get(name).await.expect("the server answers").unwrap_or(0);
+        calls.push(Call { who: (CLIENTS, 0), op: Op::Get, from, told: Some((nanos(began), Answer::Number(number))) });
+    }
+    calls
+}
+
+/// What was told of a step: nothing where it has certainly no effect, and no answer where it may have, now or later.
+async fn outcome(number: &AtomicLong, op: Op, leaves_after: Option<u64>) -> Option<Option<Answer>> {
+    let asked = ask(number, op);
+    let told = match leaves_after {
+        None => asked.await,
+        Some(millis) => match tokio::time::timeout(Duration::from_millis(millis), asked).await {
+            Ok(told) => told,
+            Err(_) => return Some(None),
+        },
+    };
+    match told {
+        Ok(answer) => Some(Some(answer)),
+        Err(AtomicError::Overflow { .. }) => Some(Some(Answer::Overflow)),
+        Err(AtomicError::OutOfBounds { value, .. }) => match value {
+            redgrid_atomic_long::Value::Long(value) => Some(Some(Answer::OutOfBounds(value))),
+            _ => panic!("a whole number was told to be {value}"),
+        },
+        Err(AtomicError::OutcomeUnknown { .. }) => Some(None),
+        Err(AtomicError::Unavailable { .. } | AtomicError::Contended { .. } | AtomicError::Refused { .. }) => None,
+        Err(other) => panic!("{op:?} ended {other:?}"),
+    }
+}
+
+async fn ask(number: &AtomicLong, op: Op) -> Result<Answer, AtomicError> {
+    Ok(match op {
+        Op::Get => Answer::Number(number.get().await?),
+        Op::Add(1) => Answer::Number(number.increment().await?),
+        Op::Add(-1) => Answer::Number(number.decrement().await?),
+        Op::Add(by) => Answer::Number(number.add(by).await?),
+        Op::GetAndAdd(by) => Answer::Number(number.get_and_add(by).await?),
+        Op::AddAtMost { by, most, clamps } => {
+            let add = number.add(by).at_most(most);
+            Answer::Number(if clamps { add.saturating() } else { add }.await?)
+        }
+        Op::Set(new) => {
+            number.set(new).await?;
+            Answer::Done
+        }
+        Op::GetAndSet(new) => Answer::Number(number.get_and_set(new).await?),
+        Op::GetAndDelete => Answer::Number(number.get_and_delete().await?),
+        Op::Delete => Answer::Truth(number.delete().await?),
+        Op::CompareAndSet(expected, new) => Answer::Truth(number.compare_and_set(expected, new).await?),
+        Op::SetIf(how, to, new) => Answer::Truth(number.set_if(how, to, new).await?),
+        Op::DeleteIf(how, to) => Answer::Truth(number.delete_if(how, to).await?),
+        Op::Update => Answer::Number(number.update(changed).await?),
+    })
+}
+
+impl Spell {
+    /// Lets it happen, and clears up after it.
+    async fn strike(self, server: &RedisServer, one_at_a_time: &tokio::sync::Mutex<()>, proxy: &Proxy) {
+        let lasts = Duration::from_millis(self.lasts);
+        tokio::time::sleep(Duration::from_millis(self.at)).await;
+        match self.trouble {
+            Trouble::Swallow(n) => proxy.next(n, "number:", Action::SwallowReply),
+            Trouble::CutAfter(n) => proxy.next(n, "number:", Action::CutAfterForward),
+            Trouble::CutBefore(n) => proxy.next(n, "number:", Action::CutBefore),
+            Trouble::Late(n) => {
+                proxy.next(n, "number:", Action::Hold);
+                tokio::time::sleep(lasts).await;
+                proxy.release_held().await;
+            }
+            Trouble::CutAll => proxy.cut_all(),
+            Trouble::Stall => {
+                proxy.set_both(Fault::Stall);
+                tokio::time::sleep(lasts).await;
+                proxy.set_both(Fault::Pass);
+            }
+            Trouble::BlackHole => {
+                proxy.set_both(Fault::BlackHole);
+                tokio::time::sleep(lasts).await;
+                proxy.set_both(Fault::Pass);
+                proxy.cut_all();
+            }
+            Trouble::Restart => {
+                let _turn = one_at_a_time.lock().await;
+                server.kill().await.expect("it can be killed");
+                tokio::time::sleep(lasts / 4).await;
+                server.restart_with_data().await.expect("it comes back");
+            }
+            Trouble::Pause => {
+                let _turn = one_at_a_time.lock().await;
+                server.pause().await.expect("it can be stopped");
+                tokio::time::sleep(lasts).await;
+                server.resume().await.expect("it goes on");
+            }
+            Trouble::FlushScripts => {
+                let _turn = one_at_a_time.lock().await;
+                server.flush_scripts().await.expect("it answers");
+            }
+        }
+    }
+}
+
+fn nanos(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,257 @@
+//! A number as a sequential object, and whether there is an order of what was done that explains what everybody was told.
+//!
+//! The search is that of Wing and Gong, with Lowe's memory of situations: what has been done, and the number then. What was not
+//! answered may take effect at any time later, or never.
+
+use std::collections::HashSet;
+
+use redgrid_atomic_long::Comparison;
+
+/// One thing that is done to a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    Get,
+    Add(i64),
+    GetAndAdd(i64),
+    AddAtMost { by: i64, most: i64, clamps: bool },
+    Set(i64),
+    GetAndSet(i64),
+    GetAndDelete,
+    Delete,
+    CompareAndSet(i64, i64),
+    SetIf(Comparison, i64, i64),
+    DeleteIf(Comparison, i64),
+    Update,
+}
+
+/// What its caller was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Done,
+    Number(i64),
+    Truth(bool),
+    Overflow,
+    OutOfBounds(i64),
+}
+
+/// What [`Op::Update`] makes of a number.
+pub(crate) fn changed(n: i64) -> i64 {
+    n.wrapping_mul(3).wrapping_add(1)
+}
+
+/// Something that was done, from the call to the answer, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) who: (usize, usize),
+    pub(crate) op: Op,
+    pub(crate) from: u64,
+    /// When the answer came, and what it was. Without one it may take effect after this, or never.
+    pub(crate) told: Option<(u64, Answer)>,
+}
+
+/// How a search ended.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// There is an order, found in so many situations.
+    Explained(usize),
+    /// There is none. The most that could be explained, in an order.
+    Contradicted(Vec<Call>),
+    /// There were too many situations.
+    GivenUp,
+}
+
+/// Situations that a search looks at: 400,000, which are a second of a slow machine.
+const SITUATIONS: usize = 400_000;
+
+/// The most calls of one number: one bit each.
+pub(crate) const MOST: usize = 64;
+
+/// Looks for an order. The number is absent at first.
+pub(crate) fn judge(calls: &[Call]) -> Verdict {
+    assert!(calls.len() <= MOST, "{} calls", calls.len());
+    let must = calls.iter().enumerate().filter(|(_, call)| call.told.is_some()).fold(0, |all, (n, _)| all | 1 << n);
+    let mut search = Search { calls, must, seen: HashSet::new(), way: Vec::new(), best: Vec::new() };
+    match search.goes_on(0, None) {
+        Some(true) => Verdict::Explained(search.seen.len()),
+        Some(false) => Verdict::Contradicted(search.best.iter().map(|n| calls[*n]).collect()),
+        None => Verdict::GivenUp,
+    }
+}
+
+struct Search<'a> {
+    calls: &'a [Call],
+    /// Those that were answered.
+    must: u64,
+    seen: HashSet<(u64, Option<i64>)>,
+    way: Vec<usize>,
+    best: Vec<usize>,
+}
+
+impl Search<'_> {
+    /// Whether what is left can be explained from here; nothing where there are too many situations.
+    fn goes_on(&mut self, done: u64, number: Option<i64>) -> Option<bool> {
+        if done & self.must == self.must {
+            return Some(true);
+        }
+        if !self.seen.insert((done, number)) {
+            return Some(false);
+        }
+        if self.seen.len() > SITUATIONS {
+            return None;
+        }
+        if self.way.len() > self.best.len() {
+            self.best.clone_from(&self.way);
+        }
+        let left = |n: &usize| done & (1 << n) == 0;
+        let ends = (0..self.calls.len()).filter(left).filter_map(|n| self.calls[n].told.map(|(to, _)| to)).min();
+        for n in (0..self.calls.len()).filter(left) {
+            let call = self.calls[n];
+            // Another one was over before it began.
+            if ends.is_some_and(|end| end < call.from) {
+                continue;
+            }
+            let (next, answer) = step(number, call.op);
+            let fits = call.told.is_none_or(|(_, told)| told == answer);
+            // What nobody was told of, and changes nothing, explains nothing.
+            if !fits || call.told.is_none() && next == number {
+                continue;
+            }
+            self.way.push(n);
+            let found = self.goes_on(done | 1 << n, next);
+            self.way.pop();
+            if found != Some(false) {
+                return found;
+            }
+        }
+        Some(false)
+    }
+}
+
+/// The number after an operation, and what its caller is told.
+fn step(number: Option<i64>, op: Op) -> (Option<i64>, Answer) {
+    let was = number.unwrap_or(0);
+    let set_if =
+        |holds: bool, new| if holds { (Some(new), Answer::Truth(true)) } else { (number, Answer::Truth(false)) };
+    match op {
+        Op::Get => (number, Answer::Number(was)),
+        Op::Add(by) => match was.checked_add(by) {
+            Some(now) => (Some(now), Answer::Number(now)),
+            None => (number, Answer::Overflow),
+        },
+        Op::GetAndAdd(by) => match was.checked_add(by) {
+            Some(now) => (Some(now), Answer::Number(was)),
+            None => (number, Answer::Overflow),
+        },
+        Op::AddAtMost { by, most, clamps } => match was.checked_add(by) {
+            Some(now) if now <= most => (Some(now), Answer::Number(now)),
+            None if by < 0 || !clamps => (number, Answer::Overflow),
+            _ if clamps => (Some(most), Answer::Number(most)),
+            _ => (number, Answer::OutOfBounds(was)),
+        },
+        Op::Set(new) => (Some(new), Answer::Done),
+        Op::GetAndSet(new) => (Some(new), Answer::Number(was)),
+        Op::GetAndDelete => (None, Answer::Number(was)),
+        Op::Delete => (None, Answer::Truth(number.is_some())),
+        Op::CompareAndSet(expected, new) => set_if(was == expected, new),
+        Op::SetIf(how, to, new) => set_if(holds(was, how, to), new),
+        Op::DeleteIf(how, to) if number.is_some() && holds(was, how, to) => (None, Answer::Truth(true)),
+        Op::DeleteIf(..) => (number, Answer::Truth(false)),
+        Op::Update => (Some(changed(was)), Answer::Number(changed(was))),
+    }
+}
+
+fn holds(was: i64, how: Comparison, to: i64) -> bool {
+    match how {
+        Comparison::Less => was < to,
+        Comparison::LessOrEqual => was <= to,
+        Comparison::Greater => was > to,
+        Comparison::GreaterOrEqual => was >= to,
+        Comparison::Equal => was == to,
+        _ => was != to,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(op: Op, from: u64, to: u64, answer: Answer) -> Call {
+        Call { who: (0, 0), op, from, told: Some((to, answer)) }
+    }
+
+    fn unanswered(op: Op, from: u64) -> Call {
+        Call { who: (0, 0), op, from, told: None }
+    }
+
+    fn is_explained(calls: &[Call]) -> bool {
+        match judge(calls) {
+            Verdict::Explained(_) => true,
+            Verdict::Contradicted(_) => false,
+            Verdict::GivenUp => panic!("given up"),
+        }
+    }
+
+    #[test]
+    fn what_has_an_order_is_explained() {
+        // One after the other.
+        let (one, two) = (call(Op::Add(2), 0, 1, Answer::Number(2)), call(Op::GetAndSet(7), 2, 3, Answer::Number(2)));
+        assert!(is_explained(&[one, two, call(Op::Delete, 4, 5, Answer::Truth(true))]));
+        // At the same time, in the order that the answers tell.
+        let (one, two) = (call(Op::Add(2), 0, 9, Answer::Number(5)), call(Op::Add(3), 0, 9, Answer::Number(3)));
+        assert!(is_explained(&[one, two]));
+        // What was not answered took effect, or did not.
+        for seen in [0, 5] {
+            assert!(is_explained(&[unanswered(Op::Add(5), 0), call(Op::Get, 10, 11, Answer::Number(seen))]));
+        }
+    }
+
+    #[test]
+    fn what_has_none_is_contradicted() {
+        let one = call(Op::Add(2), 0, 1, Answer::Number(2));
+        // Twice; not at all; seen before it began; a sum that two were told.
+        assert!(!is_explained(&[one, call(Op::Get, 2, 3, Answer::Number(4))]));
+        assert!(!is_explained(&[one, call(Op::Get, 2, 3, Answer::Number(0))]));
+        assert!(!is_explained(&[call(Op::Get, 0, 1, Answer::Number(2)), call(Op::Add(2), 2, 3, Answer::Number(2))]));
+        assert!(!is_explained(&[one, call(Op::Add(2), 0, 1, Answer::Number(2))]));
+        // What was not answered takes effect once.
+        let reads = [call(Op::Get, 3, 4, Answer::Number(5)), call(Op::Get, 5, 6, Answer::Number(10))];
+        assert!(!is_explained(&[unanswered(Op::Add(5), 0), reads[0], reads[1]]));
+        // It was seen to have had none, and then its effect, and then none.
+        let gone = call(Op::Get, 5, 6, Answer::Number(0));
+        assert!(!is_explained(&[unanswered(Op::Add(5), 0), reads[0], gone]));
+    }
+
+    #[test]
+    fn the_way_that_could_be_explained_is_told() {
+        let (one, two) = (call(Op::Add(2), 0, 1, Answer::Number(2)), call(Op::Get, 2, 3, Answer::Number(3)));
+        assert_eq!(judge(&[one, two]), Verdict::Contradicted(vec![one]));
+    }
+
+    #[test]
+    fn a_search_without_end_is_given_up() {
+        let mut calls: Vec<Call> = (0..40).map(|n| unanswered(Op::Add(1 << n), 0)).collect();
+        calls.push(call(Op::Get, 10, 11, Answer::Number(-1)));
+        assert_eq!(judge(&calls), Verdict::GivenUp);
+    }
+
+    #[test]
+    fn every_operation_does_what_it_says() {
+        let cases = [
+            (Some(3), Op::Add(i64::MAX), Some(3), Answer::Overflow),
+            (None, Op::AddAtMost { by: 4, most: 3, clamps: false }, None, Answer::OutOfBounds(0)),
+            (None, Op::AddAtMost { by: 4, most: 3, clamps: true }, Some(3), Answer::Number(3)),
+            (Some(i64::MAX), Op::AddAtMost { by: 4, most: 3, clamps: true }, Some(3), Answer::Number(3)),
+            (None, Op::Delete, None, Answer::Truth(false)),
+            (None, Op::CompareAndSet(0, 4), Some(4), Answer::Truth(true)),
+            (None, Op::DeleteIf(Comparison::Equal, 0), None, Answer::Truth(false)),
+            (Some(0), Op::DeleteIf(Comparison::Equal, 0), None, Answer::Truth(true)),
+            (Some(2), Op::SetIf(Comparison::Less, 2, 9), Some(2), Answer::Truth(false)),
+            (Some(2), Op::GetAndAdd(5), Some(7), Answer::Number(2)),
+            (Some(2), Op::Update, Some(7), Answer::Number(7)),
+            (Some(2), Op::GetAndDelete, None, Answer::Number(2)),
+        ];
+        for (number, op, next, answer) in cases {
+            assert_eq!(step(number, op), (next, answer), "{number:?} {op:?}");
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! Rates that Redisson and ours keep together.
+
+use std::time::Duration;
+
+use redgrid_rate_limiter::{LimitError, Rate, RateKind, RateLimiter};
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
+
+use crate::actor::{Actor, Thrown};
+use crate::ground::{AT_ONCE, Ground, scenarios};
+
+scenarios![
+    a_rate_of_javas_is_read_by_rust,
+    a_rate_of_rusts_is_read_by_java,
+    only_the_first_sets_the_rate,
+    both_take_from_one_rate,
+    java_is_refused_what_rust_has_taken_and_waits_for_it,
+    rust_is_refused_what_java_has_taken_and_waits_for_it,
+    no_window_has_more_than_the_rate_with_both_at_the_limit,
+    rust_gives_back_what_java_took,
+    java_gives_back_what_rust_took,
+    what_went_back_too_often_by_java_is_not_free,
+    java_sets_the_rate_anew_and_rust_begins_anew,
+    rust_sets_the_rate_anew_and_java_begins_anew,
+    rust_keeps_the_state_and_java_goes_on_from_there,
+    java_keeps_the_state_and_rust_goes_on_from_there,
+    each_client_has_its_own_log,
+    javas_keep_alive_is_kept_by_rust,
+    rusts_keep_alive_is_kept_by_java,
+    a_limiter_that_java_deletes_has_no_rate,
+    a_limiter_that_rust_deletes_has_no_rate,
+    entries_are_redissons,
+    a_name_with_a_hash_tag_is_the_same_limiter,
+    javas_largest_rate_is_counted_exactly,
+];
+
+/// Longer than any scenario takes, in milliseconds.
+const LONG: u64 = 600_000;
+
+struct Java {
+    actor: Actor,
+    name: String,
+}
+
+impl Java {
+    async fn tries(&mut self, method: &str, with: &[&str]) -> Result<String, Thrown> {
+        self.begins(method, with).await;
+        self.actor.done().await
+    }
+
+    async fn does(&mut self, method: &str, with: &[&str]) -> String {
+        self.tries(method, with).await.unwrap()
+    }
+
+    async fn begins(&mut self, method: &str, with: &[&str]) {
+        let with: Vec<String> = with.iter().map(|word| word.to_string()).collect();
+        self.actor.begin_permits(&format!("rate.{method}"), &self.name, &with).await;
+    }
+
+    async fn set(&mut self, method: &str, kind: &str, permits: u64, millis: u64) -> String {
+        self.does(method, &[kind, &permits.to_string(), &millis.to_string()]).await
+    }
+
+    async fn free(&mut self) -> i64 {
+        self.does("availablePermits", &[]).await.parse().unwrap()
+    }
+
+    async fn looks(&mut self, permits: u64) -> bool {
+        self.does("tryAcquire", &[&permits.to_string(), "0"]).await == "true"
+    }
+}
+
+fn named(on: &Ground, name: &str) -> Java {
+    Java { actor: on.java(), name: name.to_owned() }
+}
+
+fn java(on: &Ground) -> Java {
+    named(on, &on.name)
+}
+
+async fn both(on: &Ground) -> (Java, RateLimiter) {
+    (java(on), RateLimiter::new(&on.client().await, &on.name))
+}
+
+fn long(permits: u64) -> Rate {
+    Rate::overall(permits, Duration::from_millis(LONG))
+}
+
+async fn free(limiter: &RateLimiter) -> u64 {
+    limiter.available_permits().await.unwrap()
+}
+
+async fn a_rate_of_javas_is_read_by_rust(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    assert!(matches!(limiter.rate().await, Err(LimitError::RateNotSet { .. })));
+    assert_eq!(java.set("trySetRate", "OVERALL", 7, 1500).await, "true");
+    let rate = limiter.rate().await.unwrap();
+    assert_eq!((rate.permits, rate.per, rate.kind), (7, Duration::from_millis(1500), RateKind::Overall));
+    java.set("setRate", "PER_CLIENT", 3, LONG).await;
+    assert_eq!(limiter.rate().await.unwrap(), Rate::per_client(3, Duration::from_millis(LONG)));
+}
+
+async fn a_rate_of_rusts_is_read_by_java(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    let thrown = java.tries("tryAcquire", &["1", "0"]).await.unwrap_err();
+    assert!(thrown.message.contains("not initialized"), "{thrown:?}");
+    limiter.try_set_rate(Rate::overall(7, Duration::from_millis(1500))).await.unwrap();
+    assert_eq!(java.does("getConfig", &[]).await, "OVERALL 7 1500");
+    limiter.set_rate(Rate::per_client(3, Duration::from_millis(LONG))).await.unwrap();
+    assert_eq!(java.does("getConfig", &[]).await, format!("PER_CLIENT 3 {LONG}"));
+}
+
+async fn only_the_first_sets_the_rate(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    assert!(limiter.try_set_rate(long(5)).await.unwrap());
+    assert_eq!(java.set("trySetRate", "OVERALL", 9, 1).await, "false");
+    assert!(!limiter.try_set_rate(long(1)).await.unwrap());
+    assert!(limiter.delete().await.unwrap());
+    assert_eq!(java.set("trySetRate", "OVERALL", 9, LONG).await, "true");
+    assert!(!limiter.try_set_rate(long(1)).await.unwrap());
+    assert_eq!(limiter.rate().await.unwrap().permits, 9);
+}
+
+async fn both_take_from_one_rate(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(long(10)).await.unwrap();
+    assert!(java.looks(2).await);
+    limiter.acquire().permits(3).await.unwrap();
+    assert_eq!((java.free().await, free(&limiter).await), (5, 5));
+    java.does("acquire", &["1"]).await;
+    assert!(limiter.try_acquire_many(4).await.unwrap().is_some());
+    assert!(limiter.try_acquire().await.unwrap().is_none() && !java.looks(1).await);
+    let told = limiter.try_acquire_many(11).await.unwrap_err();
+    assert!(matches!(told, LimitError::TooManyPermits { most: 10, .. }), "{told:?}");
+    assert!(java.tries("tryAcquire", &["11", "0"]).await.unwrap_err().message.contains("exceed"));
+}
+
+async fn java_is_refused_what_rust_has_taken_and_waits_for_it(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(Rate::overall(3, Duration::from_secs(2))).await.unwrap();
+    for _ in 0..2 {
+        let taken = on.server_time().await;
+        limiter.acquire().permits(3).wait(SOON).await.unwrap();
+        java.does("acquire", &["2"]).await;
+        let had = on.server_time().await;
+        // Its clock is the same machine's.
+        assert!(had >= taken + 1_900_000, "{}", had - taken);
+    }
+}
+
+async fn rust_is_refused_what_java_has_taken_and_waits_for_it(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(Rate::overall(3, Duration::from_secs(2))).await.unwrap();
+    for _ in 0..2 {
+        let taken = on.server_time().await;
+        java.does("acquire", &["3"]).await;
+        limiter.acquire().permits(2).wait(SOON).await.unwrap();
+        let had = on.server_time().await;
+        assert!(had >= taken + 1_900_000, "{}", had - taken);
+    }
+}
+
+/// What was taken when, in microseconds: by the log itself.
+async fn log(on: &Ground) -> Vec<(u64, u64, Vec<u8>)> {
+    let key = format!("{{{}}}:permits", on.name);
+    let all: Vec<(Vec<u8>, f64)> = on.observer.query(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await.unwrap();
+    let read = |(member, score): (Vec<u8>, f64)| {
+        let permits = u32::from_le_bytes(member[17..21].try_into().unwrap());
+        ((score * 1000.0) as u64, permits.into(), member)
+    };
+    all.into_iter().map(read).collect()
+}
+
+async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Ground) {
+    let (one, two) = (RateLimiter::new(&on.client().await, &on.name), RateLimiter::new(&on.client().await, &on.name));
+    one.try_set_rate(Rate::overall(40, Duration::from_secs(2))).await.unwrap();
+    let mut threads = Vec::new();
+    for _ in 0..3 {
+        let mut thread = java(&on);
+        thread.begins("acquireMany", &["30"]).await;
+        threads.push(thread);
+    }
+    let tasks: Vec<_> = [one, two]
+        .into_iter()
+        .map(|limiter| {
+            tokio::spawn(async move {
+                for _ in 0..40 {
+                    limiter.acquire().wait(3 * SOON).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    // All entries, as they come.
+    let mut seen = std::collections::BTreeMap::new();
+    let mut running = true;
+    while running {
+        running =
+            tasks.iter().any(|task| !task.is_finished()) || threads.iter().any(|thread| thread.actor.is_waiting());
+        seen.extend(log(&on).await.into_iter().map(|(at, permits, member)| ((at, member), permits)));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for thread in &mut threads {
+        thread.actor.done().await.unwrap();
+    }
+    let all: Vec<(u64, u64)> = seen.into_iter().map(|((at, _), permits)| (at, permits)).collect();
+    assert!(all.iter().map(|(_, permits)| permits).sum::<u64>() <= 170);
+    for (end, (at, _)) in all.iter().enumerate() {
+        // Redisson reads its clock before it asks, and may pause between: others may be dropped by then that are later.
+        let inside = all[..=end].iter().filter(|(other, _)| other + 1_000_000 > *at);
+        let inside: u64 = inside.map(|(_, permits)| permits).sum();
+        assert!(inside <= 40, "{inside} before {at}: {all:?}");
+    }
+}
+
+async fn rust_gives_back_what_java_took(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(long(5)).await.unwrap();
+    assert!(java.looks(5).await);
+    assert_eq!(limiter.release(2).await.unwrap(), 2);
+    assert_eq!((java.free().await, free(&limiter).await), (2, 2));
+    assert!(java.looks(2).await && !java.looks(1).await);
+    assert_eq!(limiter.release(9).await.unwrap(), 5);
+    assert_eq!((java.free().await, free(&limiter).await), (5, 5));
+}
+
+async fn java_gives_back_what_rust_took(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(long(5)).await.unwrap();
+    let taken = limiter.acquire().permits(5).await.unwrap();
+    java.does("release", &["2"]).await;
+    assert_eq!((java.free().await, free(&limiter).await), (2, 2));
+    assert!(limiter.try_acquire_many(3).await.unwrap().is_none());
+    assert_eq!((java.free().await, free(&limiter).await), (2, 2), "a refusal leaves it so");
+    // It is in the log of some releases of Redisson all the same, and never more is free than the rate.
+    assert!(taken.release().await.unwrap() >= 3);
+    assert_eq!(free(&limiter).await, 5);
+    assert_eq!(java.free().await, 5);
+}
+
+/// Redisson frees what was given back a second time, when its entry is over: others have it by then.
+async fn what_went_back_too_often_by_java_is_not_free(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(Rate::overall(5, Duration::from_secs(3))).await.unwrap();
+    limiter.acquire().permits(2).await.unwrap();
+    limiter.acquire().permits(2).await.unwrap();
+    java.does("release", &["9"]).await;
+    assert!(limiter.try_acquire_many(5).await.unwrap().is_some());
+    let (had, _, last) = log(&on).await.pop().unwrap();
+    loop {
+        let free = free(&limiter).await;
+        if on.server_time().await >= had + 3_000_000 {
+            break;
+        }
+        assert_eq!(free, 0);
+    }
+    assert_eq!(free(&limiter).await, 5);
+    assert!(log(&on).await.iter().all(|(_, _, member)| *member != last));
+}
+
+async fn java_sets_the_rate_anew_and_rust_begins_anew(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(long(5)).await.unwrap();
+    limiter.acquire().permits(5).await.unwrap();
+    java.set("setRate", "OVERALL", 3, LONG).await;
+    assert_eq!(free(&limiter).await, 3);
+    limiter.acquire().permits(3).await.unwrap();
+    // Who waits hears nothing from Java, and looks by himself.
+    let client = on.client_with(|config| config.poll_interval(Duration::from_millis(500))).await;
+    let waiting = tokio::spawn(RateLimiter::new(&client, &on.name).acquire().into_future());
+    wait_until(SOON, async || client.in_hand().channels > 0).await;
+    java.set("setRate", "OVERALL", 2, LONG).await;
+    tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(java.free().await, 1);
+}
+
+async fn rust_sets_the_rate_anew_and_java_begins_anew(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
+    assert!(java.looks(5).await && !java.looks(1).await);
+    assert!(limiter.set_rate(long(3)).await.unwrap());
+    assert!(java.looks(3).await && !java.looks(1).await);
+}
+
+async fn rust_keeps_the_state_and_java_goes_on_from_there(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
+    assert!(java.looks(4).await);
+    assert!(limiter.set_rate(long(8)).keeping_state().if_set().await.unwrap());
+    assert_eq!(java.free().await, 4);
+    assert!(java.looks(4).await && !java.looks(1).await);
+    assert!(limiter.set_rate(long(6)).keeping_state().await.unwrap());
+    assert!(!java.looks(1).await && limiter.try_acquire().await.unwrap().is_none());
+    assert_eq!(limiter.release(4).await.unwrap(), 4);
+    assert_eq!((java.free().await, free(&limiter).await), (2, 2));
+}
+
+/// Only the newer line can.
+async fn java_keeps_the_state_and_rust_goes_on_from_there(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(long(5)).await.unwrap();
+    limiter.acquire().permits(4).await.unwrap();
+    if !on.version().starts_with('4') {
+        assert_eq!(
+            java.tries("keepState", &["OVERALL", "8", "600000"]).await.unwrap_err().class,
+            "ClassNotFoundException"
+        );
+        return;
+    }
+    assert_eq!(java.set("keepState", "OVERALL", 8, LONG).await, "true");
+    assert_eq!(free(&limiter).await, 4);
+    limiter.acquire().permits(4).await.unwrap();
+    // Eight are taken, and only one goes back: Redisson's number says none are free, and ours agree.
+    assert_eq!(java.set("keepState", "OVERALL", 2, LONG).await, "true");
+    assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await), (4, 0));
+    assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await, java.free().await), (4, 2, 2));
+}
+
+async fn each_client_has_its_own_log(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(Rate::per_client(3, Duration::from_millis(LONG))).await.unwrap();
+    assert!(java.looks(3).await && !java.looks(1).await);
+    limiter.acquire().permits(3).await.unwrap();
+    assert!(limiter.try_acquire().await.unwrap().is_none());
+    let other = RateLimiter::new(&on.client().await, &on.name);
+    assert!(other.try_acquire_many(3).await.unwrap().is_some());
+    let key = format!("{{{}}}:permits:{}", on.name, on.java_id());
+    assert_eq!(on.observer.query::<i64>(&["ZCARD", &key]).await.unwrap(), 1);
+    // Java's new rate is that of all.
+    java.set("setRate", "PER_CLIENT", 5, LONG).await;
+    assert_eq!((free(&limiter).await, free(&other).await, java.free().await), (2, 2, 5));
+}
+
+async fn lives(on: &Ground, key: &str) -> Duration {
+    on.observer.time_to_live(key).await.unwrap().unwrap_or_default()
+}
+
+async fn javas_keep_alive_is_kept_by_rust(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    assert_eq!(java.does("trySetRate", &["OVERALL", "5", "1000", "600000"]).await, "true");
+    assert_eq!(limiter.rate().await.unwrap().keep_alive, Some(Duration::from_millis(LONG)));
+    on.observer.cmd(&["PEXPIRE", &on.name, "60000"]).await.unwrap();
+    limiter.acquire().await.unwrap();
+    for key in [on.name.clone(), format!("{{{}}}:value", on.name), format!("{{{}}}:permits", on.name)] {
+        assert!(lives(&on, &key).await > Duration::from_secs(500), "{key}");
+    }
+}
+
+async fn rusts_keep_alive_is_kept_by_java(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    let rate = Rate::overall(5, Duration::from_secs(1)).keep_alive(Duration::from_millis(LONG));
+    limiter.try_set_rate(rate).await.unwrap();
+    on.observer.cmd(&["PEXPIRE", &on.name, "60000"]).await.unwrap();
+    assert!(java.looks(1).await);
+    for key in [on.name.clone(), format!("{{{}}}:value", on.name), format!("{{{}}}:permits", on.name)] {
+        assert!(lives(&on, &key).await > Duration::from_secs(500), "{key}");
+    }
+    assert_eq!(java.does("expire", &["60000"]).await, "true");
+    assert!(lives(&on, &on.name).await <= Duration::from_secs(60));
+}
+
+async fn a_limiter_that_java_deletes_has_no_rate(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(long(5)).await.unwrap();
+    limiter.acquire().permits(5).await.unwrap();
+    assert_eq!(java.does("delete", &[]).await, "true");
+    assert!(matches!(limiter.acquire().await, Err(LimitError::RateNotSet { .. })));
+    assert!(!limiter.delete().await.unwrap());
+    limiter.try_set_rate(long(5)).await.unwrap();
+    assert_eq!(free(&limiter).await, 5);
+}
+
+async fn a_limiter_that_rust_deletes_has_no_rate(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
+    assert!(java.looks(5).await);
+    assert!(limiter.delete().await.unwrap());
+    assert!(java.tries("tryAcquire", &["1", "0"]).await.unwrap_err().message.contains("not initialized"));
+    assert_eq!(java.does("delete", &[]).await, "false");
+    assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
+    assert!(java.looks(5).await);
+}
+
+async fn entries_are_redissons(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    limiter.try_set_rate(long(10)).await.unwrap();
+    let began = on.server_time().await;
+    limiter.acquire().permits(3).await.unwrap();
+    java.does("acquire", &["2"]).await;
+    let ended = on.server_time().await;
+    let log = log(&on).await;
+    assert_eq!(log.iter().map(|(_, permits, _)| *permits).collect::<Vec<_>>().iter().sum::<u64>(), 5);
+    for (at, _, member) in &log {
+        assert_eq!((member.len(), member[0]), (21, 16), "{member:?}");
+        assert!(began / 1000 * 1000 <= at + 1000 && *at <= ended + 1000, "{began} {at} {ended}");
+    }
+    let value = format!("{{{}}}:value", on.name);
+    assert_eq!(on.observer.get::<String>(&value).await.unwrap().as_deref(), Some("5"));
+    assert!(on.observer.time_to_live(&value).await.unwrap().is_none());
+}
+
+async fn a_name_with_a_hash_tag_is_the_same_limiter(on: Ground) {
+    let name = format!("{}:x{{y}}z", on.name);
+    let (mut java, limiter) = (named(&on, &name), RateLimiter::new(&on.client().await, &name));
+    limiter.try_set_rate(long(4)).await.unwrap();
+    assert!(java.looks(3).await);
+    limiter.acquire().await.unwrap();
+    assert!(!java.looks(1).await && limiter.try_acquire().await.unwrap().is_none());
+    assert!(limiter.delete().await.unwrap());
+}
+
+async fn javas_largest_rate_is_counted_exactly(on: Ground) {
+    let (mut java, limiter) = both(&on).await;
+    assert_eq!(java.set("trySetRate", "OVERALL", i64::MAX as u64, LONG).await, "true");
+    let taken = limiter.acquire().permits(7).await.unwrap();
+    assert!(java.looks(2).await);
+    let value = format!("{{{}}}:value", on.name);
+    assert_eq!(on.observer.get::<i64>(&value).await.unwrap(), Some(i64::MAX - 9));
+    assert_eq!(taken.release().await.unwrap(), 7);
+    assert_eq!(on.observer.get::<i64>(&value).await.unwrap(), Some(i64::MAX - 2));
+}

@@ -1,0 +1,42 @@
+//! A process that counts, for tests of adders.
+//!
+//! `adder URL NAME BY SAVING [leaves]`: adds `BY`, saves at that interval in milliseconds (0: never), and prints `there` when it
+//! is heard; with `leaves` it ends in order then, and prints `left`. It ends with its standard input.
+
+use std::io::{BufRead, Write};
+use std::time::Duration;
+
+use redgrid_atomic_long::{Client, LongAdder};
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [url, name, by, saving, leaves @ ..] = &args[..] else {
+        return Err("adder URL NAME BY SAVING [leaves]".into());
+    };
+    // Killed with whoever started it, wherever it waits.
+    std::thread::spawn(|| {
+        while std::io::stdin().lock().lines().next().is_some() {}
+        std::process::exit(0);
+    });
+    let client = Client::connect(url.as_str()).await?;
+    let mut adder = LongAdder::new(&client, name);
+    if let interval @ 1.. = saving.parse()? {
+        adder = adder.saving(Duration::from_millis(interval))?;
+    }
+    adder.add(by.parse()?);
+    adder.ready().await?;
+    say("there")?;
+    if leaves.is_empty() {
+        std::future::pending::<()>().await;
+    }
+    client.shutdown(Duration::from_secs(10)).await?;
+    say("left")?;
+    Ok(())
+}
+
+fn say(word: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{word}")?;
+    out.flush()
+}

@@ -1,0 +1,125 @@
+//! Ids whose counter moves to another server, with less than the former one knew.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use redgrid_core::Config;
+use redgrid_id_generator::TimeOrderedId;
+use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
+use redgrid_tests::SOON;
+
+use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+
+scenarios![
+    sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed,
+    sentinel_no_id_in_the_order_of_time_comes_twice_in_a_planned_failover,
+    cluster_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed,
+    cluster_no_id_in_the_order_of_time_comes_twice_in_a_planned_failover,
+];
+
+/// Of all days, wherever the test runs in them.
+const NAME: &str = "{order}";
+
+async fn sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let former = sentinels.current_primary().await.unwrap();
+    no_id_comes_twice(by_sentinels(&sentinels), Some(former), async || {
+        former.kill().await.unwrap();
+        sentinels.wait_for_primary_other_than(former.addr()).await.unwrap();
+    })
+    .await;
+}
+
+async fn sentinel_no_id_in_the_order_of_time_comes_twice_in_a_planned_failover() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let primary = sentinels.current_primary().await.unwrap().observer().await.unwrap();
+    no_id_comes_twice(by_sentinels(&sentinels), None, async || {
+        // A replica that has just copied everything hears of what is written from its first acknowledgement on, up to a second later.
+        wait_until(SOON, async || {
+            primary.cmd(&["SET", "warm", "up"]).await.unwrap();
+            primary.query::<i64>(&["WAIT", "2", "1000"]).await.unwrap() == 2
+        })
+        .await;
+        sentinels.fail_over().await.unwrap();
+    })
+    .await;
+}
+
+async fn cluster_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let slot = cluster.slot_of(NAME).await.unwrap();
+    let former = cluster.primary_of(slot).await.unwrap();
+    no_id_comes_twice(by_seeds(&cluster), Some(former), async || {
+        former.kill().await.unwrap();
+        let moved = async || cluster.primary_of(slot).await.is_ok_and(|primary| primary.addr() != former.addr());
+        wait_until(SOON, moved).await;
+    })
+    .await;
+}
+
+async fn cluster_no_id_in_the_order_of_time_comes_twice_in_a_planned_failover() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let former = cluster.primary_of(cluster.slot_of(NAME).await.unwrap()).await.unwrap();
+    no_id_comes_twice(by_seeds(&cluster), None, async || {
+        cluster.fail_over(former).await.unwrap();
+    })
+    .await;
+}
+
+/// From here on replicas hear of nothing that the primary takes.
+async fn cut_off_replicas(primary: &RedisServer) {
+    primary.deny(&["psync", "sync"]).await.unwrap();
+    let observer = primary.observer().await.unwrap();
+    observer.cmd(&["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap();
+    let info = async || observer.query::<String>(&["INFO", "replication"]).await.unwrap();
+    wait_until(SOON, async || info().await.contains("connected_slaves:0")).await;
+}
+
+/// Two clients take ids while the primary is replaced; by one that has heard of nothing for a while, where the former is named.
+async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_over: impl AsyncFnOnce()) {
+    let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut taking = Vec::new();
+    for _ in 0..2 {
+        let client = connected(config.clone()).await;
+        for _ in 0..2 {
+            let (ids, over, done) = (TimeOrderedId::new(&client, NAME), Arc::clone(&over), Arc::clone(&done));
+            taking.push(tokio::spawn(async move {
+                let mut had = Vec::new();
+                while !over.load(Ordering::Relaxed) {
+                    // Without a primary some end.
+                    if let Ok(id) = ids.next().await {
+                        had.push(id);
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                    if had.len() % 100 == 0 {
+                        // As many as there are would fill the memory while nobody is primary, and tell nothing more.
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                }
+                assert!(had.is_sorted_by(|a, b| a < b));
+                had
+            }));
+        }
+    }
+    let more = async |more: u64| {
+        let before = done.load(Ordering::Relaxed);
+        wait_until(SOON, async || done.load(Ordering::Relaxed) >= before + more).await;
+    };
+    more(20_000).await;
+    if let Some(former) = forgets {
+        cut_off_replicas(former).await;
+        more(50_000).await;
+    }
+    fail_over().await;
+    more(20_000).await;
+    over.store(true, Ordering::Relaxed);
+    let mut had = Vec::new();
+    for task in taking {
+        had.extend(task.await.unwrap());
+    }
+    let count = had.len();
+    had.sort_unstable();
+    had.dedup();
+    assert_eq!(had.len(), count, "ids came twice");
+}
