@@ -84,7 +84,7 @@ async fn who_waits_for_a_turn_ends_with_the_client() {
 async fn overtaken(label: &'static str, key: &'static str, field: &'static str) -> Result<(), ObjectError> {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let config = Config::from_url(&*server.url()).unwrap().timeout(Duration::from_millis(400)).retries(1);
+    let config = Config::from_url(&*server.url()).unwrap().timeout(Duration::from_millis(1500)).retries(1);
     let other = observer.clone();
     let before = Before::new(redgrid_core::server(&config).unwrap(), label).always(move || {
         let (other, new) = (other.clone(), fastrand::u32(..).to_string());
@@ -117,8 +117,8 @@ async fn overtaken(label: &'static str, key: &'static str, field: &'static str) 
 async fn who_is_overtaken_each_time_is_told_so_in_time() {
     for (label, key) in [("bucket/compare_and_set", "bucket"), ("map/compare_and_set", "map")] {
         let told = overtaken(label, key, "1").await;
-        // 800 ms without pauses have hundreds of rounds, and ten without and a few with them more than ten.
-        assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if (11..60).contains(&times)), "{told:?}");
+        // Two seconds without pauses have hundreds of rounds; ten without, and some with them, are more than ten.
+        assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if (11..100).contains(&times)), "{told:?}");
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Rounds {
     client: Client,
     name: Name,
     until: Instant,
+    /// From then on no round is begun: one that is has half a request's time left, so that its end is seldom the end of the time.
+    last: Instant,
     lost: u32,
     _turn: Option<Turn>,
 }
@@ -55,8 +57,9 @@ pub struct Rounds {
 impl Rounds {
     /// Those of a call about `name`, one round after another.
     pub fn of(client: &Client, name: &Name) -> Rounds {
-        let until = client.clock().now() + client.patience();
-        Rounds { client: client.clone(), name: name.clone(), until, lost: 0, _turn: None }
+        let (now, patience) = (client.clock().now(), client.patience());
+        let (until, last) = (now + patience, now + patience.saturating_sub(client.timeout() / 2));
+        Rounds { client: client.clone(), name: name.clone(), until, last, lost: 0, _turn: None }
     }
 
     /// The same behind other tasks of this client that change what has this key. Where whoever has the turn does not go on, it goes
@@ -87,8 +90,8 @@ impl Rounds {
                     return Ok(rounds);
                 }
                 () = client.closing() => return Err(over("the client is shut down")),
-                () = client.clock().sleep_until((now + standstill).min(rounds.until)) => {
-                    if client.clock().now() >= rounds.until {
+                () = client.clock().sleep_until((now + standstill).min(rounds.last)) => {
+                    if client.clock().now() >= rounds.last {
                         return Err(over("other tasks were in front until its time was over"));
                     }
                     if turns.over.load(Ordering::Relaxed) == seen {
@@ -141,7 +144,7 @@ impl Rounds {
         let pauses = self.lost.checked_sub(AT_ONCE);
         let pause = pauses.map_or(Duration::ZERO, |pauses| (PAUSES.0 * 2_u32.pow(pauses.min(10))).min(PAUSES.1));
         let until = self.client.clock().now() + jittered(pause);
-        if until >= self.until {
+        if until >= self.last {
             return Err(self.contended());
         }
         tokio::select! {
