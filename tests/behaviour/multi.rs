@@ -413,3 +413,15 @@ async fn ten_thousand_names_of_a_slot_are_taken_within_a_tenth_of_a_second() {
     let limit = if cfg!(debug_assertions) { 1000 * MS } else { 100 * MS };
     assert!(best.0 <= limit, "{:?}", best.0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_that_keeps_its_client_gives_all_back_and_says_so() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    for _ in 0..100 {
+        // Each of the three is the last that keeps the client when it goes.
+        let guard = MultiLock::new(&client(&server).await, ["a", "b", "c"]).acquire().await.unwrap();
+        guard.release().await.unwrap();
+        assert!(observer.keys("*").await.unwrap().is_empty());
+    }
+}

@@ -16,7 +16,7 @@ use super::tenure::Tenure;
 use super::terms;
 use super::turn::Audience;
 use crate::clock::Instant;
-use crate::connection::{Exchange, Persistence, Progress};
+use crate::connection::{Client, Exchange, Persistence, Progress};
 use crate::error::ServerError;
 
 /// Holds of one client, kind and slot. Dropping it gives them all back in the background, together.
@@ -51,7 +51,8 @@ impl Bundle {
         let told = self.part();
         async move {
             match told {
-                Some(told) => told.await.unwrap_or_default(),
+                // The client is kept until then: its end would tell of all that has not gone yet as lost.
+                Some((told, _client)) => told.await.unwrap_or_default(),
                 None => Vec::new(),
             }
         }
@@ -62,9 +63,10 @@ impl Bundle {
         self.0.drain(..).for_each(Grant::forget);
     }
 
-    /// Lets go of all of them; what is to be told of it comes later.
-    fn part(&mut self) -> Option<oneshot::Receiver<Vec<ReleaseError>>> {
-        let table = Arc::clone(self.0.first()?.table());
+    /// Lets go of all of them; what is to be told of it comes later. They may be the last that keep their client.
+    fn part(&mut self) -> Option<(oneshot::Receiver<Vec<ReleaseError>>, Client)> {
+        let client = self.0.first()?.client().clone();
+        let table = Arc::clone(client.table());
         let holds: Vec<_> = self.0.drain(..).map(Grant::disarm).collect();
         let (tell, told) = oneshot::channel();
         let mut errors = Vec::new();
@@ -82,7 +84,7 @@ impl Bundle {
             let work = Arc::clone(&table).release_together(leaving, errors, tell);
             table.hand_over(Box::pin(work));
         }
-        Some(told)
+        Some((told, client))
     }
 }
 
