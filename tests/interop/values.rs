@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redgrid_bucket::Bucket;
-use redgrid_bucket::codecs::{Codec, Json, Kryo, Long, Text};
+use redgrid_bucket::codecs::{Codec, Kryo, Long, Text};
 use redgrid_core::Client;
 use redgrid_core::object::Lifetime;
 use redgrid_map::Map;
@@ -15,13 +15,11 @@ scenarios![
     each_reads_the_text_of_the_other,
     each_reads_the_numbers_of_the_other,
     each_reads_what_kryo_of_the_other_wrote,
-    each_reads_the_json_of_the_other,
     both_compare_and_set_one_value,
     lifetimes_of_the_one_are_seen_by_the_other,
     a_value_that_the_one_renames_is_the_others,
     maps_of_text_are_read_on_both_sides,
     maps_of_kryo_are_read_on_both_sides,
-    maps_of_json_are_read_on_both_sides,
     both_add_to_one_number_of_a_map,
     both_compare_and_replace_in_one_map,
 ];
@@ -73,18 +71,6 @@ async fn each_reads_what_kryo_of_the_other_wrote(on: Ground) {
     assert!(text.get().await.unwrap_err().to_string().contains("Kryo"));
 }
 
-async fn each_reads_the_json_of_the_other(on: Ground) {
-    let (mut java, client) = (on.java(), on.client().await);
-    let (text, number): (Bucket<String>, Bucket<i32>) = (bucket(&client, &on, Json), bucket(&client, &on, Json));
-    java.value_of("bucket.set", &on.name, &["json", "a \"b\""]).await;
-    assert_eq!(text.get().await.unwrap().as_deref(), Some("a \"b\""));
-    text.set(&"c \"d\"".into()).await.unwrap();
-    assert_eq!(java.value_of("bucket.get", &on.name, &["json"]).await, "c \"d\"");
-    java.value_of("bucket.set", &on.name, &["json", "int:41"]).await;
-    assert_eq!(number.update(|n| *n += 1).await.unwrap(), Some(42));
-    assert_eq!(java.value_of("bucket.get", &on.name, &["json"]).await, "42");
-}
-
 async fn both_compare_and_set_one_value(on: Ground) {
     let (mut java, client) = (on.java(), on.client().await);
     let number: Bucket<i64, Kryo> = bucket(&client, &on, Kryo);
@@ -128,10 +114,6 @@ async fn maps_of_text_are_read_on_both_sides(on: Ground) {
 
 async fn maps_of_kryo_are_read_on_both_sides(on: Ground) {
     both_sides(&on, "kryo", Kryo).await;
-}
-
-async fn maps_of_json_are_read_on_both_sides(on: Ground) {
-    both_sides(&on, "json", Json).await;
 }
 
 async fn both_sides<C: Codec + redgrid_map::Encode<String> + redgrid_map::Decode<String>>(

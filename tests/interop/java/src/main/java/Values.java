@@ -8,7 +8,6 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.Codec;
 import org.redisson.client.codec.LongCodec;
 import org.redisson.client.codec.StringCodec;
-import org.redisson.codec.JsonJacksonCodec;
 import org.redisson.codec.Kryo5Codec;
 
 /** Buckets and maps: the verbs of {@link Peer} that begin with {@code bucket} or {@code map}. */
@@ -32,8 +31,6 @@ final class Values {
                 return StringCodec.INSTANCE;
             case "long":
                 return LongCodec.INSTANCE;
-            case "json":
-                return new JsonJacksonCodec();
             case "kryo":
                 return new Kryo5Codec();
             default:
