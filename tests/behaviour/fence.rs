@@ -6,9 +6,12 @@ use std::time::Duration;
 use redgrid_core::Token;
 use redgrid_locks::{Client, Fence, FenceError, Lock};
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
-use redgrid_tests::{SOON, client, client_with, script, server};
+use redgrid_tests::{SOON, client, client_with, server, sha};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
+
+const CHECK: &str = include_str!("../../crates/redgrid-core/src/fence/scripts/check.lua");
+const WRITE: &str = include_str!("../../crates/redgrid-core/src/fence/scripts/write.lua");
 
 fn token(number: u64) -> Token {
     Token::new(number)
@@ -146,11 +149,11 @@ async fn a_write_with_a_lost_answer_is_carried_out_once() {
     fence.set("{a}", "warm", now).await.unwrap();
     fence.check_and_set(now).await.unwrap();
     for lost in 1..=3 {
-        proxy.next(1, script!("fence_write"), Action::SwallowReply);
+        proxy.next(1, sha(WRITE), Action::SwallowReply);
         assert_eq!(fence.increment("{a}:sum", 1, now).await.unwrap(), lost);
         assert_eq!(proxy.counts().swallowed, lost as u64);
     }
-    proxy.next(1, script!("fence_check"), Action::SwallowReply);
+    proxy.next(1, sha(CHECK), Action::SwallowReply);
     fence.check_and_set(now).await.unwrap();
     assert_eq!(observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap(), 3);
     // What remembers the answers goes by itself.
@@ -171,7 +174,7 @@ async fn a_write_without_an_answer_is_not_told_as_not_written() {
     let now = token(observer.server_time_micros().await.unwrap());
     fence.set("{a}", "warm", now).await.unwrap();
     // Written, and the answer is lost; the second copy is refused.
-    proxy.next(1, script!("fence_write"), Action::SwallowReply);
+    proxy.next(1, sha(WRITE), Action::SwallowReply);
     let writing = tokio::spawn(async move { (fence.increment("{a}:sum", 1, now).await, fence) });
     wait_until(SOON, async || observer.exists("{a}:sum").await.unwrap()).await;
     observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
@@ -185,7 +188,7 @@ async fn a_write_without_an_answer_is_not_told_as_not_written() {
     assert_eq!(observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap(), 1);
     observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
     // Written, and then nobody is there.
-    proxy.next(1, script!("fence_write"), Action::SwallowReply);
+    proxy.next(1, sha(WRITE), Action::SwallowReply);
     let writing = tokio::spawn(async move { fence.increment("{a}:sum", 1, now).await });
     wait_until(SOON, async || observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap() == 2).await;
     proxy.refuse_connections().await.unwrap();
@@ -204,7 +207,7 @@ async fn a_late_copy_does_not_undo_what_the_same_holder_wrote_since() {
     let now = token(observer.server_time_micros().await.unwrap());
     fence.set("{a}", "warm", now).await.unwrap();
     // Its first copy stays on the way; the connection is replaced, and the second copy is carried out.
-    proxy.next(1, script!("fence_write"), Action::Hold);
+    proxy.next(1, sha(WRITE), Action::Hold);
     let writing = { tokio::spawn(async move { (fence.set("{a}", "one", now).await, fence) }) };
     wait_until(SOON, async || proxy.counts().held == 1).await;
     proxy.cut_all();

@@ -205,6 +205,11 @@ impl Actor {
         self.ask(&[&[verb, name], more].concat()).await
     }
 
+    /// A verb of `Values.java` with its answer.
+    pub(crate) async fn value_of(&mut self, verb: &str, name: &str, more: &[&str]) -> String {
+        self.ask(&[&[verb, name], more].concat()).await.unwrap()
+    }
+
     /// Waits for the answer to what was begun.
     pub(crate) async fn done(&mut self) -> Result<String, Thrown> {
         self.done_within(SOON).await

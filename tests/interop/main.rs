@@ -33,6 +33,7 @@ mod semaphore_leases;
 mod semaphore_wire;
 mod spin;
 mod traces;
+mod values;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         semaphore_wire::scenarios(),
         spin::scenarios(),
         traces::scenarios(),
+        values::scenarios(),
     ]
     .concat();
     let mut trials = Vec::new();

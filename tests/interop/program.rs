@@ -14,6 +14,7 @@ const SOURCES: &[&str] = &[
     include_str!("java/src/main/java/Numbers.java"),
     include_str!("java/src/main/java/Permits.java"),
     include_str!("java/src/main/java/Rates.java"),
+    include_str!("java/src/main/java/Values.java"),
     include_str!("java/src/main/java/Variants.java"),
 ];
 const POM: &str = include_str!("java/pom.xml");

@@ -1,5 +1,6 @@
 //! What the tests share.
 
+pub mod before;
 pub mod cancel;
 pub mod fair;
 pub mod history;

@@ -154,9 +154,22 @@ pub(crate) fn published(topology: Topology) -> String {
         Topology::Cluster => rules("+cluster|slots"),
     });
     all.extend(
-        ["+get +del", "+hget", "+decrby", "+zcount", "+get +hincrby", "+incrby", "+pttl", "+hmget", "+hincrbyfloat"]
-            .into_iter()
-            .flat_map(rules),
+        [
+            "+get +del",
+            "+hget +hmget",
+            "+decrby",
+            "+zcount",
+            "+get +hincrby",
+            "+incrby",
+            "+pttl",
+            "+hmget",
+            "+hincrbyfloat",
+            "+object",
+            "+get +getdel",
+            "+hget +hstrlen",
+        ]
+        .into_iter()
+        .flat_map(rules),
     );
     // What tests do besides locking: they read, from replicas too, and list connections.
     all.extend(["+get", "+client|list", "+readonly", "+role"].map(str::to_owned));

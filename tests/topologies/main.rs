@@ -4,6 +4,7 @@ mod adders;
 mod around;
 mod atomics;
 mod barriers;
+mod buckets;
 mod contract;
 mod durable;
 mod events;
@@ -16,6 +17,7 @@ mod lag;
 mod latch;
 mod latch_failover;
 mod listening;
+mod maps;
 mod migration;
 mod pipe;
 mod rates;
@@ -57,6 +59,8 @@ fn main() -> ExitCode {
             around::scenarios(),
             latch::scenarios(),
             barriers::scenarios(),
+            buckets::scenarios(),
+            maps::scenarios(),
         ]
         .concat()
         {

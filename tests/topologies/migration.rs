@@ -1,9 +1,11 @@
 //! Slots that move while they are used.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
+use redgrid_bucket::Buckets;
 use redgrid_core::{Client, Code, Config, ServerError};
 use redgrid_countdown_latch::{CountDownLatch, WaitError};
 use redgrid_locks::{AcquireError, Lock, LockGuard, MultiLock};
@@ -26,6 +28,7 @@ scenarios![
     several_names_on_both_sides_of_a_migration_are_given_back_one_by_one,
     permits_are_conserved_on_either_side_of_a_migration,
     who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides,
+    many_values_are_read_and_set_while_they_are_on_both_sides,
 ];
 
 /// A cluster, the slot of a name, who has it and who is to have it.
@@ -337,4 +340,36 @@ async fn who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides() {
     assert!(latch.try_set_count(1).await.unwrap());
     assert_eq!(latch.count_down().await.unwrap(), 0);
     latch.wait().await.unwrap();
+}
+
+async fn many_values_are_read_and_set_while_they_are_on_both_sides() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    // Who asks for all of them again until they are on one side is not done in time.
+    let client = connected(by_seeds(&cluster).timeout(SOON).retries(5)).await;
+    let (slot, to) = moving(&cluster, "{tag}").await;
+    let buckets: Buckets<u64> = Buckets::new(&client);
+    let values: BTreeMap<String, u64> = (0..8).map(|n| (format!("{{tag}}:{n}"), n)).collect();
+    let set = async |values: &BTreeMap<String, u64>| {
+        let set = buckets.set_each(values.iter().map(|(name, n)| (name, n)));
+        tokio::time::timeout(SOON, set).await.expect("it does not wait for the migration").unwrap();
+    };
+    let get = async |values: &BTreeMap<String, u64>| {
+        let get = buckets.get_each(values.keys());
+        tokio::time::timeout(SOON, get).await.expect("it does not wait for the migration").unwrap()
+    };
+    set(&values).await;
+    cluster.begin_migration(slot, to).await.unwrap();
+    for name in ["{tag}:1", "{tag}:5"] {
+        assert!(cluster.move_key(name).await.unwrap());
+    }
+    assert_eq!(get(&values).await, values);
+    let others: BTreeMap<String, u64> = values.keys().cloned().zip(10..).collect();
+    set(&others).await;
+    assert_eq!(get(&values).await, others);
+    let delete = buckets.delete_each(values.keys());
+    let deleted = tokio::time::timeout(SOON, delete).await.expect("it does not wait for the migration");
+    assert_eq!(deleted.unwrap(), 8);
+    cluster.move_keys(slot).await.unwrap();
+    cluster.finish_migration(slot).await.unwrap();
+    assert!(get(&values).await.is_empty());
 }

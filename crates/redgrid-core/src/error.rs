@@ -112,6 +112,8 @@ pub enum Code {
     WrongPass,
     /// The keys of the request are in different slots.
     CrossSlot,
+    /// An argument is larger than servers take, 512 MiB. It was not sent.
+    TooLarge,
     /// Anything else.
     Other,
 }

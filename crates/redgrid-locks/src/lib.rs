@@ -40,7 +40,6 @@ mod detached;
 mod election;
 mod fair;
 mod fair_lock;
-mod fence;
 mod follow;
 mod guard;
 mod inspect;
@@ -60,7 +59,6 @@ pub use acquire::{Acquire, TryAcquire, WithError};
 pub use detached::{Detached, NotDetached};
 pub use election::{Campaign, CampaignError, Election, Leader, Leadership, Observation};
 pub use fair_lock::{FairLock, Place};
-pub use fence::{Fence, FenceError};
 pub use follow::{Follow, LockChange};
 pub use guard::{LockGuard, LockLost};
 pub use inspect::{LockHolder, LockState, LockWaiter};
@@ -71,6 +69,7 @@ pub use multi_guard::MultiGuard;
 pub use quorum::{InvalidQuorum, Quorum, QuorumLock};
 pub use quorum_guard::QuorumGuard;
 pub use redgrid_core::config::Durability;
+pub use redgrid_core::fence::{Fence, FenceError};
 pub use redgrid_core::hold::{
     AcquireError, AttachError, DetachError, ExtendError, HoldWatch, LostReason, ReleaseError,
 };

@@ -135,6 +135,60 @@ impl Grid {
         redgrid_atomic_long::AtomicDouble::new(&self.client, name)
     }
 
+    /// A value under a name, as JSON; [`Bucket::with_codec`](redgrid_bucket::Bucket::with_codec) has it another way. See
+    /// [`Bucket`](redgrid_bucket::Bucket).
+    #[cfg(all(feature = "bucket", feature = "json"))]
+    #[doc(alias = "getBucket")]
+    pub fn bucket<T>(&self, name: impl AsRef<str>) -> redgrid_bucket::Bucket<T> {
+        redgrid_bucket::Bucket::new(&self.client, name)
+    }
+
+    /// A value under a name, as this codec writes it. See [`Bucket`](redgrid_bucket::Bucket).
+    #[cfg(feature = "bucket")]
+    pub fn bucket_with<T, C: redgrid_codecs::Codec>(
+        &self,
+        name: impl AsRef<str>,
+        codec: C,
+    ) -> redgrid_bucket::Bucket<T, C> {
+        redgrid_bucket::Bucket::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
+    }
+
+    /// Many values at once, as JSON. See [`Buckets`](redgrid_bucket::Buckets).
+    #[cfg(all(feature = "bucket", feature = "json"))]
+    #[doc(alias = "getBuckets")]
+    pub fn buckets<T>(&self) -> redgrid_bucket::Buckets<T> {
+        redgrid_bucket::Buckets::new(&self.client)
+    }
+
+    /// Many values at once, as this codec writes them. See [`Buckets`](redgrid_bucket::Buckets).
+    #[cfg(feature = "bucket")]
+    pub fn buckets_with<T, C: redgrid_codecs::Codec>(&self, codec: C) -> redgrid_bucket::Buckets<T, C> {
+        redgrid_bucket::Buckets::<T, redgrid_codecs::Raw>::new(&self.client).with_codec(codec)
+    }
+
+    /// A map, as JSON; [`Map::with_codec`](redgrid_map::Map::with_codec) has it another way. See [`Map`](redgrid_map::Map).
+    #[cfg(all(feature = "map", feature = "json"))]
+    #[doc(alias = "getMap")]
+    pub fn map<K, V>(&self, name: impl AsRef<str>) -> redgrid_map::Map<K, V> {
+        redgrid_map::Map::new(&self.client, name)
+    }
+
+    /// A map, as these codecs write its keys and values. See [`Map`](redgrid_map::Map).
+    #[cfg(feature = "map")]
+    pub fn map_with<K, V, KC: redgrid_codecs::Codec, VC: redgrid_codecs::Codec>(
+        &self,
+        name: impl AsRef<str>,
+        keys: KC,
+        values: VC,
+    ) -> redgrid_map::Map<K, V, KC, VC> {
+        redgrid_map::Map::<K, V, redgrid_codecs::Raw>::new(&self.client, name).with_codecs(keys, values)
+    }
+
+    /// What any object has, under its name: whether it is there, its lifetime, other names. See [`Object`](redgrid_core::object::Object).
+    pub fn object(&self, name: impl AsRef<str>) -> redgrid_core::object::Object {
+        redgrid_core::object::Object::new(&self.client, name)
+    }
+
     /// Unique ids in blocks. See [`IdGenerator`](redgrid_id_generator::IdGenerator).
     #[cfg(feature = "id-generator")]
     #[doc(alias = "getIdGenerator")]

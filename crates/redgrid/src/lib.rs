@@ -32,7 +32,12 @@ pub use redgrid_barrier::{
     AskError, Barrier, BarrierError, BarrierWaitResult, Condition, ConditionError, DoubleBarrier, DoubleBarrierGuard,
     Notify, Party, Phaser, PhaserError, PhaserState,
 };
+#[cfg(feature = "bucket")]
+pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
+#[cfg(any(feature = "bucket", feature = "map"))]
+pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
+pub use redgrid_core::object::{self, Object, ObjectError};
 pub use redgrid_core::{
     Client, Code, Command, Config, ConfigError, ConnectError, Deployment, DeploymentKind, Event, EventReceiver,
     FromReply, Health, HealthCheck, Holder, InvalidName, Name, NodeHealth, NodeId, NodePart, NotClosed, NotReady,
@@ -54,6 +59,8 @@ pub use redgrid_locks::{
 };
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};
+#[cfg(feature = "map")]
+pub use redgrid_map::{self as map, Map};
 #[cfg(feature = "permit-expirable-semaphore")]
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
 #[cfg(feature = "rate-limiter")]

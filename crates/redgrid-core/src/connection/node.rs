@@ -22,6 +22,10 @@ use crate::clock::Clock;
 use crate::config::{Address, Config, ConfigError, Durability, Settings};
 use crate::error::{Code, ServerError};
 
+/// The largest argument that a server takes (`proto-max-bulk-len`, unless it is set otherwise): with a larger one it closes the
+/// connection, and with that all that is under way there.
+const LARGEST: usize = 512 << 20;
+
 /// What the nodes of one client have in common.
 #[derive(Clone)]
 pub(super) struct Nodes {
@@ -174,6 +178,12 @@ impl Node {
         if let What::Script(_) = request.what {
             head.push(Value::from(request.keys.len() as i64));
         }
+        let sizes = request.keys.iter().map(Bytes::len).chain(request.args.iter().map(Arg::len));
+        if let Some(size) = sizes.max().filter(|size| *size > LARGEST) {
+            let message = format!("not sent: an argument has {size} bytes, and servers take {LARGEST} at most");
+            return Err(ServerError::Refused { code: Code::TooLarge, message });
+        }
+        head.extend(request.subcommand.map(Value::from_static_str));
         head.extend(request.keys.iter().cloned().map(Value::from));
         for arg in &request.args {
             head.push(match arg {

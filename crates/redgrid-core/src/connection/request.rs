@@ -13,6 +13,8 @@ use crate::script::Body;
 #[derive(Debug, Clone)]
 pub struct Request {
     pub(crate) what: What,
+    /// The second word of a command whose name is two: it comes before the keys.
+    pub(crate) subcommand: Option<&'static str>,
     pub(crate) keys: Vec<Bytes>,
     pub(crate) args: Vec<Arg>,
     pub(crate) idempotent: bool,
@@ -41,10 +43,25 @@ pub enum Arg {
     Publish,
 }
 
+impl Arg {
+    /// How many bytes it has, but for those that are written when it is sent: those are few.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Arg::Bytes(bytes) => bytes.len(),
+            Arg::NotAfter | Arg::Publish => 0,
+        }
+    }
+}
+
 impl Request {
     /// A command by its name, as `GET` or `CLIENT`. It may not be carried out twice unless said so.
     pub fn command(name: impl Into<Bytes>) -> Self {
         Request::new(What::Command(name.into()))
+    }
+
+    /// A command whose name is two words, as `MEMORY` `USAGE`: the keys come behind both.
+    pub fn subcommand(name: &'static str, subcommand: &'static str) -> Self {
+        Request { subcommand: Some(subcommand), ..Request::command(name) }
     }
 
     pub(crate) fn script(body: &'static Body) -> Self {
@@ -54,6 +71,7 @@ impl Request {
     fn new(what: What) -> Self {
         Request {
             what,
+            subcommand: None,
             keys: Vec::new(),
             args: Vec::new(),
             idempotent: false,

@@ -4,17 +4,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::name::{InvalidName, companion, share_a_slot};
-use redgrid_core::{Client, Name, Request, Script, ServerError, Token};
 
-static CHECK: Script<1> = Script::new("fence/check", include_str!("scripts/fence_check.lua"));
-static WRITE: Script<3> = Script::new("fence/write", include_str!("scripts/fence_write.lua"));
+use crate::connection::{Client, Request};
+use crate::error::ServerError;
+use crate::name::{InvalidName, Name, companion, share_a_slot};
+use crate::object::Lives;
+use crate::script::Script;
+use crate::token::Token;
+
+static CHECK: Script<1> = Script::new("fence/check", include_str!("scripts/check.lua"));
+static WRITE: Script<3> = Script::new("fence/write", include_str!("scripts/write.lua"));
 
 /// How long a fence is remembered after the last token that passed: 30 days, as long as the longest lease.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The shortest: 1 minute, far above what the clocks of two servers and the calls of a client differ by.
 const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
+
+/// How many fields one write has at most: a script has no room for more.
+const MOST_FIELDS: usize = 3_000;
+
+/// Where the fence of what has this key remembers.
+pub(crate) fn key(guarded: &[u8]) -> Bytes {
+    companion("redgrid_fence", guarded)
+}
 
 /// Tells the calls of this process apart.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -25,12 +38,12 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// server, so no timing lets a stale writer in between.
 ///
 /// ```no_run
-/// # async fn demo(client: &redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// use redgrid_locks::{Fence, FenceError, Lock};
+/// # async fn demo(client: &redgrid_core::Client, token: redgrid_core::Token) -> Result<(), Box<dyn std::error::Error>> {
+/// use redgrid_core::fence::{Fence, FenceError};
 ///
 /// let fence = Fence::new(client, "{ledger}");
-/// let guard = Lock::new(client, "lock:ledger").acquire().await?;
-/// match fence.set("{ledger}:total", "500", guard.token()).await {
+/// // Of a lock that guards the ledger: `guard.token()`.
+/// match fence.set("{ledger}:total", "500", token).await {
 ///     Ok(()) => {}
 ///     Err(FenceError::Stale { highest, .. }) => eprintln!("{highest} has written since: nothing is written"),
 ///     Err(other) => return Err(other.into()),
@@ -66,7 +79,7 @@ impl Fence {
     /// The fence with this name. Making one asks nobody: an invalid name is told by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let guarded = Name::new(name).map(|name| {
-            let key = companion("redgrid_fence", &client.key(&name));
+            let key = key(&client.key(&name));
             Guarded { name, key }
         });
         Fence { client: client.clone(), guarded, lifetime: Some(LIFETIME) }
@@ -134,7 +147,7 @@ impl Fence {
     ///
     /// Dropped early, it may be written, now or within the client's `timeout`.
     pub async fn set(&self, key: impl AsRef<str>, value: impl Into<Bytes>, token: Token) -> Result<(), FenceError> {
-        self.write(key.as_ref(), token, "SET", vec![value.into()]).await.map(drop)
+        self.write(key, Write::Set { value: value.into(), lives: Lives::On }, token).await.map(drop)
     }
 
     /// Sets a field of the hash `key`, if `token` is not stale: true when the field is new.
@@ -153,8 +166,8 @@ impl Fence {
         value: impl Into<Bytes>,
         token: Token,
     ) -> Result<bool, FenceError> {
-        let answer = self.write(key.as_ref(), token, "HSET", vec![field.into(), value.into()]).await?;
-        Ok(answer > 0)
+        let fields = vec![(field.into(), value.into())];
+        Ok(self.write(key, Write::HashSet { fields }, token).await? > 0)
     }
 
     /// Adds `by` to the number under `key`, which is 0 where there is none, if `token` is not stale. Answers the sum.
@@ -167,7 +180,7 @@ impl Fence {
     ///
     /// As [`Fence::set`].
     pub async fn increment(&self, key: impl AsRef<str>, by: i64, token: Token) -> Result<i64, FenceError> {
-        self.write(key.as_ref(), token, "INCRBY", vec![by.to_string().into()]).await
+        self.write(key, Write::Increment { by }, token).await
     }
 
     /// Deletes `key`, if `token` is not stale: true when it was there.
@@ -180,12 +193,23 @@ impl Fence {
     ///
     /// As [`Fence::set`].
     pub async fn delete(&self, key: impl AsRef<str>, token: Token) -> Result<bool, FenceError> {
-        Ok(self.write(key.as_ref(), token, "DEL", Vec::new()).await? > 0)
+        Ok(self.write(key, Write::Delete, token).await? > 0)
     }
 
-    async fn write(&self, key: &str, token: Token, command: &'static str, args: Vec<Bytes>) -> Result<i64, FenceError> {
+    /// Carries out a write on `key`, if `token` is not stale: what objects that hold values do, too. Answers 1 for
+    /// [`Write::Set`], the sum for [`Write::Increment`], and how many were new, or there, for the others.
+    ///
+    /// # Errors
+    ///
+    /// [`FenceError`] says whether it is written.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Fence::set`].
+    pub async fn write(&self, key: impl AsRef<str>, write: Write, token: Token) -> Result<i64, FenceError> {
         let guarded = self.guarded()?;
         let name = Name::new(key)?;
+        let (command, args) = write.command(&name)?;
         let key = self.client.key(&name);
         if !share_a_slot(&key, &guarded.key) {
             return Err(FenceError::OtherSlot { name: guarded.name.clone(), key: name });
@@ -265,6 +289,71 @@ impl Guarded {
     }
 }
 
+/// What is written under a fence.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Write {
+    /// The key is that.
+    Set {
+        /// What it is then.
+        value: Bytes,
+        /// How long it lives.
+        lives: Lives,
+    },
+    /// Fields of a hash get values.
+    HashSet {
+        /// The fields and their values: 1 to 3,000.
+        fields: Vec<(Bytes, Bytes)>,
+    },
+    /// Fields of a hash go.
+    HashDelete {
+        /// The fields: 1 to 3,000.
+        fields: Vec<Bytes>,
+    },
+    /// A number gets larger.
+    Increment {
+        /// By how much.
+        by: i64,
+    },
+    /// The key goes.
+    Delete,
+}
+
+impl Write {
+    fn command(self, name: &Name) -> Result<(&'static str, Vec<Bytes>), FenceError> {
+        let count = match &self {
+            Write::HashSet { fields } => fields.len(),
+            Write::HashDelete { fields } => fields.len(),
+            _ => 1,
+        };
+        if !(1..=MOST_FIELDS).contains(&count) {
+            return Err(FenceError::InvalidArgument {
+                name: name.clone(),
+                option: "fields",
+                expected: format!("1 to {MOST_FIELDS} at a time"),
+                got: count.to_string(),
+            });
+        }
+        Ok(match self {
+            Write::Set { value, lives } => {
+                let options = lives.as_options().map_err(|unfit| FenceError::InvalidArgument {
+                    name: name.clone(),
+                    option: "lifetime",
+                    expected: unfit.expected.into(),
+                    got: unfit.got,
+                })?;
+                ("SET", std::iter::once(value).chain(options).collect())
+            }
+            Write::HashSet { fields } => {
+                ("HSET", fields.into_iter().flat_map(|(field, value)| [field, value]).collect())
+            }
+            Write::HashDelete { fields } => ("HDEL", fields),
+            Write::Increment { by } => ("INCRBY", vec![by.to_string().into()]),
+            Write::Delete => ("DEL", Vec::new()),
+        })
+    }
+}
+
 /// Why a fence let nothing pass.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -315,6 +404,18 @@ pub enum FenceError {
         /// What happened to the answer.
         #[source]
         source: ServerError,
+    },
+    /// An argument can not be. Nothing was asked.
+    #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
+    InvalidArgument {
+        /// What was to be written.
+        name: Name,
+        /// What was given.
+        option: &'static str,
+        /// What is allowed.
+        expected: String,
+        /// What it was.
+        got: String,
     },
     /// The name of the fence, or of the key, can not be used. Nothing was asked.
     #[error(transparent)]

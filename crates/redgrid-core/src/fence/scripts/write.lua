@@ -8,7 +8,7 @@
 --                     says, and that at which it passed; 0 for ever
 -- ARGV[3]  remember   milliseconds for which the answer is kept: longer than any copy of the call is under way
 -- ARGV[4]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
--- ARGV[5]  command    SET, HSET, DEL or INCRBY; its arguments after the key follow
+-- ARGV[5]  command    SET, HSET, HDEL, DEL or INCRBY; its arguments after the key follow
 -- Returns  {1, answer}   written: 1 for SET, what the command answers for the others
 --          {0, highest}  stale: `highest` has passed before
 --          {2, time}     too late
@@ -36,7 +36,7 @@ elseif lifetime > 0 and tonumber(token) < tonumber(time) - lifetime * 1000 then
   return {3, ''}
 end
 local command = ARGV[5]
-if command ~= 'SET' and command ~= 'HSET' and command ~= 'DEL' and command ~= 'INCRBY' then
+if command ~= 'SET' and command ~= 'HSET' and command ~= 'HDEL' and command ~= 'DEL' and command ~= 'INCRBY' then
   return redis.error_reply('ERR a fence does not carry out ' .. command)
 end
 -- The fence first: were it denied, nothing would be written.

@@ -1,0 +1,43 @@
+//! Values under a name that all processes share, in the wire format of Redisson's RBucket and RBuckets.
+//!
+//! ```no_run
+//! # #[cfg(feature = "json")]
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use redgrid_bucket::{Bucket, Client};
+//!
+//! let client = Client::connect("redis://127.0.0.1:6379").await?;
+//! let greeting: Bucket<String> = Bucket::new(&client, "greeting");
+//! greeting.set(&"hello".into()).expires_in(Duration::from_secs(60)).await?;
+//! assert_eq!(greeting.get().await?.as_deref(), Some("hello"));
+//! # Ok(()) }
+//! ```
+//!
+//! # Keys
+//!
+//! | key | type | lifetime |
+//! |---|---|---|
+//! | `name` | string: the value as its codec writes it; Redisson's | none, unless set |
+//! | `redgrid_fence:{name}`, `redgrid_fence:{name}:<client id>:<number>` | strings: what [`Set::fenced`] remembers | those of a [`Fence`](redgrid_core::fence::Fence) |
+//!
+//! # Promises
+//!
+//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
+//! - What is read comes from the primary, unless [`Config::read_mode`] says otherwise.
+//! - What can not be decoded is an error that names the object, the codec, and what the bytes look like. It stays as it is.
+
+mod bucket;
+mod buckets;
+mod compare;
+mod set;
+mod update;
+
+pub use bucket::Bucket;
+pub use buckets::Buckets;
+pub use compare::CompareAndSet;
+pub use redgrid_codecs as codecs;
+pub use redgrid_codecs::{Codec, Decode, Encode};
+pub use redgrid_core::fence::{Fence, FenceError};
+pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+pub use redgrid_core::{Client, Config, Name, ServerError, Token};
+pub use set::{GetAndSet, Set, SetIf};

@@ -1,0 +1,108 @@
+//! Changing a key's value by a function, whatever others do meanwhile.
+
+use std::borrow::Borrow;
+
+use bytes::Bytes;
+use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_core::object::{Compared, ObjectError, Rounds};
+
+use crate::change::{compare_and_remove, compare_and_set};
+use crate::map::Map;
+
+impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
+    /// Changes the key's value in place, whatever others do meanwhile: `change` is called anew with each new value. Tells what it is then;
+    /// `None`, and nothing is changed, where the key is not in the map.
+    ///
+    /// Updates of one key by one client come one after another while they go on; one that is not polled is not waited for. After an
+    /// unknown answer it does not go on.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError::Contended`] when others were quicker for as long as a call may take, [`Client::patience`](crate::Client::patience);
+    /// else as the rest.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "computeIfPresent")]
+    pub async fn update<Q: ?Sized>(&self, key: &Q, mut change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
+    where
+        K: Borrow<Q>,
+        KC: Encode<Q>,
+    {
+        self.alter(key, |value| {
+            value.map(|mut value| {
+                change(&mut value);
+                value
+            })
+        })
+        .await
+    }
+
+    /// Replaces the key's value, or its absence, by what `change` makes of it: `None` removes it. Tells what it is then.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "json")]
+    /// # async fn demo(words: &redgrid_map::Map<String, u64>) -> Result<(), redgrid_map::ObjectError> {
+    /// let so_many = words.alter("hello", |count| Some(count.unwrap_or(0) + 1)).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Map::update`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Map::update`].
+    #[doc(alias = "compute")]
+    #[doc(alias = "computeIfAbsent")]
+    #[doc(alias = "merge")]
+    pub async fn alter<Q: ?Sized>(
+        &self,
+        key: &Q,
+        mut change: impl FnMut(Option<V>) -> Option<V>,
+    ) -> Result<Option<V>, ObjectError>
+    where
+        K: Borrow<Q>,
+        KC: Encode<Q>,
+    {
+        let (name, map) = self.place.named()?;
+        let field = self.place.encoded(&self.keys, key)?;
+        // What has a 0 in it is no name: nobody else's.
+        let turn: Bytes = [&map[..], b"\0", &field[..]].concat().into();
+        let mut rounds = Rounds::in_line(&self.place.client, name, &turn).await?;
+        let mut seen: Option<Option<Bytes>> = None;
+        loop {
+            let was = match seen.take() {
+                Some(told) => told,
+                // From the primary, whatever the read mode: an old value would only be refused.
+                None => rounds.read(self.place.command("HGET")?.arg(field.clone())).await?,
+            };
+            let new = change(self.value(&field, was.clone())?);
+            let bytes = new.as_ref().map(|new| self.place.encoded(&self.values, new)).transpose()?;
+            let done = match (was, bytes) {
+                (None, None) => Compared::Done,
+                (Some(was), Some(bytes)) => {
+                    rounds.change(compare_and_set(map, true, [field.clone(), was, bytes])).await?
+                }
+                (Some(was), None) => rounds.change(compare_and_remove(map, true, [field.clone(), was])).await?,
+                (None, Some(bytes)) => {
+                    match rounds.change(self.place.command("HSETNX")?.arg(field.clone()).arg(bytes)).await? {
+                        true => Compared::Done,
+                        false => {
+                            rounds.lost().await?;
+                            continue;
+                        }
+                    }
+                }
+            };
+            match done {
+                Compared::Done => return Ok(new),
+                Compared::Other(told) => {
+                    seen = rounds.lost().await?.then_some(told);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! A value under a name: a session that ends by itself, and is changed by all processes without a lock.
+//!
+//! `cargo run -p redgrid-examples --example session_bucket`
+
+use std::time::Duration;
+
+use redgrid::Grid;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Session {
+    user: String,
+    visits: u32,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(&*url).await?;
+    let session = grid.bucket::<Session>("redgrid-example:session:42");
+    let new = Session { user: "ada".into(), visits: 0 };
+    session.set(&new).expires_in(Duration::from_secs(30 * 60)).await?;
+
+    // None of these is lost, whoever else changes it at the same time; it lives as long as before.
+    let visits = (0..10).map(|_| {
+        let session = session.clone();
+        tokio::spawn(async move { session.update(|session| session.visits += 1).await })
+    });
+    for visit in visits.collect::<Vec<_>>() {
+        visit.await??;
+    }
+    println!("{:?}, {:?}", session.get().await?, session.object().lifetime().await?);
+
+    if let Some(last) = session.get_and_delete().await? {
+        println!("{} has left after {} visits", last.user, last.visits);
+    }
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

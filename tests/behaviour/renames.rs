@@ -1,0 +1,262 @@
+//! Names in other slots, while others change what is renamed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use redgrid_core::clock::Clock;
+use redgrid_core::name::suffixed;
+use redgrid_core::object::{Dump, Lifetime, Object, ObjectError, fence};
+use redgrid_core::{Client, Config, Name, Server, Topology};
+use redgrid_testkit::{Observer, RedisServer};
+use redgrid_tests::before::Before;
+use redgrid_tests::{SOON, client, server};
+use tokio::sync::watch;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Two nodes: names that begin with `t` are at the second. Events happen before what was carried away is deleted.
+struct Apart([Arc<Before>; 2], watch::Sender<u64>);
+
+#[async_trait]
+impl Topology for Apart {
+    fn primary(&self, key: &[u8]) -> Arc<dyn Server> {
+        Arc::clone(&self.0[usize::from(self.slot(key))]) as Arc<dyn Server>
+    }
+
+    fn primaries(&self) -> Vec<Arc<dyn Server>> {
+        vec![self.primary(b"a"), self.primary(b"t")]
+    }
+
+    fn slot(&self, key: &[u8]) -> u16 {
+        let name = key.split(|byte| *byte == b'{').nth(1).unwrap_or(key);
+        u16::from(name.starts_with(b"t"))
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.1.subscribe()
+    }
+
+    async fn close(&self) {}
+}
+
+/// A client of two servers, what looks at each, and what events happen at the first.
+struct Ground {
+    _servers: [RedisServer; 2],
+    client: Client,
+    here: Observer,
+    there: Observer,
+    before: Arc<Before>,
+}
+
+impl Ground {
+    async fn new() -> Ground {
+        Ground::with(|before| before, Duration::from_secs(3)).await
+    }
+
+    async fn with(settings: impl FnOnce(Before) -> Before, timeout: Duration) -> Ground {
+        let servers = [server().await, server().await];
+        let open = |server: &RedisServer| {
+            let config = Config::from_url(&*server.url()).unwrap();
+            Before::new(redgrid_core::server(&config).unwrap(), "object/delete_if_same")
+        };
+        let (here, there) = (servers[0].observer().await.unwrap(), servers[1].observer().await.unwrap());
+        let before = Arc::new(settings(open(&servers[0])));
+        let apart = Apart([Arc::clone(&before), Arc::new(open(&servers[1]))], watch::Sender::new(0));
+        let config = Config::from_url(&*servers[0].url()).unwrap().timeout(timeout).retries(1);
+        let client = Client::over(Arc::new(apart), config, Clock::boot()).unwrap();
+        client.wait_ready(SOON).await.unwrap();
+        Ground { _servers: servers, client, here, there, before }
+    }
+
+    fn object(&self, name: &str) -> Object {
+        Object::new(&self.client, name)
+    }
+
+    /// Before the next deletion there, this is done here.
+    fn meanwhile(&self, command: &'static [&'static str]) {
+        let here = self.here.clone();
+        self.before.next(async move { drop(here.cmd(command).await.unwrap()) });
+    }
+
+    async fn is(&self, there: bool, name: &str) -> Option<String> {
+        let observer = if there { &self.there } else { &self.here };
+        observer.get::<String>(name).await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_changed_meanwhile_is_carried_along() {
+    let on = Ground::new().await;
+    on.here.cmd(&["SET", "a", "1", "PX", "3600000"]).await.unwrap();
+    on.there.cmd(&["SET", "t", "old"]).await.unwrap();
+    assert!(!on.object("a").rename("t").unless_taken().await.unwrap());
+    on.meanwhile(&["SET", "a", "2", "KEEPTTL"]);
+    on.meanwhile(&["SET", "a", "3", "KEEPTTL"]);
+    assert!(on.object("a").rename("t").await.unwrap());
+    assert_eq!((on.is(false, "a").await, on.is(true, "t").await.as_deref()), (None, Some("3")));
+    assert!(matches!(on.object("t").lifetime().await.unwrap(), Lifetime::Ends(left) if left <= HOUR));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lifetime_that_is_set_meanwhile_counts() {
+    let on = Ground::new().await;
+    on.here.cmd(&["SET", "a", "1", "PX", "3600000"]).await.unwrap();
+    on.meanwhile(&["PERSIST", "a"]);
+    assert!(on.object("a").rename("t1").await.unwrap());
+    assert_eq!(on.object("t1").lifetime().await.unwrap(), Lifetime::Endless);
+    on.here.cmd(&["SET", "a", "1"]).await.unwrap();
+    on.meanwhile(&["PEXPIRE", "a", "3600000"]);
+    assert!(on.object("a").rename("t2").await.unwrap());
+    assert!(matches!(on.object("t2").lifetime().await.unwrap(), Lifetime::Ends(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_finds_it_gone_leaves_no_copy() {
+    let on = Ground::new().await;
+    on.here.cmd(&["SET", "a", "1"]).await.unwrap();
+    on.meanwhile(&["DEL", "a"]);
+    let told = on.object("a").rename("t").await.unwrap_err();
+    assert!(matches!(told, ObjectError::Absent { .. }), "{told:?}");
+    assert_eq!(on.is(true, "t").await, None);
+    // Another was quicker.
+    on.here.cmd(&["SET", "a", "1"]).await.unwrap();
+    let other = on.object("a");
+    on.before.next(async move { assert!(other.rename("tt").await.unwrap()) });
+    let told = on.object("a").rename("t").await.unwrap_err();
+    assert!(matches!(told, ObjectError::Absent { .. }), "{told:?}");
+    assert_eq!((on.is(true, "t").await, on.is(true, "tt").await.as_deref()), (None, Some("1")));
+    // And it is somebody else's when it was changed there.
+    on.here.cmd(&["SET", "a", "1"]).await.unwrap();
+    let (here, there) = (on.here.clone(), on.there.clone());
+    on.before.next(async move {
+        here.cmd(&["DEL", "a"]).await.unwrap();
+        there.cmd(&["SET", "t", "new"]).await.unwrap();
+    });
+    assert!(on.object("a").rename("t").await.is_err());
+    assert_eq!(on.is(true, "t").await.as_deref(), Some("new"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_renames_to_one_name_neither_takes_back_what_is_the_others() {
+    let on = Ground::new().await;
+    on.here.cmd(&["SET", "a", "1"]).await.unwrap();
+    let other = on.object("a");
+    on.before.next(async move { assert!(other.rename("t").await.unwrap()) });
+    let told = on.object("a").rename("t").await.unwrap_err();
+    assert!(matches!(told, ObjectError::Absent { .. }), "{told:?}");
+    assert_eq!((on.is(false, "a").await, on.is(true, "t").await.as_deref()), (None, Some("1")));
+    let left = on.here.keys("*").await.unwrap();
+    assert_eq!(left, ["redgrid_renamed:{a}"]);
+    assert!(on.here.query::<i64>(&["PTTL", &left[0]]).await.unwrap() > 0, "nothing stays without a lifetime");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_puts_there_meanwhile_is_not_replaced() {
+    let on = Ground::new().await;
+    let both = || {
+        let (here, there) = (on.here.clone(), on.there.clone());
+        async move {
+            here.cmd(&["SET", "a", "2"]).await.unwrap();
+            there.cmd(&["SET", "t", "theirs"]).await.unwrap();
+        }
+    };
+    on.here.cmd(&["SET", "a", "1"]).await.unwrap();
+    on.before.next(both());
+    assert!(!on.object("a").rename("t").unless_taken().await.unwrap());
+    assert_eq!((on.is(false, "a").await.as_deref(), on.is(true, "t").await.as_deref()), (Some("2"), Some("theirs")));
+    on.here.cmd(&["SET", "a", "1"]).await.unwrap();
+    on.before.next(both());
+    let told = on.object("a").rename("t").await.unwrap_err();
+    assert!(matches!(told, ObjectError::Contended { times: 1, .. }), "{told:?}");
+    assert_eq!((on.is(false, "a").await.as_deref(), on.is(true, "t").await.as_deref()), (Some("2"), Some("theirs")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_changed_each_time_is_contended_within_the_time_of_a_call() {
+    let other = server().await;
+    let counter = other.observer().await.unwrap();
+    let on = Ground::with(|before| before, Duration::from_millis(1500)).await;
+    on.here.cmd(&["SET", "a", "0"]).await.unwrap();
+    for n in 1..5000 {
+        let (here, counter) = (on.here.clone(), counter.clone());
+        on.before.next(async move {
+            counter.cmd(&["INCR", "rounds"]).await.unwrap();
+            here.cmd(&["SET", "a", &n.to_string()]).await.unwrap();
+        });
+    }
+    let told = tokio::time::timeout(SOON, on.object("a").rename("t").into_future()).await.expect("it ends");
+    assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if times > 10), "{told:?}");
+    assert!(on.is(false, "a").await.is_some());
+    // It pauses: two seconds have room for hundreds of rounds, and not for so many with pauses of up to 100 ms.
+    assert!(counter.query::<u64>(&["GET", "rounds"]).await.unwrap() < 100);
+}
+
+/// One with a companion.
+fn pair(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), suffixed(key, "beside")]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_along_goes_to_another_slot_too() {
+    let on = Ground::new().await;
+    let of = |name: &str| Object::with_layout(&on.client, Name::new(name), pair).and_along(fence);
+    on.here.cmd(&["MSET", "a", "1", "{a}:beside", "2", "redgrid_fence:{a}", "7"]).await.unwrap();
+    assert!(of("a").rename("t").await.unwrap());
+    assert_eq!(on.is(true, "{t}:beside").await.as_deref(), Some("2"));
+    assert_eq!(on.is(true, "redgrid_fence:{t}").await.as_deref(), Some("7"));
+    assert_eq!(on.here.keys("*").await.unwrap(), ["redgrid_renamed:{a}"]);
+    // What has no fence leaves that of the name it gets.
+    on.here.cmd(&["SET", "a", "3"]).await.unwrap();
+    on.meanwhile(&["DEL", "a"]);
+    assert!(of("a").rename("t").await.is_err());
+    assert_eq!(on.there.keys("*").await.unwrap(), ["redgrid_fence:{t}"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fence_goes_along_and_outlives_what_it_guards() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let of = |name: &str| Object::new(&client, name).and_along(fence);
+    observer.cmd(&["MSET", "a", "1", "redgrid_fence:{a}", "7", "redgrid_fence:{c}", "8"]).await.unwrap();
+    assert!(of("a").rename("b").await.unwrap() && of("b").copy_to("c").await.unwrap());
+    let fences = async |name: &str| observer.get::<String>(&format!("redgrid_fence:{{{name}}}")).await.unwrap();
+    assert_eq!((fences("a").await, fences("b").await, fences("c").await), (None, Some("7".into()), Some("7".into())));
+    assert!(of("b").expire_in(HOUR).await.unwrap());
+    assert_eq!(observer.query::<i64>(&["PTTL", "redgrid_fence:{b}"]).await.unwrap(), -1);
+    assert!(of("b").delete().await.unwrap());
+    assert_eq!(fences("b").await.as_deref(), Some("7"));
+    observer.cmd(&["SET", "d", "1"]).await.unwrap();
+    assert!(of("d").rename("b").await.unwrap());
+    assert_eq!(fences("b").await.as_deref(), Some("7"), "what has none leaves it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_whose_keys_are_its_own_is_refused() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    observer.cmd(&["MSET", "{a}", "1", "{a}:beside", "2"]).await.unwrap();
+    let of = |name: &str| Object::with_layout(&client, Name::new(name), pair);
+    for told in [of("{a}").rename("{a}:beside").await, of("{a}").copy_to("{a}:beside").replacing().await] {
+        assert!(matches!(told, Err(ObjectError::InvalidArgument { option: "name", .. })), "{told:?}");
+    }
+    assert_eq!(observer.get::<String>("{a}:beside").await.unwrap().as_deref(), Some("2"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_what_can_not_be_restored_as_a_whole_nothing_is() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let of = |name: &str| Object::with_layout(&client, Name::new(name), pair);
+    observer.cmd(&["RPUSH", "a", "1"]).await.unwrap();
+    let good = of("a").dump().await.unwrap().unwrap().parts()[0].clone();
+    let half: Dump = vec![good, Some(Bytes::from_static(b"nonsense"))].into();
+    let told = of("b").restore(half.clone()).await.unwrap_err();
+    assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
+    assert_eq!(observer.keys("*").await.unwrap(), ["a"]);
+    observer.cmd(&["SET", "b", "mine", "PX", "3600000"]).await.unwrap();
+    assert!(of("b").restore(half).replacing().await.is_err());
+    assert_eq!(observer.get::<String>("b").await.unwrap().as_deref(), Some("mine"));
+    assert!(matches!(of("b").lifetime().await.unwrap(), Lifetime::Ends(left) if left <= HOUR));
+}

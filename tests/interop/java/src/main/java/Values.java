@@ -1,0 +1,108 @@
+import java.time.Duration;
+import java.util.Map;
+import java.util.TreeMap;
+
+import org.redisson.api.RBucket;
+import org.redisson.api.RMap;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.Codec;
+import org.redisson.client.codec.LongCodec;
+import org.redisson.client.codec.StringCodec;
+import org.redisson.codec.Kryo5Codec;
+
+/** Buckets and maps: the verbs of {@link Peer} that begin with {@code bucket} or {@code map}. */
+final class Values {
+    private Values() {
+    }
+
+    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is text, or a number behind {@code int:} or {@code long:}. */
+    static Object perform(RedissonClient redisson, String[] words) {
+        String[] verb = words[1].split("\\.", 2);
+        Codec codec = codec(words[3]);
+        if (verb[0].equals("bucket")) {
+            return bucket(redisson.getBucket(words[2], codec), verb[1], words);
+        }
+        return map(redisson.getMap(words[2], codec), verb[1], words);
+    }
+
+    private static Codec codec(String word) {
+        switch (word) {
+            case "string":
+                return StringCodec.INSTANCE;
+            case "long":
+                return LongCodec.INSTANCE;
+            case "kryo":
+                return new Kryo5Codec();
+            default:
+                throw new IllegalArgumentException("no such codec: " + word);
+        }
+    }
+
+    private static Object bucket(RBucket<Object> bucket, String verb, String[] words) {
+        switch (verb) {
+            case "get":
+                return bucket.get();
+            case "set":
+                bucket.set(value(words[4]));
+                return "";
+            case "setFor":
+                bucket.set(value(words[4]), Duration.ofMillis(Long.parseLong(words[5])));
+                return "";
+            case "setIfAbsent":
+                return bucket.setIfAbsent(value(words[4]));
+            case "compareAndSet":
+                return bucket.compareAndSet(value(words[4]), value(words[5]));
+            case "getAndSet":
+                return bucket.getAndSet(value(words[4]));
+            case "getAndDelete":
+                return bucket.getAndDelete();
+            case "remainTimeToLive":
+                return bucket.remainTimeToLive();
+            case "rename":
+                bucket.rename(words[4]);
+                return "";
+            default:
+                throw new IllegalArgumentException("no such command: " + words[1]);
+        }
+    }
+
+    private static Object map(RMap<Object, Object> map, String verb, String[] words) {
+        switch (verb) {
+            case "get":
+                return map.get(value(words[4]));
+            case "put":
+                return map.put(value(words[4]), value(words[5]));
+            case "putIfAbsent":
+                return map.putIfAbsent(value(words[4]), value(words[5]));
+            case "replace":
+                return map.replace(value(words[4]), value(words[5]), value(words[6]));
+            case "remove":
+                return map.remove(value(words[4]));
+            case "addAndGet":
+                return map.addAndGet(value(words[4]), (Number) value(words[5]));
+            case "containsValue":
+                return map.containsValue(value(words[4]));
+            case "size":
+                return map.size();
+            case "readAllMap":
+                Map<String, Object> sorted = new TreeMap<>();
+                map.readAllMap().forEach((key, value) -> sorted.put(String.valueOf(key), value));
+                return sorted;
+            case "compute":
+                // Under a lock of the key: so many times, adding one.
+                for (long n = Long.parseLong(words[5]); n > 0; n--) {
+                    map.merge(value(words[4]), 1L, (one, other) -> (Long) one + (Long) other);
+                }
+                return "";
+            default:
+                throw new IllegalArgumentException("no such command: " + words[1]);
+        }
+    }
+
+    private static Object value(String word) {
+        if (word.startsWith("int:")) {
+            return Integer.valueOf(word.substring("int:".length()));
+        }
+        return word.startsWith("long:") ? Long.valueOf(word.substring("long:".length())) : word;
+    }
+}

@@ -1,0 +1,83 @@
+//! A server before which something happens: what others do just then.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use redgrid_core::{ChannelKind, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError};
+use tokio::sync::{mpsc, watch};
+
+type Event = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A server; before it is asked what has a label, something else happens.
+pub struct Before {
+    server: Arc<dyn Server>,
+    label: &'static str,
+    events: Mutex<VecDeque<Event>>,
+    /// What happens each time when nothing else is to.
+    always: Option<Box<dyn Fn() -> Event + Send + Sync>>,
+}
+
+impl Before {
+    /// Before requests of this label, the next of the events happens.
+    pub fn new(server: Arc<dyn Server>, label: &'static str) -> Self {
+        Before { server, label, events: Mutex::default(), always: None }
+    }
+
+    /// The same, and this happens each time.
+    pub fn always<F: Future<Output = ()> + Send + 'static>(
+        mut self,
+        event: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self {
+        self.always = Some(Box::new(move || Box::pin(event())));
+        self
+    }
+
+    /// This happens before the next one.
+    pub fn next(&self, event: impl Future<Output = ()> + Send + 'static) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push_back(Box::pin(event));
+    }
+}
+
+#[async_trait]
+impl Server for Before {
+    fn id(&self) -> &NodeId {
+        self.server.id()
+    }
+
+    async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
+        if requests.iter().any(|request| request.label() == self.label) {
+            let event = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            if let Some(event) = event.or_else(|| self.always.as_ref().map(|event| event())) {
+                event.await;
+            }
+        }
+        self.server.call(requests).await
+    }
+
+    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+        self.server.epoch()
+    }
+
+    fn time(&self) -> &ServerClock {
+        self.server.time()
+    }
+
+    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
+        self.server.subscribe(kind, channels).await
+    }
+
+    async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
+        self.server.unsubscribe(kind, channels).await;
+    }
+
+    fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
+        self.server.pushes()
+    }
+
+    async fn close(&self) {
+        self.server.close().await;
+    }
+}

@@ -1,0 +1,88 @@
+//! What holds for maps, wherever they live.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, SystemTime};
+
+use redgrid_core::Token;
+use redgrid_core::fence::FenceError;
+use redgrid_core::object::Lifetime;
+use redgrid_map::codecs::{Long, Text};
+use redgrid_map::{Map, ObjectError};
+
+use crate::contract::clauses;
+use crate::ground::Ground;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+clauses![
+    "maps";
+    an_entry_is_inserted_compared_updated_and_removed,
+    entries_are_streamed_and_added_up,
+    a_stale_token_writes_no_entry,
+    a_map_gets_a_name_in_another_slot_and_keeps_its_lifetime,
+];
+
+async fn an_entry_is_inserted_compared_updated_and_removed(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let (here, there): (Map<String, u64>, Map<String, u64>) = (Map::new(&one, &on.name), Map::new(&two, &on.name));
+    assert_eq!((here.insert("a", &1).await.unwrap(), there.insert("a", &2).await.unwrap()), (None, Some(1)));
+    assert!(!there.set("a", &3).await.unwrap() && here.set_if_absent("b", &4).await.unwrap());
+    assert!(there.set_if_exists("b", &5).await.unwrap() && !here.set_if_exists("c", &5).await.unwrap());
+    assert_eq!(here.insert_if_absent("b", &6).await.unwrap(), Some(5));
+    assert_eq!((there.replace("b", &7).await.unwrap(), there.replace("c", &7).await.unwrap()), (Some(5), None));
+    assert!(!here.compare_and_set("b", &5, &8).await.unwrap() && here.compare_and_set("b", &7, &8).await.unwrap());
+    assert_eq!(there.update("b", |n| *n += 1).await.unwrap(), Some(9));
+    assert_eq!(here.alter("c", |n| Some(n.unwrap_or(0) + 1)).await.unwrap(), Some(1));
+    assert!(there.contains_key("c").await.unwrap() && there.contains_value(&9).await.unwrap());
+    assert_eq!((here.get("b").await.unwrap(), here.len().await.unwrap()), (Some(9), 3));
+    assert_eq!(here.get_many(["a", "d", "c"]).await.unwrap(), [Some(3), None, Some(1)]);
+    let all = HashMap::from([("a".to_owned(), 3), ("b".to_owned(), 9), ("c".to_owned(), 1)]);
+    assert_eq!(here.read_all().await.unwrap(), all);
+    assert_eq!((here.read_all_keys().await.unwrap().len(), here.read_all_values().await.unwrap().len()), (3, 3));
+    assert_eq!((here.random_keys(2).await.unwrap().len(), here.random_entries(9).await.unwrap().len()), (2, 3));
+    assert_eq!(here.value_size("a").await.unwrap(), 1);
+    assert!(!there.compare_and_remove("a", &1).await.unwrap() && there.compare_and_remove("a", &3).await.unwrap());
+    assert_eq!((here.remove("b").await.unwrap(), here.remove_many(["a", "b", "c"]).await.unwrap()), (Some(9), 1));
+    assert!(here.is_empty().await.unwrap() && !there.clear().await.unwrap());
+}
+
+async fn entries_are_streamed_and_added_up(on: Ground) {
+    let client = on.client().await;
+    let map: Map<u32, i64, Text, Long> = Map::<u32, i64, Long, Long>::new(&client, &on.name).with_codecs(Text, Long);
+    let all: BTreeMap<u32, i64> = (0..1500).map(|n| (n, i64::from(n))).collect();
+    map.set_many(&all).await.unwrap();
+    assert_eq!(map.add(&7, &100).await.unwrap(), 107);
+    let found: BTreeMap<u32, i64> = map.entries().try_collect().await.unwrap();
+    assert_eq!((found.len(), found.values().sum::<i64>()), (1500, all.values().sum::<i64>() + 100));
+    let found: BTreeMap<u32, ()> =
+        map.keys().try_collect::<Vec<_>>().await.unwrap().into_iter().map(|n| (n, ())).collect();
+    assert_eq!(found.len(), 1500);
+    assert!(map.clear().await.unwrap());
+}
+
+async fn a_stale_token_writes_no_entry(on: Ground) {
+    let client = on.client().await;
+    let map: Map<String, u64> = Map::new(&client, &on.name);
+    let now = u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()).unwrap();
+    assert!(map.set_fenced("a", &1, Token::new(now)).await.unwrap());
+    let told = map.set_fenced("a", &2, Token::new(now - 1)).await.unwrap_err();
+    assert!(matches!(told, ObjectError::Fenced { source: FenceError::Stale { .. }, .. }), "{told:?}");
+    assert!(map.remove_fenced("a", Token::new(now)).await.unwrap());
+}
+
+async fn a_map_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Ground) {
+    let client = on.client().await;
+    let all: BTreeMap<String, u64> = (0..700).map(|n| (format!("key {n}"), n)).collect();
+    let names: Vec<String> = (0..8).map(|n| format!("{}:{n}", on.name)).collect();
+    let map = |name: &str| -> Map<String, u64> { Map::new(&client, name) };
+    map(&names[0]).set_many(&all).await.unwrap();
+    assert!(map(&names[0]).object().expire_in(HOUR).await.unwrap());
+    for pair in names.windows(2) {
+        assert!(map(&pair[0]).object().rename(&pair[1]).await.unwrap());
+        assert!(map(&pair[0]).is_empty().await.unwrap());
+    }
+    let last = map(&names[7]);
+    assert_eq!(last.entries().try_collect::<BTreeMap<String, u64>>().await.unwrap(), all);
+    assert!(matches!(last.object().lifetime().await.unwrap(), Lifetime::Ends(left) if left <= HOUR));
+    assert!(last.clear().await.unwrap());
+}
