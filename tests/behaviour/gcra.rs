@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use redgrid_rate_limiter::{Config, GcraLimiter, LimitError, Quota};
-use redgrid_testkit::{Action, Fault, Monitor, Proxy, wait_until};
+use redgrid_testkit::{Action, Fault, Monitor, Proxy, SeenCommand, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
@@ -70,7 +70,8 @@ async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
     let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
     let long = std::env::var("REDGRID_RATE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let lasts = Duration::from_secs(long.unwrap_or(4));
-    let end = Instant::now() + lasts;
+    let began = Instant::now();
+    let end = began + lasts;
     let used = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..100)
         .map(|task| {
@@ -80,7 +81,10 @@ async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
                 while Instant::now() < end {
                     let permits = 1 + task as u64 % 3;
                     limiter.acquire().permits(permits).await.unwrap();
-                    used.fetch_add(permits, Ordering::Relaxed);
+                    // A pause of the machine between the two only makes more of it possible.
+                    let used = used.fetch_add(permits, Ordering::SeqCst) + permits;
+                    let possible = burst as f64 + began.elapsed().as_secs_f64() * rate as f64;
+                    assert!(used as f64 <= possible, "{used} of {possible}");
                 }
             })
         })
@@ -93,13 +97,17 @@ async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
     join_all(tasks).await.into_iter().for_each(Result::unwrap);
     commands.extend(monitor.take().await.unwrap());
     // When all is replenished, after each that took some: the permits between two are what was taken.
-    let times: Vec<u64> = commands
-        .iter()
-        .filter(|command| command.name == "SET" && command.args[0] == "a")
-        .map(|command| String::from_utf8_lossy(&command.args[1]).split_once(' ').unwrap().0.parse().unwrap())
-        .collect();
+    let written = commands.iter().filter(|command| command.name == "SET" && command.args[0] == "a");
+    let mut times: Vec<u64> = Vec::new();
+    for command in written {
+        let text = |arg: usize| String::from_utf8_lossy(&command.args[arg]).into_owned();
+        times.push(text(1).split_once(' ').unwrap().0.parse().unwrap());
+        // The key lives until all is replenished: that is a burst from now, and what was taken ahead of its time.
+        let lives: u64 = text(3).parse().unwrap();
+        assert!(lives <= 1000 * burst / rate + 100 + 2, "taken {lives} ms ahead");
+    }
     assert!(times.is_sorted(), "{times:?}");
-    let used = used.load(Ordering::Relaxed);
+    let used = used.load(Ordering::SeqCst);
     let ran = times[times.len() - 1] - times[0];
     // All of the time that passed was used, and none twice: each permit has moved it by its own part.
     let possible = (ran as f64 / 1e6 * rate as f64) + burst as f64;
@@ -188,4 +196,111 @@ async fn who_waits_hears_of_a_reset_and_leaves_nothing() {
     wait_until(SOON, async || two.in_hand().channels == 1).await;
     two.shutdown(SOON).await.unwrap();
     assert!(matches!(waiting.await.unwrap(), Err(LimitError::ShuttingDown { .. })));
+}
+
+/// How many questions there were.
+fn asked(seen: &[SeenCommand]) -> usize {
+    seen.iter().filter(|command| command.name == "EVALSHA" || command.name == "EVAL").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_set_back_costs_a_burst_also_where_that_is_long() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let limiter = GcraLimiter::new(&client, "a", Quota::per_second(1));
+    for waits in [false, true] {
+        let hours = observer.server_time_micros().await.unwrap() + 90_000_000_000;
+        observer.cmd(&["SET", "a", &format!("{hours} 0")]).await.unwrap();
+        assert!(!limiter.try_acquire().await.unwrap());
+        match waits {
+            true => limiter.acquire().wait(SOON).await.unwrap(),
+            false => wait_until(SOON, async || limiter.try_acquire().await.unwrap()).await,
+        }
+    }
+}
+
+/// On one thread, where nobody asks before all are in line.
+#[tokio::test]
+async fn who_stands_behind_more_than_are_asked_for_together_is_told_so_too() {
+    let server = server().await;
+    let client = client(&server).await;
+    let limiter = GcraLimiter::new(&client, "a", Quota::new(1, LONG));
+    limiter.acquire().await.unwrap();
+    let mut crowd: Vec<_> = (0..300).map(|_| limiter.acquire().into_future()).collect();
+    for one in &mut crowd {
+        assert!(futures_util::poll!(one).is_pending());
+    }
+    let mut bounded = limiter.acquire().wait(3000 * MS).into_future();
+    let mut trying = Box::pin(limiter.try_acquire());
+    assert!(futures_util::poll!(&mut bounded).is_pending() && futures_util::poll!(&mut trying).is_pending());
+    let tried = tokio::time::timeout(10_000 * MS, trying).await.expect("he does not wait");
+    assert!(!tried.unwrap());
+    let told = bounded.await.unwrap_err();
+    assert!(matches!(told, LimitError::TimedOut { .. }), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_server_all_of_a_long_line_end_together() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let settings = |config: Config| config.timeout(1000 * MS).retries(1);
+    let client = client_with(&server.url_via(proxy.addr()), settings).await;
+    let limiter = GcraLimiter::new(&client, "a", Quota::new(1, LONG));
+    limiter.acquire().await.unwrap();
+    proxy.set_both(Fault::BlackHole);
+    let began = Instant::now();
+    let told = join_all((0..1500).map(|_| limiter.acquire().into_future())).await;
+    let honest = |told: &LimitError| matches!(told, LimitError::OutcomeUnknown { .. } | LimitError::Unavailable { .. });
+    assert!(told.iter().all(|told| told.as_ref().is_err_and(honest)), "{told:?}");
+    // One patience, of two seconds, not one for each 256.
+    assert!(began.elapsed() < 7000 * MS, "{:?}", began.elapsed());
+}
+
+/// On one thread: nobody asks between leaving and coming.
+#[tokio::test]
+async fn what_the_first_did_not_get_is_free_once_he_has_left() {
+    let server = server().await;
+    let client = client(&server).await;
+    let limiter = GcraLimiter::new(&client, "a", Quota::new(1, LONG).burst(3));
+    limiter.acquire().permits(2).await.unwrap();
+    let mut big = limiter.acquire().permits(2).into_future();
+    assert!(futures_util::poll!(&mut big).is_pending());
+    wait_until(SOON, async || {
+        let mut trying = Box::pin(limiter.try_acquire());
+        // Told without asking: one waits.
+        let is_told = futures_util::poll!(&mut trying).is_ready();
+        is_told && client.in_hand().channels == 1
+    })
+    .await;
+    drop(big);
+    assert!(limiter.try_acquire().await.unwrap());
+}
+
+/// On one thread, where nobody asks before all are in line.
+#[tokio::test]
+async fn what_is_taken_wakes_nobody() {
+    let server = server().await;
+    let client = client(&server).await;
+    let limiter = GcraLimiter::new(&client, "a", Quota::per_second(100).burst(1));
+    limiter.acquire().await.unwrap();
+    let mut monitor = Monitor::start(&server).await.unwrap();
+    join_all((0..60).map(|_| limiter.acquire().into_future())).await.into_iter().for_each(Result::unwrap);
+    let asked = asked(&monitor.take().await.unwrap());
+    // Ten are taken ahead; then some each 50 ms, for half a second.
+    assert!(asked <= 25, "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_little_time_left_does_not_ask_all_the_time() {
+    let server = server().await;
+    let client = client(&server).await;
+    let mut monitor = Monitor::start(&server).await.unwrap();
+    for n in 0..6 {
+        let limiter = GcraLimiter::new(&client, format!("{n}"), Quota::per_second(1));
+        limiter.acquire().await.unwrap();
+        // It would be his turn a moment after that.
+        let _ = limiter.acquire().wait(990 * MS).await;
+    }
+    let asked = asked(&monitor.take().await.unwrap());
+    assert!(asked <= 60, "{asked}");
 }

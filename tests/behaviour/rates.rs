@@ -579,7 +579,8 @@ async fn without_contact_all_end_in_time() {
     wait_until(SOON, async || limiter.try_acquire().await.is_ok()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// On one thread, where nobody asks before both are in line.
+#[tokio::test]
 async fn what_is_denied_half_way_changes_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
@@ -596,21 +597,52 @@ async fn what_is_denied_half_way_changes_nothing() {
         (value, log, rate)
     };
     let before = state().await;
-    for denied in ["incrby", "zremrangebyrank", "zrem", "unlink", "hset", "zadd"] {
+    let steps = [
+        ("incrby", "take"),
+        ("zremrangebyrank", "take"),
+        ("zrem", "release"),
+        ("zadd", "release"),
+        ("incrby", "release"),
+        ("zremrangebyrank", "release"),
+        ("unlink", "set"),
+        ("hset", "set"),
+        ("zadd", "take"),
+    ];
+    for (denied, step) in steps {
         server.deny(&[denied]).await.unwrap();
-        let told = match denied {
-            "zrem" => limiter.release(2).await.map(drop),
-            "unlink" | "hset" => limiter.set_rate(Rate::overall(9, LONG)).await.map(drop),
+        let told = match step {
+            // A part of the entry that counts.
+            "release" => limiter.release(2).await.map(drop),
+            "set" => limiter.set_rate(Rate::overall(9, LONG)).await.map(drop),
             _ => limiter.try_acquire_many(2).await.map(drop),
         };
         assert!(matches!(told, Err(LimitError::Refused { .. })), "{denied}: {told:?}");
         server.allow(&[denied]).await.unwrap();
-        if denied != "zadd" {
-            assert_eq!(state().await, before, "{denied}");
+        if (denied, step) != ("zadd", "take") {
+            assert_eq!(state().await, before, "{denied} {step}");
         }
     }
     // What is over has been dropped, and is free.
     let after = state().await;
     assert_eq!((after.0.as_str(), after.1.len()), ("2", 1));
     assert_eq!((taken.release().await.unwrap(), limiter.available_permits().await.unwrap()), (3, 5));
+    // Two of one request have one entry, a part of which goes back.
+    limiter.set_rate(Rate::overall(5, LONG).keep_alive(2 * LONG)).await.unwrap();
+    let both = join_all([limiter.acquire().into_future(), limiter.acquire().permits(2).into_future()]).await;
+    let [one, two]: [Result<Taken, LimitError>; 2] = both.try_into().unwrap();
+    let (mut one, mut two) = (one.ok(), two.ok());
+    for (denied, step) in [("pexpire", "take"), ("pexpire", "release"), ("zadd", "one"), ("zrem", "two")] {
+        let before = state().await;
+        assert_eq!((before.0.as_str(), before.1.len()), ("2", 1));
+        server.deny(&[denied]).await.unwrap();
+        let told = match step {
+            "take" => limiter.try_acquire().await.map(drop),
+            "release" => limiter.release(1).await.map(drop),
+            "one" => one.take().unwrap().release().await.map(drop),
+            _ => two.take().unwrap().release().await.map(drop),
+        };
+        assert!(matches!(told, Err(LimitError::Refused { .. })), "{denied}: {told:?}");
+        server.allow(&[denied]).await.unwrap();
+        assert_eq!(state().await, before, "{denied} {step}");
+    }
 }

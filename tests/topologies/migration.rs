@@ -9,6 +9,7 @@ use redgrid_bucket::Buckets;
 use redgrid_core::{Client, Code, Config, ServerError};
 use redgrid_countdown_latch::{CountDownLatch, WaitError};
 use redgrid_locks::{AcquireError, Lock, LockGuard, MultiLock};
+use redgrid_rate_limiter::{GcraLimiter, Quota, Rate, RateLimiter};
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
@@ -29,6 +30,7 @@ scenarios![
     permits_are_conserved_on_either_side_of_a_migration,
     who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides,
     many_values_are_read_and_set_while_they_are_on_both_sides,
+    rates_stand_still_while_their_slot_moves_and_nothing_is_taken_twice,
 ];
 
 /// A cluster, the slot of a name, who has it and who is to have it.
@@ -160,6 +162,44 @@ async fn permits_are_conserved_on_either_side_of_a_migration() {
         semaphore.acquire_many(3).wait(SOON).await.unwrap().release().await.unwrap();
         assert_eq!(semaphore.available_permits().await.unwrap(), 3, "{semaphore:?}");
     }
+}
+
+async fn rates_stand_still_while_their_slot_moves_and_nothing_is_taken_twice() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let (one, two) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
+    let (slot, to) = moving(&cluster, "{tag}").await;
+    let long = Duration::from_secs(600);
+    let logs = [&one, &two].map(|client| RateLimiter::new(client, "a{tag}"));
+    let cells = [&one, &two].map(|client| GcraLimiter::new(client, "b{tag}", Quota::new(1, long).burst(20)));
+    logs[0].try_set_rate(Rate::overall(20, long)).await.unwrap();
+    for n in 0..2 {
+        logs[n].acquire().await.unwrap();
+        cells[n].acquire().await.unwrap();
+    }
+    cluster.begin_migration(slot, to).await.unwrap();
+    let mut asking = Vec::new();
+    for n in 0..18 {
+        let (log, cells) = (logs[n % 2].clone(), cells[n % 2].clone());
+        asking.push(tokio::spawn(async move {
+            let (taken, cell) =
+                join(log.acquire().wait(2 * SOON).into_future(), cells.acquire().wait(2 * SOON).into_future()).await;
+            cell.unwrap();
+            taken.unwrap();
+        }));
+    }
+    // For as long as some are asked at the one side, and some at the other.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    cluster.move_keys(slot).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    cluster.finish_migration(slot).await.unwrap();
+    for one in asking {
+        one.await.unwrap();
+    }
+    for n in 0..2 {
+        assert_eq!((logs[n].available_permits().await.unwrap(), cells[n].available_permits().await.unwrap()), (0, 0));
+        assert!(logs[n].try_acquire().await.unwrap().is_none() && !cells[n].try_acquire().await.unwrap());
+    }
+    assert_eq!(logs[0].release(50).await.unwrap(), 20, "each has its entry");
 }
 
 async fn absent_and_back(lock: &Lock, taken: LockGuard) {

@@ -25,7 +25,8 @@ pub(crate) fn checked(limit: &impl Limit, permits: u64) -> Result<u64, LimitErro
 ///
 /// # Cancel safety
 ///
-/// Dropped, it gives up its place, and takes none: those that were taken already go back in the background.
+/// Dropped, it gives up its place, and takes none: those that were taken already go back in the background, or count until their time
+/// is over where no answer comes.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Acquire {
@@ -47,7 +48,8 @@ impl Acquire {
     }
 
     /// Waits at most this long, for the limit and for a server that can not be reached; as long as it takes unless set, but not
-    /// without contact to the server.
+    /// without contact to the server for longer than `timeout × (retries + 1)`. Zero looks once, as
+    /// [`try_acquire`](RateLimiter::try_acquire) does: which takes as long as that where no server can be reached.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self

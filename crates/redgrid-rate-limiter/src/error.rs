@@ -25,7 +25,7 @@ pub enum LimitError {
         /// How many can be had at once: the rate, or the burst.
         most: u64,
     },
-    /// The wait ran out. Nothing is taken, or goes back.
+    /// The wait ran out. Nothing is taken, or goes back when the answer comes, or counts until its time is over.
     #[error("`{name}` was at its limit, still after {waited:?}")]
     TimedOut {
         /// The limiter.
@@ -61,7 +61,7 @@ pub enum LimitError {
         #[source]
         source: ServerError,
     },
-    /// The client is shutting down. Nothing is taken, or goes back.
+    /// The client is shutting down. Nothing is taken, or what was counts until its time is over.
     #[error("the client is shutting down; `{name}` was not had")]
     ShuttingDown {
         /// The limiter.

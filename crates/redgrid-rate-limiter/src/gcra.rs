@@ -148,7 +148,8 @@ impl AcquireCells {
     }
 
     /// Waits at most this long, for the limit and for a server that can not be reached; as long as it takes unless set, but not
-    /// without contact to the server.
+    /// without contact to the server for longer than `timeout × (retries + 1)`. Zero looks once, as
+    /// [`try_acquire`](GcraLimiter::try_acquire) does: which takes as long as that where no server can be reached.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -204,6 +205,7 @@ impl Cells {
 impl Limit for Cells {
     /// It can not be told what was whose.
     type Entry = ();
+    const IS_TOLD: bool = true;
 
     fn name(&self) -> &Name {
         &self.name
@@ -220,7 +222,9 @@ impl Limit for Cells {
         Told::read(&client.run_once_until::<Vec<String>>(asking(request, wishes), until).await?)
     }
 
-    fn entry(&self, _: &Told, _: usize) {}
+    fn entry(&self, _: &Told, _: usize) -> Option<()> {
+        None
+    }
 
     async fn give_back(&self, _: &Client, (): (), _: u64) {}
 }

@@ -27,7 +27,7 @@
 //! - Between processes nobody is first: who asks first when permits are free has them.
 //!
 //! What a failover loses, it loses: permits that were taken within the replication lag are free again. A server's clock that is set
-//! back costs one window more.
+//! back costs one window more, or one burst.
 //!
 //! # Keys
 //!

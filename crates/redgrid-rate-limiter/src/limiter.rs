@@ -67,7 +67,8 @@ impl RateLimiter {
     }
 
     /// Sets the rate, when awaited, whatever was set. What was taken counts no more, unless
-    /// [`keeping_state`](SetRate::keeping_state) says otherwise. Who waits is asked for anew at once.
+    /// [`keeping_state`](SetRate::keeping_state) says otherwise; of a rate for each client, that is what this client took: the logs of
+    /// others are not known to it, and count on. Who waits is asked for anew at once.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -104,7 +105,8 @@ impl RateLimiter {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it takes none: one that was taken already goes back in the background.
+    /// Dropped, it takes none: one that was taken already goes back in the background, or counts until its time is over where no answer
+    /// comes.
     #[doc(alias = "tryAcquire")]
     pub async fn try_acquire(&self) -> Result<Option<Taken>, LimitError> {
         self.try_acquire_many(1).await
@@ -139,7 +141,8 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then.
+    /// [`LimitError`] says what is true then. More than 1,000 entries go back in several requests: where a later one fails, it is
+    /// [`LimitError::OutcomeUnknown`], and its source says how many went back before.
     ///
     /// # Cancel safety
     ///
@@ -148,7 +151,8 @@ impl RateLimiter {
         let queue = self.queue()?;
         let (mut left, mut all) = (checked(&queue.limit, permits)?, 0);
         while left > 0 {
-            let (given, over) = self.on_the_log(async |client, log| log.release(client, left).await).await?;
+            let told = self.on_the_log(async |client, log| log.release(client, left).await).await;
+            let (given, over) = told.map_err(|error| after(all, error))?;
             if given + over == 0 {
                 break;
             }
@@ -175,7 +179,8 @@ impl RateLimiter {
     }
 
     /// Deletes the limiter, its rate and what was taken; tells whether a rate was set. Who waits is told
-    /// [`RateNotSet`](LimitError::RateNotSet).
+    /// [`RateNotSet`](LimitError::RateNotSet). Of a rate for each client, the logs of other clients stay until their time is over, and
+    /// count where such a rate is set again before.
     ///
     /// # Errors
     ///
@@ -207,7 +212,8 @@ impl RateLimiter {
         self.end(Ends::In(lifetime)).await
     }
 
-    /// Has the limiter live for ever; tells whether it had a lifetime.
+    /// Has the limiter live for ever; tells whether it had a lifetime. One with a [`keep_alive`](Rate::keep_alive) has it again from
+    /// its next use on: a rate [without](RateLimiter::set_rate) ends that.
     ///
     /// # Errors
     ///
@@ -234,6 +240,17 @@ impl RateLimiter {
         let told = work(&queue.client, &queue.limit).await;
         let told = told.map_err(|source| queue.limit.failed(&queue.client, source))?;
         told.ok_or_else(|| queue.limit.not_set())
+    }
+}
+
+/// What is wrong where so many permits went back before.
+fn after(all: u64, error: LimitError) -> LimitError {
+    match error {
+        LimitError::Unavailable { name, source } | LimitError::Refused { name, source } if all > 0 => {
+            let source = ServerError::Unknown { reason: format!("{all} went back; then {source}").into() };
+            LimitError::OutcomeUnknown { name, source }
+        }
+        error => error,
     }
 }
 

@@ -129,6 +129,8 @@ impl Log {
 impl Limit for Log {
     /// The id of the request, and the score.
     type Entry = Entry;
+    /// Redisson tells nobody.
+    const IS_TOLD: bool = false;
 
     fn name(&self) -> &Name {
         &self.keys.name
@@ -146,11 +148,11 @@ impl Limit for Log {
         Ok(told.map(|told| Told { id, ..told }))
     }
 
-    fn entry(&self, told: &Told, entry: usize) -> Entry {
+    fn entry(&self, told: &Told, entry: usize) -> Option<Entry> {
         let number = u16::try_from(entry).unwrap_or(u16::MAX).to_be_bytes();
         let id = [&told.id[..14], &number].concat().into();
         let score = entry.checked_sub(1).and_then(|at| told.scores.get(at)).cloned().unwrap_or_default();
-        Entry { id, score }
+        Some(Entry { id, score })
     }
 
     async fn give_back(&self, client: &Client, entry: Entry, permits: u64) {

@@ -2,6 +2,7 @@
 //! first of them, and who waits is asked for again when the server said, or when something has changed.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::told::{Told, Wish};
 
 /// How long before its time a permit may be taken, by who waits for it until then: 100 ms. So long an answer may take without a loss at
 /// the limit; and so long who waits is deaf to changes.
-const AHEAD: Duration = Duration::from_millis(100);
+pub(crate) const AHEAD: Duration = Duration::from_millis(100);
 
 /// How many are asked for together.
 const MOST: usize = 256;
@@ -32,6 +33,8 @@ const OVERDUE: Duration = Duration::from_secs(1);
 pub(crate) trait Limit: Send + Sync + 'static {
     /// By what permits that were taken can be given back.
     type Entry: Send + 'static;
+    /// All who change it tell it.
+    const IS_TOLD: bool;
 
     fn name(&self) -> &Name;
     /// The key by which it is found, and where changes are told.
@@ -43,7 +46,8 @@ pub(crate) trait Limit: Send + Sync + 'static {
         wishes: &[Wish],
         until: Instant,
     ) -> impl Future<Output = Result<Option<Told>, ServerError>> + Send;
-    fn entry(&self, told: &Told, entry: usize) -> Self::Entry;
+    /// None where nothing can be given back.
+    fn entry(&self, told: &Told, entry: usize) -> Option<Self::Entry>;
     /// Has what nobody uses go back.
     fn give_back(&self, client: &Client, entry: Self::Entry, permits: u64) -> impl Future<Output = ()> + Send;
 }
@@ -59,19 +63,19 @@ pub(crate) struct Queue<L: Limit> {
 pub(crate) struct State<L: Limit> {
     pub(crate) waiting: BTreeMap<u64, Waiting<L>>,
     /// The number of whoever comes next.
-    next: u64,
+    pub(crate) next: u64,
     pub(crate) attended: bool,
     /// The first who waits was told to.
     pub(crate) full: bool,
     /// Since when a request is under way, and for those below which number.
     pub(crate) asking: Option<(Instant, u64)>,
-    /// For those below a request was answered.
+    /// For those below a request was answered, or for one in front of them, who waits.
     pub(crate) seen: u64,
 }
 
 pub(crate) struct Waiting<L: Limit> {
     permits: u64,
-    waits: bool,
+    pub(crate) waits: bool,
     until: Instant,
     answer: oneshot::Sender<Answer<L>>,
 }
@@ -88,8 +92,8 @@ pub(crate) struct Granted<L: Limit> {
 }
 
 impl<L: Limit> Granted<L> {
-    pub(crate) fn new(queue: &Arc<Queue<L>>, at: Instant, permits: u64, entry: L::Entry) -> Self {
-        Granted { queue: Arc::clone(queue), at, permits, entry: Some(entry) }
+    pub(crate) fn new(queue: &Arc<Queue<L>>, at: Instant, permits: u64, entry: Option<L::Entry>) -> Self {
+        Granted { queue: Arc::clone(queue), at, permits, entry }
     }
 
     pub(crate) fn keep(mut self) -> Option<L::Entry> {
@@ -186,8 +190,29 @@ impl<L: Limit> Queue<L> {
         }
     }
 
-    /// Those who are asked for next, and until when; nobody, where nobody waits.
-    pub(crate) fn first(&self) -> (Vec<(u64, Wish)>, Instant) {
+    /// Tells those of these numbers whom it concerns.
+    pub(crate) fn answer_each(
+        &self,
+        numbers: Range<u64>,
+        concerns: impl Fn(&Waiting<L>) -> bool,
+        answer: impl Fn() -> Answer<L>,
+    ) {
+        let mut told = Vec::new();
+        let mut state = self.state();
+        for (number, waiting) in state.waiting.range(numbers) {
+            if concerns(waiting) {
+                told.push(*number);
+            }
+        }
+        let told: Vec<_> = told.into_iter().filter_map(|number| state.waiting.remove(&number)).collect();
+        drop(state);
+        for waiting in told {
+            let _ = waiting.answer.send(answer());
+        }
+    }
+
+    /// Those who are asked for next; nobody, where nobody waits.
+    pub(crate) fn first(&self) -> Batch {
         let (now, patience, mut state) = (self.client.clock().now(), self.client.patience(), self.state());
         state.full = false;
         let first = state.waiting.iter().take(MOST);
@@ -199,10 +224,33 @@ impl<L: Limit> Queue<L> {
         // Who waits without a bound is not without contact for longer than the client's patience.
         let bound = |one: &Waiting<L>| if one.until == Instant::NEVER { now + patience } else { one.until };
         let until = first.clone().map(|(_, one)| bound(one)).max().unwrap_or(now);
-        let wishes: Vec<_> = first.map(|(number, one)| (*number, wish(one))).collect();
-        state.asking = wishes.last().map(|(number, _)| (now, number + 1));
+        let asked: Vec<_> = first.map(|(number, one)| (*number, wish(one))).collect();
+        state.asking = asked.last().map(|(number, _)| (now, number + 1));
         // Whose time is short leaves by himself, and what was taken for him goes back when it is told.
-        (wishes, until.max(now + self.client.timeout()).min(now + patience.max(LONGEST)))
+        let until = until.max(now + self.client.timeout()).min(now + patience.max(LONGEST));
+        Batch { asked, until, here: state.next }
+    }
+}
+
+/// Those who are asked for together.
+pub(crate) struct Batch {
+    pub(crate) asked: Vec<(u64, Wish)>,
+    pub(crate) until: Instant,
+    /// Those with a smaller number were here when they were asked for.
+    pub(crate) here: u64,
+}
+
+impl Batch {
+    /// The number behind the last of them.
+    pub(crate) fn upto(&self) -> u64 {
+        self.asked.last().map_or(0, |(number, _)| number + 1)
+    }
+}
+
+impl<L: Limit> Waiting<L> {
+    /// Whether it waits for no longer than until then, or not at all without contact.
+    pub(crate) fn ends_by(&self, until: Instant) -> bool {
+        self.until == Instant::NEVER || self.until <= until
     }
 }
 
@@ -216,7 +264,7 @@ pub(crate) enum Wait {
 /// How it is with who leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
-    /// A request was answered since he came, and none is overdue.
+    /// A request was answered since he came, for him or one in front of him, and none is overdue.
     Refused,
     /// He was asked for, and there is no answer. What is taken goes back when it comes.
     UnderWay,
@@ -236,6 +284,10 @@ impl<L: Limit> Place<L> {
         let (now, mut state) = (self.queue.client.clock().now(), self.queue.state());
         let was_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == self.number);
         let left = state.waiting.remove(&self.number)?;
+        if was_first {
+            // What was told to him is not true of whoever comes next.
+            state.full = false;
+        }
         let is_overdue = state.asking.is_some_and(|(since, _)| now.since(since) >= OVERDUE);
         let how = match self.number < state.seen && !is_overdue {
             true => Left::Refused,

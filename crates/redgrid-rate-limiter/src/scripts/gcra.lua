@@ -12,7 +12,7 @@
 local rate, per, burst = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
-local base, rest = now, 0
+local base, rest, set_back = now, 0, false
 local was = redis.call('GET', KEYS[2])
 if was then
   local whole, part = string.match(was, '^(%d+) (%d+)$')
@@ -26,7 +26,7 @@ if was then
   -- Nothing is taken for more than a second ahead: a later time is of a clock that was set back since.
   local latest = now + math.ceil(burst * per / rate)
   if base > latest + 1000000 then
-    base, rest = latest, 0
+    base, rest, set_back = latest, 0, true
   end
 end
 if base < now then
@@ -53,7 +53,8 @@ for i = 7, #ARGV, 3 do
   end
   table.insert(verdicts, verdict)
 end
-if taken then
+-- Written where it was set back too: counted from `now` in each call it would never come nearer.
+if taken or set_back then
   local lasts = math.max(1, math.ceil((base - now) / 1000) + 1)
   redis.call('SET', KEYS[2], string.format('%.0f %.0f', base, rest), 'PX', string.format('%.0f', lasts))
 end

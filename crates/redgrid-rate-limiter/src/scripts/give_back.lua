@@ -22,8 +22,12 @@ if tonumber(ARGV[5]) > now - interval then
       if used then
         used = used - given
       end
+      local refused = refused_to_write()
+      if refused then
+        return refused
+      end
       redis.call('ZREM', permits, entry)
-      local refused = write(used and 0 or -given, rest)
+      refused = write(used and 0 or -given, rest)
       if refused then
         redis.call('ZADD', permits, ARGV[5], entry)
         return refused

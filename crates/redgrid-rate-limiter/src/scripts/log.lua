@@ -74,6 +74,11 @@ if wrong or (own and not right_for) then
 end
 local is_exact = not all or free + all == rate
 
+-- Why the log can not be written, before anything is; there is no such entry.
+local function refused_to_write()
+  return failed(redis.pcall('ZADD', permits, 'XX', '0', '')) or failed(redis.pcall('ZREM', permits, ''))
+end
+
 -- Takes so many more and writes them into the log, `entries` of score and member in turn; nil, or why nothing was done.
 local function write(taken, entries)
   local function back()
@@ -117,19 +122,22 @@ local function write(taken, entries)
   end
 end
 
--- Has everything live as long as the limiter is to; a client's own log does not outlive it for long.
+-- How long everything is to live: as long as the limiter; a client's own log does not outlive it for long.
+local lasts = keep > 0 and keep or redis.call('PTTL', KEYS[2])
+if lasts <= 0 and own then
+  lasts = 2 * interval + 60000
+end
+lasts = string.format('%.0f', lasts)
+if tonumber(lasts) > 0 then
+  -- Now: who may not do it is told before anything is written.
+  redis.call('PEXPIRE', permits, lasts)
+end
+
 local function live()
-  local lasts = keep
   if keep > 0 then
-    redis.call('PEXPIRE', KEYS[2], set[4])
-  else
-    lasts = redis.call('PTTL', KEYS[2])
-    if lasts <= 0 and own then
-      lasts = 2 * interval + 60000
-    end
+    redis.call('PEXPIRE', KEYS[2], lasts)
   end
-  if lasts > 0 then
-    lasts = string.format('%.0f', lasts)
+  if tonumber(lasts) > 0 then
     redis.call('PEXPIRE', value, lasts)
     redis.call('PEXPIRE', permits, lasts)
     if own then

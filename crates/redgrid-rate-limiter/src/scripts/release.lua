@@ -30,6 +30,10 @@ for n = 1, #piece, 2 do
   end
 end
 if #gone > 0 then
+  local refused = refused_to_write()
+  if refused then
+    return refused
+  end
   redis.call('ZREM', permits, unpack(gone))
 end
 if given > 0 or freed > 0 or used then
