@@ -226,12 +226,12 @@ async fn a_total_that_is_lost_is_saved_again_by_those_who_live() {
     adder.add(1);
     until_total(&observer, 6).await;
     assert_eq!(adder.sum().await.unwrap(), 6);
-    // Its own memory alone.
-    let saved: Vec<String> = observer.query(&["KEYS", "redgrid_adder_saved:*"]).await.unwrap();
-    observer.cmd(&["DEL", &saved[0]]).await.unwrap();
+    // The total alone: what was saved to it is not in another one.
+    observer.cmd(&["DEL", TOTAL]).await.unwrap();
     adder.add(1);
     until_total(&observer, 7).await;
     assert_eq!(adder.sum().await.unwrap(), 7);
+    let saved: Vec<String> = observer.query(&["KEYS", "redgrid_adder_saved:*"]).await.unwrap();
     // As after a failover that lost the last save.
     let [sum, saves, known] = async {
         let sum: String = observer.query(&["HGET", TOTAL, "sum"]).await.unwrap();
@@ -245,6 +245,41 @@ async fn a_total_that_is_lost_is_saved_again_by_those_who_live() {
     observer.cmd(&["SET", &saved[0], &known, "PX", "60000"]).await.unwrap();
     assert_eq!(adder.sum().await.unwrap(), 9);
     until_total(&observer, 9).await;
+}
+
+/// The total is the same, and has been saved to as often: a member's first save is not there any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_save_that_a_failover_has_lost_is_saved_again() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let [here, there] = [saving(&one, OFTEN).await, saving(&two, OFTEN).await];
+    for turn in 0..2 {
+        here.add(1);
+        until_total(&observer, 1).await;
+        let saves: String = observer.query(&["HGET", TOTAL, "saves"]).await.unwrap();
+        let before: Vec<String> = observer.query(&["KEYS", "redgrid_adder_saved:*"]).await.unwrap();
+        there.add(5);
+        until_total(&observer, 6).await;
+        let saved: Vec<String> = observer.query(&["KEYS", "redgrid_adder_saved:*"]).await.unwrap();
+        let first = saved.iter().find(|key| !before.contains(key)).expect("its first");
+        observer.cmd(&["MULTI"]).await.unwrap();
+        observer.cmd(&["HSET", TOTAL, "sum", "1", "saves", &saves]).await.unwrap();
+        observer.cmd(&["DEL", first]).await.unwrap();
+        observer.cmd(&["EXEC"]).await.unwrap();
+        if turn == 1 {
+            here.add(1);
+            until_total(&observer, 2).await;
+        }
+        assert_eq!(here.sum().await.unwrap(), 6 + turn);
+        until_total(&observer, 6 + turn).await;
+        assert_eq!(there.sum().await.unwrap(), 6 + turn);
+        observer.cmd(&["FLUSHALL"]).await.unwrap();
+        for adder in [&here, &there] {
+            adder.reset().await.unwrap();
+        }
+        observer.cmd(&["FLUSHALL"]).await.unwrap();
+    }
 }
 
 const ADDER: &str = env!("CARGO_BIN_EXE_adder");

@@ -2,6 +2,7 @@
 
 mod acl;
 mod adder_totals;
+mod adder_troubles;
 mod adders;
 mod arguments;
 mod atomic_crowds;

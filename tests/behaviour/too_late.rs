@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Code, Config, OnceRequest, OnceScript, Reply, Request, Server, ServerError};
+use redgrid_core::{Client, Code, Config, OnceRequest, OnceScript, Reply, Request, Script, Server, ServerError};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::made::Made;
@@ -74,6 +74,30 @@ async fn a_copy_that_is_too_late_tells_the_time_there() {
     let now = client.clock().now();
     let time = server.time().at(now, now).expect("a time was told");
     assert!((1_700_000_000_000_000..1_700_000_100_000_000).contains(&time), "{time}");
+}
+
+static DATED: Script<1> = Script::new("dated", "return 5");
+
+/// The same of what does not act once.
+#[tokio::test]
+async fn what_tells_the_time_is_asked_again_while_its_caller_waits() {
+    let late = || Ok(Reply::Array(vec![Reply::Int(-1), Reply::Bytes(Bytes::from_static(b"1700000000000000"))]));
+    let (server, client, _) = scripted(vec![late(), Ok(Reply::Int(5))]);
+    let request = || DATED.with(["a".into()]).not_after_here().tells_time();
+    assert_eq!(client.run::<i64>(request()).await.unwrap(), 5);
+    let now = client.clock().now();
+    assert!(server.time().at(now, now).is_some_and(|time| time >= 1_700_000_000_000_000), "a time was told");
+    let unanswered = || Err(ServerError::Unknown { reason: "lost".into() });
+    for (answers, is_unknown) in [(vec![late()], false), (vec![unanswered(), late()], true)] {
+        let (_server, client, _) = scripted(answers);
+        let until = client.clock().now() + Duration::from_millis(700);
+        let told = client.run_until::<i64>(request().idempotent(), until).await.unwrap_err();
+        assert_eq!(
+            (told.is_unknown(), matches!(told, ServerError::NotSent { .. })),
+            (is_unknown, !is_unknown),
+            "{told:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -15,8 +15,12 @@ use super::member::{Desk, Member};
 use super::saved::Saved;
 use super::scripts::{ANSWER, Asked, ENTER, LIVES, OURS, SAVE};
 
-/// How long the server remembers what a member has saved: a day. It is told again before that is over.
-const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+/// How long the server remembers what a member has saved: three days, three times the longest interval. It is told again before that
+/// is over.
+const REMEMBERED: Duration = Duration::from_secs(3 * 24 * 3600);
+
+/// So much earlier it may be forgotten, by a clock that is faster than ours: 500 ppm of it (RFC 5905, section 11.3).
+const DRIFT: Duration = Duration::from_secs(130);
 
 /// The same once it has ended: as long as a round may go on.
 const REMEMBERED_ENDED: i64 = LIVES;
@@ -28,9 +32,11 @@ const HEARD: usize = 64;
 const TRIES: usize = 8;
 
 /// Ends when nobody counts any more, or with the client.
-pub(super) async fn attend<N: Figure>(member: Arc<Member<N>>, desk: Arc<Desk>, on: Attendant) {
+pub(super) async fn attend<N: Figure>(member: Arc<Member<N>>, at: Arc<Desk>, on: Attendant) {
     let _ended = Ended(Arc::clone(&member));
-    let _turn = desk.turn.lock().await;
+    // Who is told of the end finds the name free for either kind.
+    let desk = at;
+    let turn = desk.turn.lock().await;
     let mut hearing = on.hear_counted(member.keys.topic.clone(), &member.keys.key);
     let mut attendance = Attendance::new(Arc::clone(&member), on.clone());
     let mut closing = pin!(on.closing());
@@ -46,6 +52,8 @@ pub(super) async fn attend<N: Figure>(member: Arc<Member<N>>, desk: Arc<Desk>, o
     }
     let told = attendance.leave(&mut hearing).await;
     drop(hearing);
+    drop(turn);
+    drop(desk);
     member.ended.send_replace(Some(told));
 }
 
@@ -71,7 +79,7 @@ struct Attendance<N: Figure> {
     saved: Saved<N>,
     /// When it was saved, or tried.
     last_save: Instant,
-    /// When the server was told of a save.
+    /// Before the server was told of a save.
     last_told: Instant,
     heard: VecDeque<String>,
 }
@@ -100,9 +108,14 @@ impl<N: Figure> Attendance<N> {
             self.heard.pop_front();
         }
         self.heard.push_back(id.to_owned());
-        // Who asked is told of those that were not answered by their number.
-        if let Ok(true) = self.answer(asked, id).await {
-            self.member.answered(id);
+        // Others who asked are told of those that were not answered by their number.
+        match self.answer(asked, id).await {
+            Ok(true) => self.member.answered(id, Ok(())),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(name = %self.member.name, round = id, %error, "a round of an adder was not answered");
+                self.member.answered(id, Err(error));
+            }
         }
     }
 
@@ -118,9 +131,9 @@ impl<N: Figure> Attendance<N> {
             // Empty where it is more than can be told.
             Asked::Sum => N::text(N::minus(counted, behind)).unwrap_or_default(),
             Asked::Reset => {
-                // What came meanwhile was added after it.
-                let since = N::minus(self.counted, counted);
-                self.counted = if since == N::Wide::default() { behind } else { N::plus(behind, since) };
+                // Only this one counts, so nothing came meanwhile. What is high is not counted on from, and what is beyond numbers ends.
+                self.saved.begin_at(behind);
+                self.counted = N::Wide::default();
                 // What was saved after the total was reset is in it, and is taken back.
                 if self.saved.is_some() && self.saved.sum() != self.counted {
                     self.save(until).await?;
@@ -145,18 +158,17 @@ impl<N: Figure> Attendance<N> {
         for _ in 0..TRIES {
             let (names, keys) = (&self.member.keys, self.member.keys.round(id));
             let keys = [keys.round, names.total.clone(), names.saved(&self.member.id), keys.counter];
-            let request = ENTER.with(keys).arg(command).arg(ours).int(LIVES).not_after_here();
+            let request = ENTER.with(keys).arg(command).arg(ours).int(LIVES).not_after_here().tells_time();
             let told: Vec<String> = self.on.run_until(request.idempotent(), until).await?;
             let [saves, saved] = &told[..] else { return Ok(None) };
             if self.saved.is(saved) {
                 let behind = saves.parse().ok().and_then(|saves| self.saved.at(saves));
-                let unknown = || unexpected("a save that is known", saves.clone());
-                return behind.ok_or_else(unknown).map(Some);
+                return behind.ok_or_else(|| lost("the round is older than what is known of saves")).map(Some);
             }
             // The server has another save than this process knows.
             self.save(until).await?;
         }
-        Err(unexpected("what was saved here", "something else each time".into()))
+        Err(lost("what was saved was something else each time"))
     }
 
     /// When the next save is due.
@@ -169,10 +181,12 @@ impl<N: Figure> Attendance<N> {
             return;
         }
         let (counted, until) = (self.count(), self.until());
-        let is_old = self.saved.is_some() && self.on.clock().now().since(self.last_told) > REMEMBERED / 3;
+        let is_old = self.saved.is_some() && self.on.clock().now().since(self.last_told) > REMEMBERED / 4;
         if counted != self.saved.sum() || is_old {
             // What could not be saved is saved the next time.
-            let _ = self.save(until).await;
+            if let Err(error) = self.save(until).await {
+                tracing::debug!(name = %self.member.name, %error, "what an adder has counted was not saved");
+            }
         }
         self.last_save = self.on.clock().now();
     }
@@ -183,24 +197,32 @@ impl<N: Figure> Attendance<N> {
             let counted = self.counted;
             let Some(save) = self.saved.next(counted) else { return Err(unexpected("a finite sum", "more".into())) };
             let keys = [self.member.keys.total.clone(), self.member.keys.saved(&self.member.id)];
-            let request = SAVE.with(keys).not_after_here().idempotent();
+            let request = SAVE.with(keys).not_after_here().tells_time().idempotent();
             let request = request.arg(save.last.clone()).arg(save.next.clone()).arg(N::ADDS[1]).arg(save.by.clone());
             let lifetime = i64::try_from(REMEMBERED.as_millis()).unwrap_or(i64::MAX);
+            let now = self.on.clock().now();
             let told: Vec<String> = self.on.run_until(request.int(lifetime), until).await?;
             let number = |text: &str| text.parse().map_err(|_| unexpected("a number of saves", text.to_owned()));
             match told.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 ["1", saves, born] => {
                     self.saved.landed(save, number(saves)?, born.to_owned());
-                    self.last_told = self.on.clock().now();
+                    self.last_told = now;
                     if self.saved.sum() == counted {
                         return Ok(());
                     }
                 }
-                ["0", saves, born, last] => self.saved.found(last, number(saves)?, born.to_owned()),
-                _ => return Err(ServerError::NotSent { reason: "the server found the save too late".into() }),
+                ["0", saves, born, "", _] => {
+                    let may_be_forgotten = now.since(self.last_told) + DRIFT >= REMEMBERED;
+                    self.saved.found_none(number(saves)?, born.to_owned(), may_be_forgotten);
+                }
+                ["0", _, born, last, at] => {
+                    let found = self.saved.found(last, number(at)?, born.to_owned());
+                    found.ok_or_else(|| unexpected("a save", last.to_owned()))?;
+                }
+                _ => return Err(unexpected("what became of a save", format!("{told:?}"))),
             }
         }
-        Err(unexpected("what was saved here", "something else each time".into()))
+        Err(lost("what was saved was something else each time"))
     }
 
     /// Answers what was heard, saves, and answers what was heard meanwhile.
@@ -216,12 +238,13 @@ impl<N: Figure> Attendance<N> {
                 Ok(())
             }
         };
-        self.take_all(hearing).await;
         if self.saved.is_some() {
             let saved = self.member.keys.saved(&self.member.id);
             let request = Request::command("PEXPIRE").key(saved).int(REMEMBERED_ENDED).idempotent();
             let _ = self.on.run_until::<i64>(request, until).await;
         }
+        // Nothing is waited for behind this.
+        self.take_all(hearing).await;
         told
     }
 
@@ -235,6 +258,10 @@ impl<N: Figure> Attendance<N> {
     fn until(&self) -> Instant {
         self.on.clock().now() + self.on.patience()
     }
+}
+
+fn lost(reason: &'static str) -> ServerError {
+    ServerError::Unknown { reason: reason.into() }
 }
 
 fn unexpected(expected: &'static str, got: String) -> ServerError {

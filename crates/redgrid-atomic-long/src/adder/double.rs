@@ -1,13 +1,12 @@
 //! Floating point numbers, counted in each process.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::Client;
 
 use super::error::AdderError;
-use super::member::Counting;
+use super::member::{Counting, Handle};
 use super::round::{Reset, Sum};
 
 /// A sum of floating point numbers that each process counts in its own memory, and that is asked for over all of them. Redisson's
@@ -30,21 +29,23 @@ use super::round::{Reset, Sum};
 #[doc(alias = "RDoubleAdder")]
 #[doc(alias = "RedissonDoubleAdder")]
 #[derive(Clone)]
-pub struct DoubleAdder(Result<Arc<Counting<f64>>, AdderError>);
+pub struct DoubleAdder(Handle<f64>);
 
 impl DoubleAdder {
     /// The adder with this name. It begins to listen for those who sum; [`DoubleAdder::ready`] waits for that.
     ///
-    /// Asks nobody: a name that can not be used is told by the first call that can.
+    /// Asks nobody: a name that can not be used is told by the first call that can. Where this client counts for an adder of the other kind
+    /// with that name, each call tries again.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        DoubleAdder(Counting::of(client, name))
+        DoubleAdder(Handle::new(client, name.as_ref()))
     }
 
     /// Has what this client counts saved to a total on the server, at this interval (10 ms to 1 day) and when the last handle
     /// goes or the client is shut down, exactly once whatever answers are lost. Sums have the total in them, those of Java too.
     ///
     /// A process that is killed loses what it counted since its last save. The total has no lifetime; a
-    /// [reset](DoubleAdder::reset) sets it to 0.
+    /// [reset](DoubleAdder::reset) sets it to 0. Saving goes on until the last handle has gone, at the shortest interval that one of them has
+    /// asked for.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_atomic_long::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -60,7 +61,7 @@ impl DoubleAdder {
     ///
     /// [`AdderError`] where the name or the interval can not be.
     pub fn saving(self, interval: Duration) -> Result<Self, AdderError> {
-        self.0.clone()?.save_every(interval)?;
+        self.0.get()?.save_every(interval)?;
         Ok(self)
     }
 
@@ -68,15 +69,13 @@ impl DoubleAdder {
     ///
     /// # Errors
     ///
-    /// [`AdderError::InvalidArgument`] where it is not finite; [`AdderError::Overflow`] where what is counted here would not be.
-    /// Nothing is added then.
+    /// [`AdderError::InvalidArgument`] where it is not finite; [`AdderError::Overflow`] where what this thread has counted since the
+    /// last sum or save would not be. Nothing is added then. All that is counted here may be beyond f64 all the same, which sums tell
+    /// until a reset.
     #[inline]
     pub fn add(&self, by: f64) -> Result<(), AdderError> {
-        match &self.0 {
-            Ok(counting) if counting.member.local.add(by) => Ok(()),
-            Ok(counting) => Err(counting.refused(by)),
-            Err(error) => Err(error.clone()),
-        }
+        let counting = self.0.get()?;
+        if counting.member.local.add(by) { Ok(()) } else { Err(counting.refused(by)) }
     }
 
     /// Adds 1 here.
@@ -105,18 +104,19 @@ impl DoubleAdder {
     /// # Errors
     ///
     /// [`AdderError::Partial`] with what came, where not all have answered in time; [`AdderError::Overflow`] where the sum is
-    /// beyond f64, or what one process has counted is.
+    /// beyond f64, or was on the way to it, or what one process has counted is.
     ///
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
     #[doc(alias = "sumAsync")]
     pub fn sum(&self) -> Sum<f64> {
-        Sum::new(self.0.clone())
+        Sum::new(self.0.get().cloned())
     }
 
     /// Has all processes begin at 0 again, and the saved total. What was added before is gone; what is added meanwhile may be.
-    /// 10 s at most, unless [`Reset::within`] says otherwise.
+    /// 10 s at most, unless [`Reset::within`] says otherwise. A process whose subscription is being made anew at that moment is not
+    /// asked, and keeps what it has.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl DoubleAdder {
     /// Dropped early, it is done by those who have heard of it, or by nobody.
     #[doc(alias = "resetAsync")]
     pub fn reset(&self) -> Reset<f64> {
-        Reset::new(self.0.clone())
+        Reset::new(self.0.get().cloned())
     }
 
     /// Waits until this client hears those who sum: until then their sums are without what it has counted. As long as a call may
@@ -141,11 +141,12 @@ impl DoubleAdder {
     ///
     /// Dropping it changes nothing.
     pub async fn ready(&self) -> Result<(), AdderError> {
-        self.0.clone()?.ready().await
+        self.0.get()?.ready().await
     }
 
     /// Ends this handle. The last one of the client takes with it what was counted here: open rounds are answered, what is to be
-    /// saved is saved, then it does not listen any more. Dropping it does the same in the background.
+    /// saved is saved, then it does not listen any more. Dropping it does the same in the background. A sum or a reset that is under way
+    /// is a handle as well: where there is one, this does not wait for the end.
     ///
     /// # Errors
     ///
@@ -155,13 +156,13 @@ impl DoubleAdder {
     ///
     /// It goes on in the background.
     pub async fn destroy(self) -> Result<(), AdderError> {
-        self.0?.end().await
+        self.0.end().await
     }
 }
 
 impl fmt::Debug for DoubleAdder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("DoubleAdder").field(&self.0).finish()
+        fmt::Debug::fmt(&self.0, f)
     }
 }
 

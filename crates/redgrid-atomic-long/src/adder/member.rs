@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use redgrid_core::{Client, Name, ServerError};
@@ -37,8 +37,59 @@ struct State {
     left: bool,
     /// How often messages may have been missed.
     gaps: u64,
-    /// Rounds that were begun here, and whether they were answered here.
-    rounds: HashMap<String, watch::Sender<bool>>,
+    /// Rounds that were begun here, and what became of them here.
+    rounds: HashMap<String, watch::Sender<Mine>>,
+}
+
+/// None until a round was answered here, or could not be.
+type Mine = Option<Result<(), ServerError>>;
+
+/// A handle: what it is of is looked up, once that can be.
+pub(super) struct Handle<N: Figure> {
+    client: Client,
+    name: Arc<str>,
+    found: OnceLock<Arc<Counting<N>>>,
+}
+
+impl<N: Figure> Handle<N> {
+    pub(super) fn new(client: &Client, name: &str) -> Self {
+        let handle = Handle { client: client.clone(), name: name.into(), found: OnceLock::new() };
+        let _ = handle.find();
+        handle
+    }
+
+    /// What this client has of the adder; an error where the name can not be, or is one of the other kind.
+    #[inline]
+    pub(super) fn get(&self) -> Result<&Arc<Counting<N>>, AdderError> {
+        self.found.get().map_or_else(|| self.find(), Ok)
+    }
+
+    #[cold]
+    fn find(&self) -> Result<&Arc<Counting<N>>, AdderError> {
+        let counting = Counting::of(&self.client, &*self.name)?;
+        Ok(self.found.get_or_init(|| counting))
+    }
+
+    /// Ends this handle; with the last one, waits until the member has ended.
+    pub(super) async fn end(self) -> Result<(), AdderError> {
+        self.get()?;
+        match self.found.into_inner() {
+            Some(counting) => counting.end().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl<N: Figure> Clone for Handle<N> {
+    fn clone(&self) -> Self {
+        Handle { client: self.client.clone(), name: Arc::clone(&self.name), found: self.found.clone() }
+    }
+}
+
+impl<N: Figure> fmt::Debug for Handle<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(N::OBJECT).field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// All handles of a client with one name. With the last of them the member ends.
@@ -95,9 +146,9 @@ impl<N: Figure> Counting<N> {
         Ok(())
     }
 
-    /// Ends this handle; with the last one, waits until the member has ended.
-    pub(super) async fn end(self: Arc<Self>) -> Result<(), AdderError> {
-        let Ok(last) = Arc::try_unwrap(self) else { return Ok(()) };
+    /// Ends one handle.
+    async fn end(self: Arc<Self>) -> Result<(), AdderError> {
+        let Some(last) = Arc::into_inner(self) else { return Ok(()) };
         let name = last.member.name.clone();
         let mut ended = last.member.ended.subscribe();
         drop(last);
@@ -140,18 +191,18 @@ impl<N: Figure> Member<N> {
         self.state().gaps += 1;
     }
 
-    /// Has it told when a round was answered here, for as long as the result lives.
+    /// Has it told what became of a round here, for as long as the result lives.
     pub(super) fn expect(&self, id: &str) -> Expected<'_, N> {
-        let sender = watch::Sender::new(false);
+        let sender = watch::Sender::new(None);
         let answered = sender.subscribe();
         self.state().rounds.insert(id.to_owned(), sender);
         Expected { member: self, id: id.to_owned(), answered }
     }
 
-    /// A round was answered here.
-    pub(super) fn answered(&self, id: &str) {
+    /// A round was answered here, or why it could not be.
+    pub(super) fn answered(&self, id: &str, what: Result<(), ServerError>) {
         if let Some(round) = self.state().rounds.get(id) {
-            round.send_replace(true);
+            round.send_replace(Some(what));
         }
     }
 }
@@ -160,19 +211,32 @@ impl<N: Figure> Member<N> {
 pub(super) struct Expected<'a, N: Figure> {
     member: &'a Member<N>,
     id: String,
-    answered: watch::Receiver<bool>,
+    answered: watch::Receiver<Mine>,
 }
 
 impl<N: Figure> Expected<'_, N> {
     /// Whether it was answered here.
     pub(super) fn is_answered(&self) -> bool {
-        *self.answered.borrow()
+        matches!(*self.answered.borrow(), Some(Ok(())))
     }
 
-    /// Completes when it is.
-    pub(super) async fn answered(&mut self) {
+    /// Whether that is decided.
+    pub(super) fn is_told(&self) -> bool {
+        self.answered.borrow().is_some()
+    }
+
+    /// What the server refused to have answered here.
+    pub(super) fn refusal(&self) -> Option<ServerError> {
+        match &*self.answered.borrow() {
+            Some(Err(error @ (ServerError::Refused { .. } | ServerError::Decode { .. }))) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// Completes when it was answered, or could not be.
+    pub(super) async fn told(&mut self) {
         // Its sender goes with this.
-        let _ = self.answered.wait_for(|answered| *answered).await;
+        let _ = self.answered.wait_for(Option::is_some).await;
     }
 }
 

@@ -26,6 +26,9 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50
 /// All have answered but this process, which is asked as well: that it was not among them is believed after half a second.
 const ALONE: Duration = Duration::from_millis(500);
 
+/// No answer for so long, and one more round is begun, for that joiners hide leavers from a count; for the next one twice as long.
+const STALLED: Duration = Duration::from_secs(1);
+
 /// A copy of a request is too late a timeout after it was sent, by a clock that may be slower than ours: 100 ms, for timeouts of minutes.
 const LATE: Duration = Duration::from_millis(100);
 
@@ -92,6 +95,8 @@ enum Ended<N> {
     All(N),
     /// Not everybody who is to be asked was, or what was answered is lost: another round may do it.
     Again(ServerError),
+    /// The same may be where nobody answers any more.
+    Stalled,
     Failed(AdderError),
 }
 
@@ -110,17 +115,21 @@ impl<N: Figure> Question<N> {
         let clock = of.client.clock();
         let until = clock.now() + self.within;
         let mut why = ServerError::NotSent { reason: "this client's own listener is not in force".into() };
-        let mut pause = LOOKS[0];
+        let (mut pause, mut patience) = (LOOKS[0], STALLED);
         loop {
             if of.client.is_shut_down() {
                 return Err(AdderError::ShuttingDown { name: name.clone() });
             }
             // Who asks counts as well, and is asked like the others.
             if of.client.hears(&of.member.keys.topic) {
-                match of.round(asked, self.within, until).await {
+                match of.round(asked, self.within, until, patience).await {
                     Ended::All(sum) => return Ok(sum),
                     Ended::Failed(error) => return Err(error),
                     Ended::Again(error) => why = error,
+                    Ended::Stalled => {
+                        (why, patience) = (unknown("those who were asked did not answer"), patience * 2);
+                        continue;
+                    }
                 }
             }
             if clock.now() >= until {
@@ -154,7 +163,7 @@ impl Drop for Open<'_> {
 
 impl<N: Figure> Counting<N> {
     /// One round, of those who hear it.
-    async fn round(&self, asked: Asked, within: Duration, until: Instant) -> Ended<N> {
+    async fn round(&self, asked: Asked, within: Duration, until: Instant, patience: Duration) -> Ended<N> {
         let (client, member) = (&self.client, &*self.member);
         let id = format!("{OURS}{}", Uuid::new_v4().simple());
         let gaps = member.gaps();
@@ -163,12 +172,9 @@ impl<N: Figure> Counting<N> {
         let RoundKeys { round, semaphore, counter, .. } = &open.keys;
         let keys = [semaphore.clone(), round.clone(), counter.clone()];
         let request = OPEN.with(keys.clone()).int(LIVES).publish_here().arg(member.keys.topic.clone());
-        let request = request.arg(asked.message(&id)).not_after_here();
-        let expected = match client.run_until::<i64>(request, until).await {
-            Ok(expected) => match u64::try_from(expected) {
-                Ok(expected) => expected,
-                Err(_) => return Ended::Again(unknown("the server found the round too late")),
-            },
+        let request = request.arg(asked.message(&id)).not_after_here().tells_time();
+        let expected = match client.run_until::<u64>(request, until).await {
+            Ok(expected) => expected,
             Err(error @ (ServerError::Refused { .. } | ServerError::Decode { .. })) => {
                 return Ended::Failed(AdderError::of(&member.name, error));
             }
@@ -176,31 +182,46 @@ impl<N: Figure> Counting<N> {
                 // A reset that comes after another one was told as done would take what was added since: not before this one is
                 // certainly too late is there another.
                 if asked == Asked::Reset && error.is_unknown() {
-                    client.clock().sleep_until(until.min(client.clock().now() + client.timeout() + LATE)).await;
+                    let over = until.min(client.clock().now() + client.timeout() + LATE);
+                    tokio::select! {
+                        () = client.clock().sleep_until(over) => {}
+                        () = client.shutting_down() => {}
+                    }
                 }
                 return Ended::Again(error);
             }
         };
-        let mut seen = Seen { answered: 0, sum: "0".into() };
-        let (mut pause, mut alone_since) = (LOOKS[0], None);
+        let mut seen = Seen { answered: 0, sum: "0".into(), overflows: false };
+        let (mut pause, mut alone_since, mut heard_at) = (LOOKS[0], None, client.clock().now());
         loop {
             let clock = client.clock();
             if clock.now() >= until {
                 return self.partial(seen, expected, within);
             }
             wait(client, &mut mine, until.min(clock.now() + pause)).await;
+            if client.is_shut_down() {
+                return Ended::Failed(AdderError::ShuttingDown { name: member.name.clone() });
+            }
+            if let Some(error) = mine.refusal() {
+                return Ended::Failed(AdderError::of(&member.name, error));
+            }
             pause = (pause * 2).min(LOOKS[1]);
             let is_mine = mine.is_answered();
             match client.run_until::<Vec<String>>(LOOK.with(keys.clone()).idempotent(), until).await {
-                Ok(look) => match Look::read(&look) {
-                    Some(look) if look.seen.answered >= expected && is_mine => {
+                Ok(look) => match Seen::read(&look) {
+                    Some(look) if look.answered >= expected && is_mine => {
                         open.by_all = true;
-                        return match N::read(&look.seen.sum).filter(|_| !look.overflows) {
+                        return match N::read(&look.sum).filter(|_| !look.overflows) {
                             Some(sum) => Ended::All(sum),
                             None => Ended::Failed(AdderError::Overflow { name: member.name.clone() }),
                         };
                     }
-                    Some(look) => seen = look.seen,
+                    Some(look) => {
+                        if look.answered != seen.answered {
+                            heard_at = clock.now();
+                        }
+                        seen = look;
+                    }
                     None => return Ended::Again(unknown("the round's keys have gone")),
                 },
                 Err(error @ (ServerError::Refused { .. } | ServerError::Decode { .. })) => {
@@ -208,6 +229,10 @@ impl<N: Figure> Counting<N> {
                 }
                 // It may be seen the next time.
                 Err(_) => {}
+            }
+            let now = clock.now();
+            if seen.answered < expected && now.since(heard_at) >= patience && until > now + patience {
+                return Ended::Stalled;
             }
             // Who has left meanwhile does not answer any more.
             if pause == LOOKS[1]
@@ -253,7 +278,7 @@ impl<N: Figure> Counting<N> {
     /// The time is over.
     fn partial(&self, seen: Seen, expected: u64, within: Duration) -> Ended<N> {
         let (name, zero) = (self.member.name.clone(), N::read("0").map(N::amount));
-        let so_far = N::read(&seen.sum).map(N::amount).or(zero);
+        let so_far = N::read(&seen.sum).map(N::amount).or(zero).filter(|_| !seen.overflows);
         Ended::Failed(match so_far {
             Some(so_far) => AdderError::Partial { name, answered: seen.answered, expected, so_far, within },
             None => AdderError::Overflow { name },
@@ -265,30 +290,26 @@ impl<N: Figure> Counting<N> {
 struct Seen {
     answered: u64,
     sum: String,
-}
-
-struct Look {
-    seen: Seen,
+    /// What was answered is more than can be told.
     overflows: bool,
 }
 
-impl Look {
+impl Seen {
     /// None where a key has gone.
-    fn read(look: &[String]) -> Option<Look> {
+    fn read(look: &[String]) -> Option<Seen> {
         let [answered, round, sum] = look else { return None };
-        let seen = Seen { answered: answered.parse().ok()?, sum: sum.clone() };
-        (!round.is_empty() && !sum.is_empty()).then(|| Look { seen, overflows: round.ends_with('!') })
+        let seen = Seen { answered: answered.parse().ok()?, sum: sum.clone(), overflows: round.ends_with('!') };
+        (!round.is_empty() && !sum.is_empty()).then_some(seen)
     }
 }
 
-/// Until this process has answered, or `at`; once it has, until `at`.
+/// Until this process has answered, or can not, or `at`; once it has, until `at`. Until the client is shut down in any case.
 async fn wait<N: Figure>(client: &Client, mine: &mut Expected<'_, N>, at: Instant) {
-    if mine.is_answered() {
-        return client.clock().sleep_until(at).await;
-    }
+    let is_told = mine.is_told();
     tokio::select! {
-        () = mine.answered() => {}
+        () = mine.told(), if !is_told => {}
         () = client.clock().sleep_until(at) => {}
+        () = client.shutting_down() => {}
     }
 }
 

@@ -8,11 +8,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::events::{Events, Views, Watching};
-use super::exchange::{Exchange, Persistence, Progress, exchange};
+use super::exchange::{Exchange, Persistence, Progress, exchange, jittered};
 use super::route::commit;
 use super::{CommitError, Deployment, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
+use crate::error::ServerError;
 use crate::hold::{Table, Work};
 use crate::permits::Pools;
 use crate::seat::Seats;
@@ -47,7 +48,27 @@ impl Core {
         persistence: Persistence,
         progress: &Progress,
     ) -> Exchange {
-        exchange(&*self.topology, &self.settings, &self.clock, request, until, persistence, progress).await
+        let mut unanswered = None;
+        loop {
+            let (topology, settings, clock) = (&*self.topology, &self.settings, &self.clock);
+            let mut asked = exchange(topology, settings, clock, request.clone(), until, persistence, progress).await;
+            unanswered = unanswered.max(asked.unanswered_until);
+            asked.unanswered_until = unanswered;
+            if !request.tells_time || !asked.told_time() {
+                return asked;
+            }
+            // This copy did nothing. An earlier one may have.
+            progress.came_late(unanswered.is_some());
+            let pause = jittered(settings.retry_delay);
+            if clock.now() + pause >= until {
+                asked.result = Err(match unanswered {
+                    Some(_) => ServerError::unknown("the server found the last copy of the request too late"),
+                    None => ServerError::not_sent("the server found the request too late"),
+                });
+                return asked;
+            }
+            clock.sleep_until(clock.now() + pause).await;
+        }
     }
 
     /// Waits until what was answered to an exchange about `key` is as durable as asked.

@@ -35,6 +35,25 @@ impl Exchange {
     pub(crate) fn is_repeat(&self) -> bool {
         self.unanswered_until.is_some()
     }
+
+    /// Whether the server found the copy too late and said, by -1 and a time, what time it is there; that is learned.
+    pub(super) fn told_time(&self) -> bool {
+        let Ok(Reply::Array(parts)) = &self.result else { return false };
+        let [late, time] = &parts[..] else { return false };
+        let (Ok(-1), Ok(time)) = (late.clone().into_typed::<i64>(), time.clone().into_typed::<u64>()) else {
+            return false;
+        };
+        self.tell_time(time);
+        true
+    }
+
+    /// A server that finds a copy too late says what time it is there.
+    pub(crate) fn tell_time(&self, time: u64) {
+        // A clock that was reset meanwhile is that of another process.
+        if *self.by.epoch().borrow() == self.epoch {
+            self.by.time().observe_exchange(time, self.sent, self.received);
+        }
+    }
 }
 
 /// How far a request has come, for a caller who leaves before it is answered.
@@ -64,6 +83,14 @@ impl Progress {
     /// The copy did not leave, or did nothing; nor did one before it.
     pub(crate) fn not_done(&self) {
         let _ = self.step(Self::SENT, Self::NOT_SENT);
+    }
+
+    /// The last copy did nothing, as it came too late; one before it may have done something.
+    pub(super) fn came_late(&self, repeated: bool) {
+        match repeated {
+            true => self.unanswered(),
+            false => self.not_done(),
+        }
     }
 
     /// A copy that left got no answer.

@@ -21,6 +21,7 @@ pub struct Request {
     pub(crate) not_after: Option<Instant>,
     pub(crate) adjacent: bool,
     pub(crate) reads: bool,
+    pub(crate) tells_time: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -78,6 +79,7 @@ impl Request {
             not_after: None,
             adjacent: false,
             reads: false,
+            tells_time: false,
         }
     }
 
@@ -125,6 +127,13 @@ impl Request {
     /// Says until when, by our clock, it may be carried out. Only requests with [`Request::not_after_here`] obey.
     pub fn not_after(mut self, at: Instant) -> Self {
         self.not_after = Some(at);
+        self
+    }
+
+    /// Says that it is answered by a list of -1 and the server's time, in microseconds since 1970, where it came too late and did
+    /// nothing: the time is learned, and it is asked again, for as long as its caller waits.
+    pub fn tells_time(mut self) -> Self {
+        self.tells_time = true;
         self
     }
 

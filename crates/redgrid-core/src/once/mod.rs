@@ -153,7 +153,9 @@ pub(crate) async fn chase(
             (Ok(mut reply), Some(Reply::Int(1))) if reply.len() == 2 => Ok(reply.swap_remove(1)),
             // This copy did nothing. An earlier one may have: only an answer tells.
             (Ok(reply), Some(Reply::Int(0))) if core.clock.now() < until => {
-                tell_time(&asked, reply);
+                if let Some(time) = reply.into_iter().nth(1).and_then(|time| time.into_typed().ok()) {
+                    asked.tell_time(time);
+                }
                 progress.not_done();
                 core.clock.sleep_until(core.clock.now() + jittered(core.settings.retry_delay)).await;
                 continue;
@@ -169,17 +171,6 @@ pub(crate) async fn chase(
             (Err(error), _) => Err(error),
         };
         return (answer, asked);
-    }
-}
-
-/// A server that finds a copy too late says what time it is there.
-fn tell_time(asked: &Exchange, reply: Vec<Reply>) {
-    let time = reply.into_iter().nth(1).and_then(|time| time.into_typed::<u64>().ok());
-    // A clock that was reset meanwhile is that of another process.
-    if let Some(time) = time
-        && *asked.by.epoch().borrow() == asked.epoch
-    {
-        asked.by.time().observe_exchange(time, asked.sent, asked.received);
     }
 }
 
