@@ -207,8 +207,7 @@ impl Source for Days {
             let key_name = key_name(&self.name, day)?;
             let key = client.key(&key_name);
             let asked = client.epoch_of(&key);
-            let reason;
-            match self.ask(client, day, (&key, &asked), size.max(need.wanted), until).await? {
+            let reason = match self.ask(client, day, (&key, &asked), size.max(need.wanted), until).await? {
                 Told::Numbers { second, first, count } => {
                     let by = client.epoch_of(&key);
                     let came_by_it = by.is_some() && (asked.is_none() || asked == by);
@@ -220,7 +219,7 @@ impl Source for Days {
                         let (size, until) = (u64::from(count), client.clock().now() + LIFE);
                         return Ok(Block { next, left: size, size, until, while_: Came { key, by } });
                     }
-                    reason = "the connection was replaced each time";
+                    "the connection was replaced each time"
                 }
                 Told::Elsewhere { second } if !self.calendar.seconds().contains(&second) => {
                     let from = self.calendar.epoch;
@@ -229,7 +228,7 @@ impl Source for Days {
                 Told::Elsewhere { second } => {
                     self.saw_second(client, second);
                     days += 1;
-                    reason = "servers disagree about the day";
+                    "servers disagree about the day"
                 }
                 Told::Exhausted { second } => {
                     self.saw_second(client, second);
@@ -242,7 +241,7 @@ impl Source for Days {
                         got: what,
                     });
                 }
-            }
+            };
             if days > DAYS || client.clock().now() >= until {
                 return Err(self.failed(ServerError::NotSent { reason: reason.into() }));
             }
