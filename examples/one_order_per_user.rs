@@ -68,7 +68,7 @@ async fn main() -> Result<(), Trouble> {
     // An item of this run's own.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let item = format!("lamp-{}", since.as_nanos());
-    let ids = grid.time_ordered_id("redgrid-example:order");
+    let ids = grid.time_ordered_id(format!("redgrid-example:order:{item}"));
     let stock = grid.atomic_long(format!("redgrid-example:stock:{item}"));
     stock.set(STOCK).await?;
 

@@ -3,7 +3,7 @@
 //! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example order_ids`
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use redgrid::{Grid, IdError};
 
@@ -12,7 +12,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(url.as_str()).await?;
 
-    let orders = grid.time_ordered_id("redgrid-example:order");
+    // Names of this run's own: nobody else counts under them when they are deleted.
+    let run = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos();
+    let orders = grid.time_ordered_id(format!("redgrid-example:order-{run}"));
     let tasks = (0..10).map(|_| {
         let orders = orders.clone();
         tokio::spawn(async move {
@@ -32,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} orders; then {last}: number {} of its day, at {:?}", all.len(), made.sequence, made.time);
 
     // In blocks of 100 from a million on, whoever says so first; Java services take theirs from the same keys.
-    let tickets = grid.id_generator("redgrid-example:ticket");
+    let tickets = grid.id_generator(format!("redgrid-example:ticket-{run}"));
     tickets.try_init(1_000_000, 100).await?;
     println!("ticket {}", tickets.next().await?);
 

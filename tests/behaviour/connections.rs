@@ -69,6 +69,19 @@ async fn the_epoch_changes_when_any_of_them_is_new_and_nothing_is_proven_of_the_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn epochs_of_two_nodes_differ_although_nobody_may_ask_who_they_are() {
+    let servers = [server().await, server().await];
+    let mut epochs = Vec::new();
+    for server in &servers {
+        server.deny(&["info"]).await.unwrap();
+        let node = redgrid_core::server(&config(server)).unwrap();
+        epochs.push(node.epoch().wait_for(Option::is_some).await.unwrap().clone().unwrap());
+        node.close().await;
+    }
+    assert!(epochs.iter().all(|epoch| epoch.run_id.is_empty()) && epochs[0] != epochs[1], "{epochs:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn holds_and_waiters_outlive_each_connection() {
     let server = server().await;
     let observer = server.observer().await.unwrap();

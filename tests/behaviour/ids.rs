@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use redgrid_id_generator::{Client, Config, IdError, IdGenerator};
+use redgrid_id_generator::{Client, Config, IdError, IdGenerator, TimeOrderedId};
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -150,6 +150,11 @@ async fn what_is_no_number_is_told_and_left_as_it_is() {
     for (key, value) in [
         ("a", "many"),
         ("a", "1.5"),
+        ("a", "007"),
+        ("a", "9223372036854775808"),
+        ("a", "-9223372036854775809"),
+        ("{a}:allocation", "9223372036854775808"),
+        ("{a}:allocation", "99999999999999999999"),
         ("{a}:allocation", "0"),
         ("{a}:allocation", "-3"),
         ("{a}:allocation", "few"),
@@ -172,6 +177,22 @@ async fn what_is_no_number_is_told_and_left_as_it_is() {
     assert!(matches!(invalid.next().await, Err(IdError::InvalidName(_))));
     assert!(matches!(invalid.try_init(1, 1).await, Err(IdError::InvalidName(_))));
     assert_eq!(ids.next().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_has_written_nothing() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    // From 1 on there are not so many.
+    observer.cmd(&["SET", "{a}:allocation", "9223372036854775807"]).await.unwrap();
+    assert!(matches!(IdGenerator::new(&client, "a").next().await, Err(IdError::Exhausted { .. })));
+    assert_eq!(observer.keys("*").await.unwrap(), ["{a}:allocation"]);
+    for denied in ["incrby", "set", "get"] {
+        server.deny(&[denied]).await.unwrap();
+        assert!(matches!(IdGenerator::new(&client, denied).next().await, Err(IdError::Refused { .. })));
+        server.allow(&[denied]).await.unwrap();
+        assert!(observer.keys(&format!("*{denied}*")).await.unwrap().is_empty(), "{denied}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,6 +289,56 @@ async fn a_server_that_has_forgotten_is_told_how_far_ids_were() {
         assert!(next > last, "{next} after {last}");
         last = next;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_forgotten_is_told_once_although_answers_are_lost() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(600))).await;
+    let ids = IdGenerator::new(&client, "a");
+    ids.try_init(1_000_000, 10).await.unwrap();
+    // No block is being asked for ahead of time then.
+    let last = *some(&ids, 12).await.last().unwrap();
+    let epoch = client.epoch_of(b"a");
+    server.kill().await.unwrap();
+    server.restart_empty().await.unwrap();
+    wait_until(SOON, async || client.epoch_of(b"a").is_some_and(|now| Some(now) != epoch)).await;
+    // The script is known to the server again; then the first copy that tells it something is carried out, and not answered.
+    IdGenerator::new(&client, "warm").next().await.unwrap();
+    let told = AtomicU64::new(0);
+    proxy.on_request(move |request| {
+        let tells = request.len() > 6 && request[3] == "a" && !request[6].is_empty();
+        if tells && told.fetch_add(1, Ordering::Relaxed) == 0 { Action::SwallowReply } else { Action::Forward }
+    });
+    let mut next = 0;
+    wait_until(SOON, async || ids.next().await.map(|id| next = id).is_ok()).await;
+    assert!(next > last && next < 1_500_000, "{next} after {last}");
+    assert_eq!(proxy.counts().swallowed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handles_that_are_made_for_each_id_give_from_one_block_and_the_client_ends_without_them() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let next = async || IdGenerator::new(&client, "a").next().await.unwrap();
+    IdGenerator::new(&client, "a").try_init(1, 100).await.unwrap();
+    for expected in 1..=40 {
+        assert_eq!(next().await, expected);
+    }
+    assert_eq!(observer.get::<i64>("a").await.unwrap(), Some(101));
+    let mut last = 40;
+    for _ in 0..2 {
+        server.kill().await.unwrap();
+        server.restart_empty().await.unwrap();
+        let id = next().await;
+        assert!(id > last, "{id} after {last}");
+        last = id;
+    }
+    TimeOrderedId::new(&client, "order").next().await.unwrap();
+    let weak = client.downgrade();
+    drop(client);
+    wait_until(SOON, async || weak.upgrade().is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -37,13 +37,13 @@ async fn days(observer: &Observer, name: &str) -> Vec<String> {
     keys
 }
 
-/// Days that do not end for half a day, whenever this runs.
-pub(crate) async fn far_from_midnight(observer: &Observer, client: &Client, name: &str) -> TimeOrderedId {
-    TimeOrderedId::new(client, name).day_offset(DAY / 2 - now(observer).await % DAY)
+/// The offset of days that do not end for half a day, whenever this runs. One for all of a test: in UTC a day may end meanwhile.
+pub(crate) async fn far_from_midnight(observer: &Observer) -> i64 {
+    DAY / 2 - now(observer).await % DAY
 }
 
 /// Days of which one ends in so many seconds.
-async fn midnight_in(observer: &Observer, client: &Client, name: &str, seconds: i64) -> TimeOrderedId {
+pub(crate) async fn midnight_in(observer: &Observer, client: &Client, name: &str, seconds: i64) -> TimeOrderedId {
     TimeOrderedId::new(client, name).day_offset(DAY - seconds - now(observer).await % DAY)
 }
 
@@ -125,7 +125,7 @@ async fn ids_rise_over_the_tasks_of_a_client_and_none_is_given_twice() {
 async fn programs_with_a_plain_counter_share_the_numbers() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    let ids = far_from_midnight(&observer, &client, "order").await;
+    let ids = TimeOrderedId::new(&client, "order").day_offset(far_from_midnight(&observer).await);
     let key = key_of_today(&observer, &ids, "order").await;
     let mut numbers = BTreeSet::new();
     for round in 0..200 {
@@ -220,8 +220,10 @@ async fn seconds_that_ids_do_not_have_are_told() {
 async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let offset = far_from_midnight(&observer).await;
+    let of = |name: &str| TimeOrderedId::new(&client, name).day_offset(offset);
     for made in ["nobody", "forever", "a minute"] {
-        let ids = far_from_midnight(&observer, &client, made).await;
+        let ids = of(made);
         let key = key_of_today(&observer, &ids, made).await;
         match made {
             "forever" => observer.cmd(&["SET", &key, "500"]).await.map(drop).unwrap(),
@@ -239,17 +241,12 @@ async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
     for denied in ["incrby", "set", "pexpireat", "pttl", "get", "time"] {
         for there in [false, true] {
             let name = format!("without-{denied}-{there}");
-            let known = key_of_today(
-                &observer,
-                &far_from_midnight(&observer, &client, &format!("{name}-known")).await,
-                &format!("{name}-known"),
-            )
-            .await;
-            let key = known.replace("-known", "");
+            let known = format!("{name}-known");
+            let key = key_of_today(&observer, &of(&known), &known).await.replace("-known", "");
             if there {
                 observer.cmd(&["SET", &key, "7"]).await.unwrap();
             }
-            let ids = far_from_midnight(&observer, &client, &name).await;
+            let ids = of(&name);
             server.deny(&[denied]).await.unwrap();
             let told = ids.next().await;
             server.allow(&[denied]).await.unwrap();
@@ -268,17 +265,16 @@ async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
 async fn what_is_no_number_is_told_and_left_as_it_is() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    let other = far_from_midnight(&observer, &client, "other").await;
-    let key = key_of_today(&observer, &other, "other").await.replace("other", "order");
+    let offset = far_from_midnight(&observer).await;
+    let of = |name: &str| TimeOrderedId::new(&client, name).day_offset(offset);
+    let (ids, key) = (of("order"), key_of_today(&observer, &of("other"), "other").await.replace("other", "order"));
     for value in ["many", "-1", "1.5", "007", ""] {
-        let ids = far_from_midnight(&observer, &client, "order").await;
         observer.cmd(&["SET", &key, value]).await.unwrap();
         let told = ids.next().await.unwrap_err();
         assert!(matches!(&told, IdError::NotANumber { key: at, got, .. } if *at == key && got == value), "{told:?}");
         assert_eq!(observer.get::<String>(&key).await.unwrap().unwrap(), value);
     }
     observer.cmd(&["SET", &key, "99999999999999999999999"]).await.unwrap();
-    let ids = far_from_midnight(&observer, &client, "order").await;
     assert!(matches!(ids.next().await, Err(IdError::DayExhausted { .. })));
     observer.cmd(&["DEL", &key]).await.unwrap();
     observer.cmd(&["LPUSH", &key, "1"]).await.unwrap();

@@ -8,7 +8,7 @@ use redgrid_id_generator::{IdError, TimeOrderedId};
 use redgrid_testkit::{Action, Fault, Kind, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
-use crate::ids_by_time::{DAY, MOST, far_from_midnight, key_of_today, now, second, some};
+use crate::ids_by_time::{DAY, MOST, far_from_midnight, key_of_today, midnight_in, now, second, some};
 
 const SCRIPT: &str = include_str!("../../crates/redgrid-id-generator/src/scripts/day.lua");
 
@@ -59,13 +59,19 @@ async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
 async fn a_counter_that_is_deleted_by_hand_goes_on_above_what_was_had() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    let ids = far_from_midnight(&observer, &client, "order").await;
-    let key = key_of_today(&observer, &ids, "order").await;
-    let mut had = some(&ids, 1000).await;
+    let offset = far_from_midnight(&observer).await;
+    // Nobody has it between two ids.
+    let ids = || TimeOrderedId::new(&client, "order").day_offset(offset);
+    let key = key_of_today(&observer, &ids(), "order").await;
+    let mut had = Vec::new();
     for _ in 0..5 {
+        for _ in 0..3000 {
+            had.push(ids().next().await.unwrap());
+        }
         observer.cmd(&["DEL", &key]).await.unwrap();
-        had.extend(some(&ids, 5000).await);
     }
+    let ids = ids();
+    had.extend(some(&ids, 3000).await);
     assert!(had.is_sorted_by(|a, b| a < b));
     assert!(had.iter().map(|id| ids.decode(*id).unwrap().sequence).is_sorted_by(|a, b| a < b));
 }
@@ -74,7 +80,7 @@ async fn a_counter_that_is_deleted_by_hand_goes_on_above_what_was_had() {
 async fn after_a_loss_of_contact_a_block_is_not_given_from() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    let ids = far_from_midnight(&observer, &client, "order").await;
+    let ids = TimeOrderedId::new(&client, "order").day_offset(far_from_midnight(&observer).await);
     let key = key_of_today(&observer, &ids, "order").await;
     let mut last = *some(&ids, 50).await.last().unwrap();
     for _ in 0..3 {
@@ -95,6 +101,25 @@ async fn after_a_loss_of_contact_a_block_is_not_given_from() {
     }
 }
 
+/// What was had over the former connection may be of the day that begins.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_loss_of_contact_the_first_ids_of_a_day_are_ahead_of_the_clock_too() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let ids = midnight_in(&observer, &client, "order", 4).await;
+    let first = ids.next().await.unwrap();
+    let day = async |id| ids.counter_of(ids.decode(id).unwrap().time).unwrap();
+    let (midnight, epoch) = (now(&observer).await + 4, client.epoch_of(b"order"));
+    server.kill_connections(Kind::Normal).await.unwrap();
+    wait_until(SOON, async || client.epoch_of(b"order").is_some_and(|now| Some(now) != epoch)).await;
+    let observer = server.observer().await.unwrap();
+    // So late that the client takes the new day for granted.
+    wait_until(SOON, async || now(&observer).await >= midnight + 2).await;
+    let clock = now(&observer).await;
+    let id = ids.next().await.unwrap();
+    assert!(day(id).await != day(first).await && second(&ids, id) >= clock + 2, "{} at {clock}", second(&ids, id));
+}
+
 /// The script, asked as a client would whose clock knows a later time: one whose server was set back.
 #[tokio::test(flavor = "multi_thread")]
 async fn time_does_not_go_back_with_the_servers_clock() {
@@ -102,13 +127,14 @@ async fn time_does_not_go_back_with_the_servers_clock() {
     let observer = server.observer().await.unwrap();
     let today = now(&observer).await;
     let (begin, end) = (today - today % DAY, today - today % DAY + DAY);
-    let ask = async |from: i64, to: i64, not_before: i64, above: i64| {
+    let ask_ahead = async |from: i64, to: i64, (not_before, ahead): (i64, i64), above: i64| {
         let kept = (to + 2 * DAY) * 1000;
-        let args = [from, to, not_before, 0, above, 10, kept].map(|n| n.to_string());
+        let args = [from, to, not_before, ahead, above, 10, kept, 20].map(|n| n.to_string());
         let mut words = vec!["EVAL".to_owned(), SCRIPT.to_owned(), "1".to_owned(), format!("icr:a:{from}")];
         words.extend(args);
         observer.query::<Vec<String>>(&words).await.unwrap()
     };
+    let ask = async |from, to, not_before, above| ask_ahead(from, to, (not_before, 0), above).await;
     let tomorrow = (end + 7).to_string();
     // A day that was seen is gone on with, and its counter is kept until it is really over.
     assert_eq!(ask(begin, end, end + 7, 0).await, ["elsewhere", &tomorrow]);
@@ -123,6 +149,17 @@ async fn time_does_not_go_back_with_the_servers_clock() {
     // Numbers end with 32 bits, by fewer than were wanted.
     assert_eq!(ask(end, end + DAY, end + 7, MOST - 4).await, ["numbers", &tomorrow, &(MOST - 3).to_string(), "4"]);
     assert_eq!(ask(end, end + DAY, end + 7, 0).await, ["exhausted", &tomorrow]);
+    // After a loss of contact ids go on ahead of where they stand, until that is far from the clock.
+    let ahead = async |not_before: i64| {
+        let told = ask_ahead(0, end + 2 * DAY, (not_before, 2), 0).await;
+        assert_eq!(told[0], "numbers");
+        told[1].parse::<i64>().unwrap()
+    };
+    let clock = now(&observer).await;
+    assert!((clock + 2..clock + 10).contains(&ahead(0).await) && ahead(clock + 10).await >= clock + 12);
+    let (at_bound, clock_later) = (ahead(clock + 19).await, now(&observer).await);
+    assert!((clock + 20..=clock_later.max(clock + 1) + 20).contains(&at_bound));
+    assert_eq!(ahead(clock + 100).await, clock + 100);
 }
 
 #[tokio::test(flavor = "multi_thread")]

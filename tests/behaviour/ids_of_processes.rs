@@ -11,6 +11,12 @@ fn wanted() -> u64 {
     std::env::var("REDGRID_IDS").map_or(200_000, |wanted| wanted.parse().expect("REDGRID_IDS is a number"))
 }
 
+/// How many ids a process writes down at a time: few, so that those are there that it had last when it is killed; more where there are
+/// very many.
+fn chunk() -> &'static str {
+    if wanted() > 1_000_000 { "1000" } else { "8" }
+}
+
 /// A server is killed each time that so many parts of the ids are there.
 const TROUBLES: u64 = 10;
 
@@ -32,7 +38,7 @@ async fn no_id_is_given_twice(kind: &str) {
     let folder = tempfile::tempdir().unwrap();
     let url = server.url();
     let at = folder.path().to_str().unwrap();
-    let start = async || Other::start(env!("CARGO_BIN_EXE_issuer"), &[&url, kind, "order", at, "2"]).await;
+    let start = async || Other::start(env!("CARGO_BIN_EXE_issuer"), &[&url, kind, "order", at, "2", chunk()]).await;
     let mut processes = std::collections::VecDeque::new();
     for _ in 0..3 {
         processes.push_back(start().await);

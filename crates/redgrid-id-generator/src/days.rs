@@ -16,6 +16,7 @@ use redgrid_core::{Client, Epoch, Name, Script, ServerError};
 use crate::block::Block;
 use crate::calendar::{Calendar, Day};
 use crate::error::IdError;
+use crate::size::{self, next_size};
 use crate::supply::{Need, Source};
 
 static DAY: Script<1> = Script::new("time_ordered_id/day", include_str!("scripts/day.lua"));
@@ -24,15 +25,13 @@ static DAY: Script<1> = Script::new("time_ordered_id/day", include_str!("scripts
 const LIFE: Duration = Duration::from_secs(1);
 
 /// How many seconds ahead of the server's clock ids are after a loss of contact, until that clock is there: 2 s. A client that still
-/// talks to the former server when another already talks to the next has a whole second to notice.
+/// talks to the former server when another already talks to the next has a whole second to notice. Ids that are ahead already go on by
+/// as much, so that those of the second in which they stood are not repeated.
 const AHEAD: i64 = 2;
 
-/// How many ids the first block has.
-const FIRST_SIZE: u64 = 8;
-
-/// How many ids a block has at most where so many do not wait: 16,384. With two of them ahead, a million ids a second are a request
-/// every 16 ms, and a day's numbers are enough for three blocks a second thrown away.
-const LARGEST: u64 = 16_384;
+/// How far ahead of the server's clock that may bring them: 20 s, ten losses of contact in a row. A connection that comes and goes all
+/// the time would take them along for ever.
+const FARTHEST_AHEAD: i64 = 20;
 
 /// How long after its day a counter is kept, so that a server whose clock was set back does not begin anew: two days.
 const KEPT: i64 = 2 * 24 * 60 * 60;
@@ -40,9 +39,8 @@ const KEPT: i64 = 2 * 24 * 60 * 60;
 /// How often another day is tried in a row: twice is what a midnight between two servers of a cluster takes.
 const DAYS: usize = 8;
 
-/// The numbers of the days under a name, and what this client has seen of them.
+/// The numbers of the days under a name, and what a client has seen of them.
 pub(crate) struct Days {
-    client: Client,
     pub(crate) name: Name,
     pub(crate) calendar: Calendar,
     seen: Mutex<Seen>,
@@ -83,10 +81,9 @@ enum Told {
 }
 
 impl Days {
-    /// The days of a name. It is checked with a day behind it.
-    pub(crate) fn new(client: &Client, name: Name, calendar: Calendar) -> Result<Self, InvalidName> {
-        key_name(&name, calendar.day(calendar.epoch))?;
-        Ok(Days { client: client.clone(), name, calendar, seen: Mutex::default() })
+    /// The days of a name that was [checked](key_name) with a day behind it.
+    pub(crate) fn new(name: Name, calendar: Calendar) -> Self {
+        Days { name, calendar, seen: Mutex::default() }
     }
 
     fn failed(&self, error: ServerError) -> IdError {
@@ -98,10 +95,10 @@ impl Days {
     }
 
     /// The day that it seems to be. The server says whether it is: of our own clock we only take a guess.
-    fn today(&self) -> Day {
+    fn today(&self, client: &Client) -> Day {
         let guess = match self.seen().second {
             Some((second, at)) => {
-                let since = self.client.clock().now().since(at).as_secs();
+                let since = client.clock().now().since(at).as_secs();
                 second.saturating_add(i64::try_from(since).unwrap_or(i64::MAX))
             }
             None => second_of(SystemTime::now()),
@@ -113,6 +110,7 @@ impl Days {
     /// Asks for numbers of a day, whose counter is reached `by` that connection.
     async fn ask(
         &self,
+        client: &Client,
         day: Day,
         (key, by): (&Bytes, &Option<Epoch>),
         wanted: u64,
@@ -122,15 +120,16 @@ impl Days {
         let request = {
             let seen = self.seen();
             let not_before = seen.second.map_or(0, |(second, _)| second);
+            // Also where that was another day: what was had over the former connection may be of the day that begins now.
+            let is_new = seen.day.as_ref().is_some_and(|known| known.by.is_none() || known.by != *by);
             let known = seen.day.as_ref().filter(|known| known.day == day);
-            let is_new = known.is_some_and(|known| known.by.is_none() || known.by != *by);
             let request = DAY.with([key.clone()]);
             let request = request.int(of_day.start.max(of_ids.start)).int(of_day.end.min(of_ids.end));
             let request = request.int(not_before).int(if is_new { AHEAD } else { 0 });
             let request = request.int(known.map_or(0, |known| known.highest.into())).arg(wanted.to_string());
-            request.int((of_day.end + KEPT).saturating_mul(1000)).idempotent()
+            request.int((of_day.end + KEPT).saturating_mul(1000)).int(FARTHEST_AHEAD).idempotent()
         };
-        let told = self.client.run_until::<Vec<String>>(request, until).await.map_err(|error| self.failed(error))?;
+        let told = client.run_until::<Vec<String>>(request, until).await.map_err(|error| self.failed(error))?;
         read(&told).ok_or_else(|| {
             let got = format!("{told:?}");
             self.failed(ServerError::Decode { expected: "numbers of a day", got })
@@ -138,10 +137,10 @@ impl Days {
     }
 
     /// Time does not go back, whatever clock told it.
-    fn saw_second(&self, second: i64) {
+    fn saw_second(&self, client: &Client, second: i64) {
         let mut seen = self.seen();
         if seen.second.is_none_or(|(latest, _)| latest <= second) {
-            seen.second = Some((second, self.client.clock().now()));
+            seen.second = Some((second, client.clock().now()));
         }
     }
 
@@ -150,15 +149,10 @@ impl Days {
         let before = seen.day.take().filter(|known| known.day == day).map_or(0, |known| known.highest);
         seen.day = Some(Numbered { day, highest: number.max(before), by });
     }
-
-    /// The name of a day's counter.
-    pub(crate) fn key_name(&self, day: Day) -> Result<Name, IdError> {
-        Ok(key_name(&self.name, day)?)
-    }
 }
 
 /// The name of a day's counter.
-fn key_name(name: &Name, day: Day) -> Result<Name, InvalidName> {
+pub(crate) fn key_name(name: &Name, day: Day) -> Result<Name, InvalidName> {
     Name::new(format!("icr:{name}:{}", day.in_key()))
 }
 
@@ -196,56 +190,48 @@ fn read(told: &[String]) -> Option<Told> {
     }
 }
 
-/// How many ids the next block is to have: twice as many where the last one was used up, fewer where most of it was not.
-fn next_size(size: u64, wasted: Option<(u64, u64)>) -> u64 {
-    let size = match wasted {
-        None => size * 2,
-        Some((used, had)) if used * 2 < had => size.min(used * 2),
-        Some(_) => size,
-    };
-    size.clamp(1, LARGEST)
-}
-
 impl Source for Days {
     type While = Came;
     type Change = Infallible;
     const WORTH_MORE: u64 = 16;
 
-    async fn fetch(&self, need: Need, until: Instant) -> Result<Block<Came>, IdError> {
+    async fn fetch(&self, client: &Client, need: Need, until: Instant) -> Result<Block<Came>, IdError> {
         let size = {
             let mut seen = self.seen();
-            let size = seen.size.map_or(FIRST_SIZE, |size| next_size(size, need.wasted));
+            let size = seen.size.map_or(size::FIRST, |size| next_size(size, need.wanted > 0, need.used));
             *seen.size.insert(size)
         };
         let mut days = 0;
         loop {
-            let day = self.today();
-            let key_name = self.key_name(day)?;
-            let key = self.client.key(&key_name);
-            let asked = self.client.epoch_of(&key);
-            match self.ask(day, (&key, &asked), size.max(need.wanted), until).await? {
+            let day = self.today(client);
+            let key_name = key_name(&self.name, day)?;
+            let key = client.key(&key_name);
+            let asked = client.epoch_of(&key);
+            let reason = match self.ask(client, day, (&key, &asked), size.max(need.wanted), until).await? {
                 Told::Numbers { second, first, count } => {
-                    let by = self.client.epoch_of(&key);
+                    let by = client.epoch_of(&key);
                     let came_by_it = by.is_some() && (asked.is_none() || asked == by);
-                    self.saw_second(second);
+                    self.saw_second(client, second);
                     // One that was replaced meanwhile is the last one known: the next is asked as a new one.
                     self.saw_number(day, first + (count - 1), if came_by_it { by.clone() } else { asked });
                     if came_by_it {
                         let next = self.calendar.id(second, first);
-                        let (size, until) = (u64::from(count), self.client.clock().now() + LIFE);
+                        let (size, until) = (u64::from(count), client.clock().now() + LIFE);
                         return Ok(Block { next, left: size, size, until, while_: Came { key, by } });
                     }
+                    "the connection was replaced each time"
                 }
                 Told::Elsewhere { second } if !self.calendar.seconds().contains(&second) => {
                     let from = self.calendar.epoch;
                     return Err(IdError::TimeOutOfRange { name: self.name.clone(), seconds: second, from });
                 }
                 Told::Elsewhere { second } => {
-                    self.saw_second(second);
+                    self.saw_second(client, second);
                     days += 1;
+                    "servers disagree about the day"
                 }
                 Told::Exhausted { second } => {
-                    self.saw_second(second);
+                    self.saw_second(client, second);
                     return Err(IdError::DayExhausted { name: self.name.clone(), key: key_name });
                 }
                 Told::Strange { what } => {
@@ -255,14 +241,14 @@ impl Source for Days {
                         got: what,
                     });
                 }
-            }
-            if days > DAYS || self.client.clock().now() >= until {
-                return Err(self.failed(ServerError::NotSent { reason: "servers disagree about the day".into() }));
+            };
+            if days > DAYS || client.clock().now() >= until {
+                return Err(self.failed(ServerError::NotSent { reason: reason.into() }));
             }
         }
     }
 
-    async fn change(&self, never: Infallible) -> Result<bool, IdError> {
+    async fn change(&self, _client: &Client, never: Infallible) -> Result<bool, IdError> {
         match never {}
     }
 
@@ -270,26 +256,14 @@ impl Source for Days {
         &self.name
     }
 
-    fn stands(&self, came: &Came) -> bool {
-        came.by.is_some() && came.by == self.client.epoch_of(&came.key)
+    fn stands(&self, client: &Client, came: &Came) -> bool {
+        came.by.is_some() && came.by == client.epoch_of(&came.key)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn blocks_are_as_large_as_what_is_used_of_them() {
-        let mut size = FIRST_SIZE;
-        for _ in 0..20 {
-            size = next_size(size, None);
-        }
-        assert_eq!(size, LARGEST);
-        assert_eq!(next_size(size, Some((LARGEST / 2, LARGEST))), LARGEST);
-        assert_eq!(next_size(size, Some((100, LARGEST))), 200);
-        assert_eq!((next_size(2, Some((1, 2))), next_size(8, Some((1, 8))), next_size(8, Some((0, 8)))), (2, 2, 1));
-    }
 
     #[test]
     fn what_a_server_told_is_read_or_refused() {

@@ -37,7 +37,7 @@ pub enum IdError {
         #[source]
         source: ServerError,
     },
-    /// There is no further block of ids up to 2^63 - 1. This does not pass.
+    /// There is no further block of ids up to 2^63 - 2, the largest one. This does not pass.
     #[error("`{name}` has no block of ids left below 2^63")]
     Exhausted {
         /// The generator.

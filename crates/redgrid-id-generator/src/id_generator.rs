@@ -13,7 +13,8 @@ use crate::supply::Supply;
 /// Unique whole numbers for all processes that reach the same server. Redisson's `RIdGenerator` on the wire.
 ///
 /// Cheap to clone; clones, and all generators of a client with one name, give from the same block. Making one asks nobody: an invalid
-/// name is told by the first call.
+/// name is told by the first call. It may be made for each id: the client has its block, and remembers how far the ids of a name were,
+/// for as long as it lives.
 ///
 /// A client takes ids in blocks, 5,000 unless [`try_init`](IdGenerator::try_init) said otherwise, and gives them from memory. The
 /// next block is asked for in the background when half of one is used. Ids of a client rise; those of several are mixed in blocks,
@@ -31,19 +32,23 @@ use crate::supply::Supply;
 #[doc(alias = "RIdGenerator")]
 #[doc(alias = "RedissonIdGenerator")]
 #[derive(Clone)]
-pub struct IdGenerator(Result<Arc<Supply<Series>>, InvalidName>);
+pub struct IdGenerator {
+    client: Client,
+    supply: Result<Arc<Supply<Series>>, InvalidName>,
+}
 
 impl IdGenerator {
     /// The generator with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        IdGenerator(Series::new(client, name).map(|series| {
+        let supply = Series::new(client, name).map(|series| {
             let key = series.key().clone();
-            client.shared(&key, || Supply::new(client, series))
-        }))
+            client.kept(&key, || Supply::new(client, series))
+        });
+        IdGenerator { client: client.clone(), supply }
     }
 
     fn supply(&self) -> Result<&Arc<Supply<Series>>, IdError> {
-        self.0.as_ref().map_err(|invalid| invalid.clone().into())
+        self.supply.as_ref().map_err(|invalid| invalid.clone().into())
     }
 
     /// Says where ids begin, and how many a block has: 1 to 2^63 - 1. False where that was said before, by whomever; what was said
@@ -69,7 +74,7 @@ impl IdGenerator {
                 got: block.to_string(),
             });
         }
-        supply.change(Change::TryInit { start, size: block }).await
+        supply.change(&self.client, Change::TryInit { start, size: block }).await
     }
 
     /// An id that nobody else is given, larger than those that this client was given before.
@@ -90,12 +95,12 @@ impl IdGenerator {
     /// Dropping it may leave an id out, and never gives one twice.
     #[doc(alias = "nextId")]
     pub async fn next(&self) -> Result<i64, IdError> {
-        self.supply()?.next().await
+        self.supply()?.next(&self.client).await
     }
 
     /// Deletes the generator, and what this client has in memory: ids begin at 1 again, or as the next
     /// [`try_init`](IdGenerator::try_init) says. Other clients give what they have in memory. False where
-    /// there was none; then this client goes on, too.
+    /// there was none; then this client goes on, too. A request for a block that was under way may begin the generator again behind it.
     ///
     /// # Errors
     ///
@@ -106,13 +111,13 @@ impl IdGenerator {
     /// Dropped before it was sent, it deletes nothing; dropped later, it deletes once, and this client may still give what it has in
     /// memory.
     pub async fn delete(&self) -> Result<bool, IdError> {
-        self.supply()?.change(Change::Delete).await
+        self.supply()?.change(&self.client, Change::Delete).await
     }
 }
 
 impl fmt::Debug for IdGenerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.0.as_ref().map(|supply| &supply.source().name);
+        let name = self.supply.as_ref().map(|supply| &supply.source().name);
         f.debug_struct("IdGenerator").field("name", &name).finish_non_exhaustive()
     }
 }

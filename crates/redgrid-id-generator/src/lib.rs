@@ -23,6 +23,7 @@ mod days;
 mod error;
 mod id_generator;
 mod series;
+mod size;
 mod supply;
 mod time_ordered;
 

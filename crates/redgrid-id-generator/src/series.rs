@@ -15,9 +15,8 @@ static TRY_INIT: OnceScript<2> = OnceScript::new("id_generator/try_init", includ
 static DELETE: OnceScript<2> = OnceScript::new("id_generator/delete", include_str!("scripts/delete.lua"));
 static BLOCK: Script<2> = Script::new("id_generator/block", include_str!("scripts/block.lua"));
 
-/// The numbers under a name, and what this client has had of them.
+/// The numbers under a name, and what a client has had of them.
 pub(crate) struct Series {
-    client: Client,
     pub(crate) name: Name,
     keys: [Bytes; 2],
     had: Mutex<Option<Had>>,
@@ -43,7 +42,7 @@ impl Series {
         let name = Name::new(name)?;
         let next = client.key(&name);
         let keys = [next.clone(), suffixed(&next, "allocation")];
-        Ok(Series { client: client.clone(), name, keys, had: Mutex::new(None) })
+        Ok(Series { name, keys, had: Mutex::new(None) })
     }
 
     /// The key of the next id.
@@ -59,11 +58,17 @@ impl Series {
         self.had.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Some ids: the first, and how many.
-    async fn take(&self, wanted: u64, skip: Option<i64>, until: Instant) -> Result<(i64, u64), IdError> {
+    /// Some ids, none of them below `from`: the first, and how many.
+    async fn take(
+        &self,
+        client: &Client,
+        wanted: u64,
+        from: Option<i64>,
+        until: Instant,
+    ) -> Result<(i64, u64), IdError> {
         let request = BLOCK.with(self.keys.clone()).arg(wanted.to_string());
-        let request = request.arg(skip.map(|skip| skip.to_string()).unwrap_or_default()).idempotent();
-        let told = self.client.run_until::<Vec<String>>(request, until).await;
+        let request = request.arg(from.map(|from| from.to_string()).unwrap_or_default()).idempotent();
+        let told = client.run_until::<Vec<String>>(request, until).await;
         let told = told.map_err(|error| match error.is_overflow() {
             true => IdError::Exhausted { name: self.name.clone() },
             false => self.failed(error),
@@ -88,13 +93,11 @@ impl Series {
         }
     }
 
-    /// How many ids a server leaves out that has forgotten to have given them, by the block that it gave instead: those that this
-    /// client has had of the server before.
-    fn forgotten(&self, (first, ids): (i64, u64), by: Option<&Epoch>) -> Option<i64> {
+    /// Where ids are to go on at the earliest at a server that may not know how far they were: behind those that this client has had
+    /// of the server before it.
+    fn had_elsewhere(&self, by: Option<&Epoch>) -> Option<i64> {
         let had = self.had();
-        let had = had.as_ref().filter(|had| !is_same_server(had.by.as_ref(), by))?;
-        let behind = i128::from(first) + i128::from(ids);
-        (first < had.end).then(|| i64::try_from((i128::from(had.end) - behind).max(0)).unwrap_or(i64::MAX))
+        had.as_ref().filter(|had| !is_same_server(had.by.as_ref(), by)).map(|had| had.end)
     }
 }
 
@@ -111,18 +114,17 @@ impl Source for Series {
     type Change = Change;
     const WORTH_MORE: u64 = 1;
 
-    async fn fetch(&self, need: Need, until: Instant) -> Result<Block<Option<Epoch>>, IdError> {
-        let mut skip = None;
+    async fn fetch(&self, client: &Client, need: Need, until: Instant) -> Result<Block<Option<Epoch>>, IdError> {
         loop {
-            let asked = self.client.epoch_of(self.key());
-            let (first, ids) = self.take(need.wanted, skip.take(), until).await?;
-            let by = self.client.epoch_of(self.key());
+            let asked = client.epoch_of(self.key());
+            let from = asked.as_ref().and_then(|asked| self.had_elsewhere(Some(asked)));
+            let (first, ids) = self.take(client, need.wanted, from, until).await?;
+            let by = client.epoch_of(self.key());
             // Who was replaced meanwhile may have given it, and be forgotten.
             if asked.is_some() && !is_same_server(asked.as_ref(), by.as_ref()) {
                 continue;
             }
-            skip = self.forgotten((first, ids), by.as_ref());
-            if skip.is_none() {
+            if self.had_elsewhere(by.as_ref()).is_none_or(|end| end <= first) {
                 let end = i64::try_from(i128::from(first) + i128::from(ids)).unwrap_or(i64::MAX);
                 *self.had() = Some(Had { end, by: by.clone() });
                 return Ok(Block { next: first, left: ids, size: ids, until: Instant::NEVER, while_: by });
@@ -130,12 +132,12 @@ impl Source for Series {
         }
     }
 
-    async fn change(&self, change: Change) -> Result<bool, IdError> {
+    async fn change(&self, client: &Client, change: Change) -> Result<bool, IdError> {
         let request = match change {
             Change::TryInit { start, size } => TRY_INIT.with(self.keys.clone()).int(start).int(size),
             Change::Delete => DELETE.with(self.keys.clone()),
         };
-        let told = self.client.run_once::<Vec<i64>>(request).await;
+        let told = client.run_once::<Vec<i64>>(request).await;
         let is_done = told.map_err(|error| IdError::of_change(&self.name, error))? != [0];
         if is_done {
             // What was had is no measure any more: ids begin anew.
@@ -149,8 +151,8 @@ impl Source for Series {
     }
 
     /// Without contact they are good: nobody has replaced who gave them yet.
-    fn stands(&self, by: &Option<Epoch>) -> bool {
-        let now = self.client.epoch_of(self.key());
+    fn stands(&self, client: &Client, by: &Option<Epoch>) -> bool {
+        let now = client.epoch_of(self.key());
         now.is_none() || is_same_server(by.as_ref(), now.as_ref())
     }
 }

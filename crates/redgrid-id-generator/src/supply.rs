@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Combine, Combiner, Name};
+use redgrid_core::{Client, Combine, Combiner, Name, ServerError, WeakClient};
 
-use crate::block::{Block, Store};
+use crate::block::{Block, Store, Use};
 use crate::error::IdError;
 
 /// How long nothing is asked for ahead of time after that failed: 1 s, far less than a block of any size lasts where it matters, and
@@ -26,16 +26,21 @@ pub(crate) trait Source: Send + Sync + 'static {
     type Change: Send + 'static;
 
     /// A block of one id or more. One is asked for at a time.
-    fn fetch(&self, need: Need, until: Instant) -> impl Future<Output = Result<Block<Self::While>, IdError>> + Send;
+    fn fetch(
+        &self,
+        client: &Client,
+        need: Need,
+        until: Instant,
+    ) -> impl Future<Output = Result<Block<Self::While>, IdError>> + Send;
 
     /// Changes where ids come from, while none are asked for; tells whether it did.
-    fn change(&self, change: Self::Change) -> impl Future<Output = Result<bool, IdError>> + Send;
+    fn change(&self, client: &Client, change: Self::Change) -> impl Future<Output = Result<bool, IdError>> + Send;
 
     /// The generator, for errors.
     fn name(&self) -> &Name;
 
     /// Whether a block is still good.
-    fn stands(&self, block: &Self::While) -> bool;
+    fn stands(&self, client: &Client, block: &Self::While) -> bool;
 
     /// A block of fewer is not worth another one ahead of time.
     const WORTH_MORE: u64;
@@ -46,11 +51,11 @@ pub(crate) trait Source: Send + Sync + 'static {
 pub(crate) struct Need {
     /// So many wait; 0 where it is asked for ahead of time.
     pub(crate) wanted: u64,
-    /// Of the last block that ended by itself: how much was used, and how much it had.
-    pub(crate) wasted: Option<(u64, u64)>,
+    /// How those before were used.
+    pub(crate) used: Use,
 }
 
-/// The ids of one generator and client.
+/// The ids of one generator and client. The client keeps it, and it does not keep the client.
 pub(crate) struct Supply<S: Source> {
     shared: Arc<Shared<S>>,
     combiner: Combiner<Refill<S>>,
@@ -59,7 +64,7 @@ pub(crate) struct Supply<S: Source> {
 }
 
 struct Shared<S: Source> {
-    client: Client,
+    client: WeakClient,
     source: S,
     store: Mutex<Store<S::While>>,
     /// Nothing is asked for ahead of time before this.
@@ -100,7 +105,8 @@ impl Drop for Place {
 impl<S: Source> Supply<S> {
     pub(crate) fn new(client: &Client, source: S) -> Self {
         let (store, ahead_from) = (Mutex::default(), Mutex::new(Instant::PAST));
-        let shared = Arc::new(Shared { client: client.clone(), source, store, ahead_from, waiting: Arc::default() });
+        let shared =
+            Arc::new(Shared { client: client.downgrade(), source, store, ahead_from, waiting: Arc::default() });
         let combiner = Combiner::new(Refill(Arc::clone(&shared)));
         Supply { shared, combiner, is_ahead: AtomicBool::new(false) }
     }
@@ -110,45 +116,44 @@ impl<S: Source> Supply<S> {
     }
 
     /// An id: out of memory, or together with all others who wait.
-    pub(crate) async fn next(self: &Arc<Self>) -> Result<i64, IdError> {
+    pub(crate) async fn next(self: &Arc<Self>, client: &Client) -> Result<i64, IdError> {
         if self.shared.waiting.load(Ordering::Acquire) > 0 {
-            return self.wait().await;
+            return self.wait(client).await;
         }
-        let (id, is_low) = self.shared.take();
+        let (id, is_low) = self.shared.take(client);
         if is_low {
-            self.fetch_ahead();
+            self.fetch_ahead(client);
         }
         match id {
             Some(id) => Ok(id),
-            None => self.wait().await,
+            None => self.wait(client).await,
         }
     }
 
-    async fn wait(self: &Arc<Self>) -> Result<i64, IdError> {
-        let mut waiting = Waiting { supply: self, is_over: false };
+    async fn wait(self: &Arc<Self>, client: &Client) -> Result<i64, IdError> {
+        let mut waiting = Waiting { supply: self, client, is_over: false };
         let place = Place::new(&self.shared.waiting);
-        let answer = self.combiner.ask(&self.shared.client, Ask::One(place)).await;
+        let answer = self.combiner.ask(client, Ask::One(place)).await;
         waiting.is_over = true;
         answer.map_err(|error| IdError::of_ids(self.shared.source.name(), error))?
     }
 
     /// Changes where ids come from, and throws away what is in memory if that was done. It stands in the same line as those who wait
     /// for ids: nothing that was asked for before comes after it.
-    pub(crate) async fn change(&self, change: S::Change) -> Result<bool, IdError> {
-        let answer = self.combiner.ask(&self.shared.client, Ask::Change(change)).await;
+    pub(crate) async fn change(&self, client: &Client, change: S::Change) -> Result<bool, IdError> {
+        let answer = self.combiner.ask(client, Ask::Change(change)).await;
         Ok(answer.map_err(|error| IdError::of_change(self.shared.source.name(), error))?? != 0)
     }
 
     /// Has a block asked for in the background, in the same line as those who wait for an id; one at a time.
-    fn fetch_ahead(self: &Arc<Self>) {
-        let now = self.shared.client.clock().now();
+    fn fetch_ahead(self: &Arc<Self>, client: &Client) {
+        let now = client.clock().now();
         if *self.shared.ahead_from() > now || self.is_ahead.swap(true, Ordering::AcqRel) {
             return;
         }
-        let pending = Pending(Arc::clone(self));
-        self.shared.client.run_in_background(async move {
-            let supply = &pending.0;
-            let client = &supply.shared.client;
+        let (pending, asking) = (Pending(Arc::clone(self)), client.clone());
+        client.run_in_background(async move {
+            let (supply, client) = (&pending.0, &asking);
             let answer = tokio::select! {
                 biased;
                 () = client.closing() => return,
@@ -162,16 +167,17 @@ impl<S: Source> Supply<S> {
 }
 
 /// One who waits for an id. When he leaves, what he asked for is asked for in the background: whoever has little patience with a slow
-/// server finds it there the next time.
+/// server finds it there the next time, for as long as a block is good.
 struct Waiting<'a, S: Source> {
     supply: &'a Arc<Supply<S>>,
+    client: &'a Client,
     is_over: bool,
 }
 
 impl<S: Source> Drop for Waiting<'_, S> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.supply.fetch_ahead();
+            self.supply.fetch_ahead(self.client);
         }
     }
 }
@@ -195,26 +201,27 @@ impl<S: Source> Shared<S> {
     }
 
     /// The next id, if there is one in memory; and whether it is time to ask for more.
-    fn take(&self) -> (Option<i64>, bool) {
-        let now = self.client.clock().now();
+    fn take(&self, client: &Client) -> (Option<i64>, bool) {
+        let now = client.clock().now();
         let mut store = self.store();
-        let id = store.take(now, |block| self.source.stands(block));
+        let id = store.take(now, |block| self.source.stands(client, block));
         (id, id.is_some() && store.last_size() >= S::WORTH_MORE && store.is_low())
     }
 
     /// One more block. Its first ids are for those who wait, whatever becomes of the block meanwhile.
-    async fn refill(&self, wanted: usize, until: Instant) -> Result<Vec<i64>, IdError> {
-        let wasted = self.store().wasted.take();
-        let need = Need { wanted: u64::try_from(wanted).unwrap_or(u64::MAX), wasted };
-        let block = self.source.fetch(need, until).await?;
+    async fn refill(&self, client: &Client, wanted: usize, until: Instant) -> Result<Vec<i64>, IdError> {
+        let used = self.store().used(client.clock().now());
+        let need = Need { wanted: u64::try_from(wanted).unwrap_or(u64::MAX), used };
+        let block = self.source.fetch(client, need, until).await?;
+        let now = client.clock().now();
         let mut store = self.store();
         // Where somebody waits there was nothing left, and nobody else puts anything in.
-        store.put(block);
-        Ok(std::iter::from_fn(|| store.pop()).take(wanted).collect())
+        store.put(block, now);
+        Ok(std::iter::from_fn(|| store.pop(now)).take(wanted).collect())
     }
 
-    async fn change(&self, change: S::Change) -> Result<bool, IdError> {
-        let is_done = self.source.change(change).await?;
+    async fn change(&self, client: &Client, change: S::Change) -> Result<bool, IdError> {
+        let is_done = self.source.change(client, change).await?;
         if is_done {
             self.store().clear();
         }
@@ -234,20 +241,24 @@ impl<S: Source> Combine for Refill<S> {
 
     async fn carry_out(&self, mut batch: Vec<Ask<S::Change>>, until: Instant) -> Vec<Result<i64, IdError>> {
         let Refill(shared) = self;
+        let Some(client) = &shared.client.upgrade() else {
+            let ended = ServerError::NotSent { reason: "the client has ended".into() };
+            return vec![Err(IdError::of_ids(shared.source.name(), ended)); batch.len()];
+        };
         match batch.pop() {
-            Some(Ask::Change(change)) => return vec![shared.change(change).await.map(i64::from)],
+            Some(Ask::Change(change)) => return vec![shared.change(client, change).await.map(i64::from)],
             Some(Ask::Ahead) => {
                 let is_low = shared.store().is_low();
-                return vec![if is_low { shared.refill(0, until).await.map(|_| 0) } else { Ok(0) }];
+                return vec![if is_low { shared.refill(client, 0, until).await.map(|_| 0) } else { Ok(0) }];
             }
             Some(one) => batch.push(one),
             None => {}
         }
         // What was asked for ahead of time may have arrived since.
-        let mut ids: Vec<_> = std::iter::from_fn(|| shared.take().0).take(batch.len()).collect();
+        let mut ids: Vec<_> = std::iter::from_fn(|| shared.take(client).0).take(batch.len()).collect();
         let mut failed = None;
         while ids.len() < batch.len() && failed.is_none() {
-            match shared.refill(batch.len() - ids.len(), until).await {
+            match shared.refill(client, batch.len() - ids.len(), until).await {
                 Ok(more) => ids.extend(more),
                 Err(error) => failed = Some(error),
             }

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use redgrid_core::{Client, Name};
 
 use crate::calendar::Calendar;
-use crate::days::{Days, second_of, time_of};
+use crate::days::{Days, key_name, second_of, time_of};
 use crate::error::IdError;
 use crate::supply::Supply;
 
@@ -25,7 +25,8 @@ const FARTHEST: i64 = 24 * 60 * 60;
 /// day. They are positive, have 63 bits, and take no table of who may give which.
 ///
 /// Cheap to clone; clones, and all of a client with one name and the same settings, give from the same block. Making one asks nobody:
-/// what is invalid is told by the first call.
+/// what is invalid is told by the first call. It may be made for each id: the client remembers for as long as it lives how far the ids
+/// of a name were, some hundred bytes each.
 ///
 /// Second and number are the server's. The number is a counter under `icr:<name>:<year>:<month>:<day>`, which programs with a plain
 /// `INCR` of their own may share. A client takes numbers in blocks, as many as it needs, and gives them for a second at most; what is
@@ -43,14 +44,17 @@ const FARTHEST: i64 = 24 * 60 * 60;
 #[derive(Clone)]
 pub struct TimeOrderedId {
     client: Client,
-    supply: Result<Arc<Supply<Days>>, IdError>,
+    of: Result<(Name, Calendar), IdError>,
+    /// Of the client, from the first call on.
+    supply: OnceLock<Arc<Supply<Days>>>,
 }
 
 /// What an id is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecodedId {
-    /// The second of the server's clock in which it was made, or one that the client had seen before.
+    /// The second of the server's clock in which its block was made. Up to 20 s later after losses of contact, and one that the client
+    /// had seen before where that clock was set back.
     pub time: SystemTime,
     /// The number of the day.
     pub sequence: u32,
@@ -60,8 +64,8 @@ impl TimeOrderedId {
     /// The ids with this name. Their epoch is 2022-01-01T00:00:00Z, and their days are those of UTC.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let calendar = Calendar { epoch: EPOCH, day_offset: 0 };
-        let supply = Name::new(name).map_err(IdError::from).and_then(|name| supply(client, name, calendar));
-        TimeOrderedId { client: client.clone(), supply }
+        let of = Name::new(name).map_err(IdError::from).and_then(|name| checked(name, calendar));
+        TimeOrderedId { client: client.clone(), of, supply: OnceLock::new() }
     }
 
     /// The same from another time on: a whole second of the years 1900 to 9999. Ids last for 2^31 seconds, some 68 years, from there.
@@ -93,15 +97,25 @@ impl TimeOrderedId {
     }
 
     fn with(self, change: impl FnOnce(&Name, Calendar) -> Result<Calendar, IdError>) -> Self {
-        let changed = self.supply.and_then(|former| {
-            let days = former.source();
-            supply(&self.client, days.name.clone(), change(&days.name, days.calendar)?)
+        let of = self.of.and_then(|(name, calendar)| {
+            let calendar = change(&name, calendar)?;
+            checked(name, calendar)
         });
-        TimeOrderedId { client: self.client, supply: changed }
+        TimeOrderedId { client: self.client, of, supply: OnceLock::new() }
     }
 
+    fn of(&self) -> Result<&(Name, Calendar), IdError> {
+        self.of.as_ref().map_err(Clone::clone)
+    }
+
+    /// What all of the client have in common that give ids of the name by the same calendar.
     fn supply(&self) -> Result<&Arc<Supply<Days>>, IdError> {
-        self.supply.as_ref().map_err(Clone::clone)
+        let (name, calendar) = self.of()?;
+        Ok(self.supply.get_or_init(|| {
+            let Calendar { epoch, day_offset } = calendar;
+            let kept_as = format!("{name}\0{epoch}\0{day_offset}").into();
+            self.client.kept(&kept_as, || Supply::new(&self.client, Days::new(name.clone(), *calendar)))
+        }))
     }
 
     /// An id that nobody else is given, larger than those that this client was given before.
@@ -115,7 +129,7 @@ impl TimeOrderedId {
     /// Dropping it may leave a number out, and never gives one twice.
     #[doc(alias = "nextId")]
     pub async fn next(&self) -> Result<i64, IdError> {
-        self.supply()?.next().await
+        self.supply()?.next(&self.client).await
     }
 
     /// The name of the counter of a time's day, in the client's namespace: for who looks at it, or deletes it once no id of the day is
@@ -125,11 +139,11 @@ impl TimeOrderedId {
     ///
     /// [`IdError`] where the settings can not be, or the time is none of those that ids have.
     pub fn counter_of(&self, time: SystemTime) -> Result<Name, IdError> {
-        let days = self.supply()?.source();
-        let (second, seconds) = (second_of(time), days.calendar.seconds());
+        let (name, calendar) = self.of()?;
+        let (second, seconds) = (second_of(time), calendar.seconds());
         match seconds.contains(&second) {
-            true => days.key_name(days.calendar.day(second)),
-            false => Err(IdError::TimeOutOfRange { name: days.name.clone(), seconds: second, from: seconds.start }),
+            true => Ok(key_name(name, calendar.day(second))?),
+            false => Err(IdError::TimeOutOfRange { name: name.clone(), seconds: second, from: seconds.start }),
         }
     }
 
@@ -139,12 +153,12 @@ impl TimeOrderedId {
     ///
     /// [`IdError::InvalidArgument`] for what is below 0 and so no id.
     pub fn decode(&self, id: i64) -> Result<DecodedId, IdError> {
-        let days = self.supply()?.source();
-        let (second, sequence) = days.calendar.parts(id);
+        let (name, calendar) = self.of()?;
+        let (second, sequence) = calendar.parts(id);
         match time_of(second) {
             Some(time) if id >= 0 => Ok(DecodedId { time, sequence }),
             _ => Err(IdError::InvalidArgument {
-                name: days.name.clone(),
+                name: name.clone(),
                 option: "id",
                 expected: "0 to 2^63 - 1",
                 got: id.to_string(),
@@ -153,19 +167,17 @@ impl TimeOrderedId {
     }
 }
 
-/// What all have in common that give ids of a name by the same calendar.
-fn supply(client: &Client, name: Name, calendar: Calendar) -> Result<Arc<Supply<Days>>, IdError> {
-    let Calendar { epoch, day_offset } = calendar;
-    let shared_as = format!("{name}\0{epoch}\0{day_offset}").into();
-    let days = Days::new(client, name, calendar)?;
-    Ok(client.shared(&shared_as, || Supply::new(client, days)))
+/// A name with a day behind it is a name, too.
+fn checked(name: Name, calendar: Calendar) -> Result<(Name, Calendar), IdError> {
+    key_name(&name, calendar.day(calendar.epoch))?;
+    Ok((name, calendar))
 }
 
 impl fmt::Debug for TimeOrderedId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let days = self.supply.as_ref().map(|supply| supply.source());
+        let of = self.of.as_ref();
         let mut shown = f.debug_struct("TimeOrderedId");
-        shown.field("name", &days.map(|days| &days.name));
-        shown.field("calendar", &days.map(|days| days.calendar).ok()).finish_non_exhaustive()
+        shown.field("name", &of.map(|(name, _)| name));
+        shown.field("calendar", &of.map(|(_, calendar)| calendar).ok()).finish_non_exhaustive()
     }
 }

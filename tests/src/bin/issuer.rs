@@ -1,7 +1,7 @@
 //! A process that takes ids and writes them down, for tests that kill it.
 //!
-//! `issuer URL KIND NAME FOLDER TASKS`: KIND is `blocks` or `times`. Prints `there` once it has an id; each of its tasks writes its ids
-//! to a file of its own in FOLDER, eight bytes each, until the process is killed.
+//! `issuer URL KIND NAME FOLDER TASKS CHUNK`: KIND is `blocks` or `times`. Prints `there` once it has an id; each of its tasks writes its
+//! ids to a file of its own in FOLDER, eight bytes each and so many at a time, until the process is killed.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -9,9 +9,6 @@ use std::path::Path;
 
 use redgrid_core::Client;
 use redgrid_id_generator::{IdError, IdGenerator, TimeOrderedId};
-
-/// How many ids are written at a time.
-const CHUNK: usize = 1000;
 
 #[derive(Clone)]
 enum Ids {
@@ -31,8 +28,8 @@ impl Ids {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [url, kind, name, folder, tasks] = &args[..] else {
-        return Err("issuer URL KIND NAME FOLDER TASKS".into());
+    let [url, kind, name, folder, tasks, chunk] = &args[..] else {
+        return Err("issuer URL KIND NAME FOLDER TASKS CHUNK".into());
     };
     let client = Client::connect(url).await?;
     let ids = match kind.as_str() {
@@ -40,6 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "times" => Ids::Times(TimeOrderedId::new(&client, name)),
         other => return Err(format!("no such kind: {other}").into()),
     };
+    let chunk: usize = chunk.parse()?;
     let mut files = Vec::new();
     for task in 0..tasks.parse()? {
         files.push(File::create_new(Path::new(folder).join(format!("{}-{task}", std::process::id())))?);
@@ -49,7 +47,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tasks = files.into_iter().map(|file| {
         let ids = ids.clone();
         tokio::spawn(async move {
-            let mut file = BufWriter::with_capacity(8 * CHUNK, file);
+            let mut file = BufWriter::with_capacity(8 * chunk, file);
             loop {
                 // A server that restarts is waited for.
                 let Ok(id) = ids.next().await else { continue };

@@ -12,7 +12,7 @@ use super::core::{Closing, Core, FAREWELL, follow, hear, ready, run};
 use super::events::{EventReceiver, Events};
 use super::exchange::{Persistence, Progress};
 use super::health::HealthCheck;
-use super::shared::Shared;
+use super::shared::{Kept, Shared};
 use super::{Command, Deployment, Epoch, FromReply, Request, Server, Topology, topology};
 use crate::clock::{Clock, Instant};
 use crate::config::{Config, ConfigError, Durability, Settings};
@@ -36,6 +36,7 @@ struct Inner {
     lanes: Lanes,
     pools: Arc<Pools>,
     shared: Shared,
+    kept: Kept,
     closing: watch::Sender<Closing>,
     closed: watch::Receiver<bool>,
 }
@@ -93,8 +94,8 @@ impl Client {
         let (closing, watched) = watch::channel(Closing::No);
         let (done, closed) = watch::channel(false);
         tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&pools)), work, watched, done));
-        let (lanes, shared) = (Lanes::default(), Shared::default());
-        Client(Arc::new(Inner { core, table, lanes, pools, shared, closing, closed }))
+        let (lanes, shared, kept) = (Lanes::default(), Shared::default(), Kept::default());
+        Client(Arc::new(Inner { core, table, lanes, pools, shared, kept, closing, closed }))
     }
 
     /// The id of this client, in front of the number in its holder fields.
@@ -306,6 +307,12 @@ impl Client {
     /// What all objects of this client with the same key share: made by the first, gone with the last that has it.
     pub fn shared<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         self.0.shared.get(key, make)
+    }
+
+    /// The same for what is to be remembered although nobody has it for a while: made by the first, gone with the client. It must not
+    /// have a [`Client`] in it, which would never end then; a [`WeakClient`] it may.
+    pub fn kept<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
+        self.0.kept.get(key, make)
     }
 
     /// Has the client's own task do it: it goes on although the caller leaves, and ends with the client at the latest. A

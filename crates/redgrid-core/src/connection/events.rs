@@ -131,12 +131,12 @@ impl Events {
         Watching { events: Arc::clone(self), server, watcher, task }
     }
 
-    fn connected(&self, node: &NodeId, watcher: u64, connection: u64) {
+    fn connected(&self, node: &NodeId, watcher: u64, again: bool) {
         let mut state = self.state();
         let Some(seen) = state.watched(node, watcher) else { return };
         seen.is_up = true;
         let gap = std::mem::take(&mut seen.gap);
-        count::connected(connection);
+        count::connected(again);
         state.tell(|| Event::Connected { node: node.clone() });
         if gap {
             state.tell(|| Event::Gap { node: node.clone() });
@@ -217,14 +217,15 @@ impl Drop for Watching {
 
 async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
     let mut epoch = server.epoch();
-    let mut last = None;
+    let (mut last, mut again) = (None, false);
     loop {
         let present = epoch.borrow_and_update().clone();
         if present != last {
             // Lost and there again before this was run: that is two events.
             events.lost(server.id(), watcher, || server.trouble().unwrap_or_default());
-            if let Some(epoch) = &present {
-                events.connected(server.id(), watcher, epoch.connection);
+            if present.is_some() {
+                events.connected(server.id(), watcher, again);
+                again = true;
             }
             last = present;
         }
@@ -384,8 +385,8 @@ mod tests {
         events.state().nodes.insert(node.clone(), Seen { watcher: 1, is_up: true, gap: false });
         events.lost(&node, 1, || "cut".into());
         events.gap(&node);
-        events.connected(&node, 2, 2);
-        events.connected(&node, 1, 2);
+        events.connected(&node, 2, true);
+        events.connected(&node, 1, true);
         assert_eq!(receiver.recv().await, Some(Event::Lost { node: node.clone(), why: "cut".into() }));
         assert_eq!(receiver.recv().await, Some(Event::Connected { node: node.clone() }));
         assert_eq!(receiver.recv().await, Some(Event::Gap { node }));

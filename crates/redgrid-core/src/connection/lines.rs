@@ -100,11 +100,11 @@ struct Seats {
     history: Arc<str>,
 }
 
-/// One connection: where it leads, while it is up, and how many there were.
+/// One connection: where it leads, while it is up, and its number.
 #[derive(Clone, Default)]
 struct Life {
     run_id: Option<Arc<str>>,
-    connections: u64,
+    connection: u64,
 }
 
 impl Together {
@@ -113,11 +113,11 @@ impl Together {
     }
 }
 
-/// The epoch of all: their process, and the sum of their numbers, none of which ever falls.
+/// The epoch of all: their process, and the highest of their numbers. A new connection has a higher one than all before it.
 fn of_all(lives: &[Life]) -> Option<Epoch> {
     let run_id = lives.first()?.run_id.clone()?;
     let same = lives.iter().all(|life| life.run_id.as_ref() == Some(&run_id));
-    same.then(|| Epoch { run_id, connection: lives.iter().map(|life| life.connections).sum() })
+    same.then(|| Epoch { run_id, connection: lives.iter().map(|life| life.connection).max().unwrap_or_default() })
 }
 
 /// Where one connection tells of itself.
@@ -133,7 +133,7 @@ impl Seat {
         let mut astray = Vec::new();
         match epoch {
             Some((epoch, history)) => {
-                seats.lives[self.at] = Life { run_id: Some(Arc::clone(&epoch.run_id)), connections: epoch.connection };
+                seats.lives[self.at] = Life { run_id: Some(Arc::clone(&epoch.run_id)), connection: epoch.connection };
                 seats.history = Arc::clone(history);
                 // The newest one leads to where the others would be led, too.
                 let elsewhere = |life: &Life| life.run_id.as_ref().is_some_and(|run_id| *run_id != epoch.run_id);
@@ -158,19 +158,19 @@ impl Seat {
 mod tests {
     use super::*;
 
-    fn life(run_id: &str, connections: u64) -> Life {
-        Life { run_id: (!run_id.is_empty()).then(|| run_id.into()), connections }
+    fn life(run_id: &str, connection: u64) -> Life {
+        Life { run_id: (!run_id.is_empty()).then(|| run_id.into()), connection }
     }
 
     #[test]
     fn several_count_as_one_only_while_all_are_up_and_lead_to_the_same_process() {
         let epoch = |run_id: &str, connection| Some(Epoch { run_id: run_id.into(), connection });
         assert_eq!(of_all(&[life("a", 1)]), epoch("a", 1));
-        assert_eq!(of_all(&[life("a", 1), life("a", 1)]), epoch("a", 2));
+        assert_eq!(of_all(&[life("a", 1), life("a", 2)]), epoch("a", 2));
         assert_eq!(of_all(&[life("a", 1), life("", 1)]), None);
         assert_eq!(of_all(&[life("a", 1), life("b", 2)]), None);
         // Whichever of them is new, the number is another.
-        assert_eq!(of_all(&[life("a", 2), life("a", 1)]), epoch("a", 3));
-        assert_eq!(of_all(&[life("a", 2), life("a", 2)]), epoch("a", 4));
+        assert_eq!(of_all(&[life("a", 3), life("a", 2)]), epoch("a", 3));
+        assert_eq!(of_all(&[life("a", 3), life("a", 4)]), epoch("a", 4));
     }
 }

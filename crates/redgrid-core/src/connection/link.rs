@@ -9,7 +9,7 @@ mod keep;
 mod silence;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -129,7 +129,6 @@ pub(super) struct Link {
     seat: Option<Seat>,
     /// The `master_replid` the handshake read; replaced before the epoch that belongs to it is told.
     history: Mutex<Arc<str>>,
-    connections: AtomicU64,
     /// Why there is no connection, in the server's or the system's words.
     trouble: Mutex<String>,
     doubt: Notify,
@@ -172,7 +171,6 @@ impl Link {
             seat,
             epoch: watch::Sender::new(None),
             history: Mutex::default(),
-            connections: AtomicU64::new(0),
             trouble: Mutex::new("not connected yet".into()),
             doubt: Notify::new(),
             silence: Silence::default(),

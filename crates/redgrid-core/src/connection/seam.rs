@@ -39,7 +39,7 @@ impl fmt::Display for NodeId {
 pub struct Epoch {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
-    /// Grows with every new connection for requests to this node.
+    /// Grows with every new connection of this process, to whichever node: no two nodes have the same.
     pub connection: u64,
 }
 

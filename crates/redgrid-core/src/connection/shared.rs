@@ -7,10 +7,28 @@ use std::sync::{Arc, Mutex, Weak};
 use bytes::Bytes;
 
 type Known = HashMap<(TypeId, Bytes), Weak<dyn Any + Send + Sync>>;
+type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 
 /// One value for each type and key, for as long as somebody has it.
 #[derive(Default)]
 pub(super) struct Shared(Mutex<Known>);
+
+/// One value for each type and key, from when it was first asked for.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<Values>);
+
+impl Kept {
+    pub(super) fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
+        let of = (TypeId::of::<T>(), key.clone());
+        let mut values = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(value) = values.get(&of).and_then(|value| Arc::clone(value).downcast().ok()) {
+            return value;
+        }
+        let value = Arc::new(make());
+        values.insert(of, Arc::clone(&value) as Arc<dyn Any + Send + Sync>);
+        value
+    }
+}
 
 impl Shared {
     pub(super) fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
@@ -41,6 +59,14 @@ mod tests {
         assert_eq!((*shared.get(&Bytes::from_static(b"b"), || 2_u32), *shared.get(&key, || 3_u64)), (2, 3));
         drop(one);
         assert_eq!(*shared.get(&key, || 4_u32), 4);
+    }
+
+    #[test]
+    fn what_is_kept_stays_although_nobody_has_it() {
+        let (kept, key) = (Kept::default(), Bytes::from_static(b"a"));
+        assert_eq!(*kept.get(&key, || 1_u32), 1);
+        assert_eq!((*kept.get(&key, || 2_u32), *kept.get(&key, || 3_u64)), (1, 3));
+        assert_eq!(*kept.get(&Bytes::from_static(b"b"), || 4_u32), 4);
     }
 
     #[test]

@@ -8,10 +8,10 @@ use super::Metric;
 use crate::connection::Event;
 use crate::hold::LostReason;
 
-/// A node's connection has answered its handshake; its number says which.
-pub(crate) fn connected(connection: u64) {
+/// A node's connection has answered its handshake, for the first time or again.
+pub(crate) fn connected(again: bool) {
     gauge(&super::CONNECTIONS_UP, None, 1.0);
-    if connection > 1 {
+    if again {
         add(&super::RECONNECTS, []);
     }
 }

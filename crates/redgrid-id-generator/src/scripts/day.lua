@@ -4,10 +4,11 @@
 -- ARGV[1]  from        the first second of the day, since 1970
 -- ARGV[2]  to          the second behind its last
 -- ARGV[3]  not before  the second that the numbers are of at the earliest: the last one that the client has seen
--- ARGV[4]  ahead       how many seconds ahead of this server's clock they are
+-- ARGV[4]  ahead       how many seconds ahead of both they are: of this server's clock, and of `not before`
 -- ARGV[5]  above       they are above this one: the last one of the day that the client has seen
 -- ARGV[6]  wanted      how many
 -- ARGV[7]  kept until  when the counter ends, in milliseconds since 1970: long after its day
+-- ARGV[8]  farthest    `ahead` brings them no more seconds ahead of this server's clock than so many
 -- Returns  {'numbers', second, first, count}  in decimal text; fewer than wanted where the day has not so many left
 --          {'elsewhere', second}              the second is not in this day; nothing is changed
 --          {'exhausted', second}              the day has no number left; nothing is changed
@@ -16,7 +17,8 @@
 -- Work: O(1), writes one key, which has a lifetime from its first write on. Sent twice, it takes twice: numbers that nobody is told of
 -- are not given.
 local time = redis.call('TIME')
-local second = math.max(time[1] + ARGV[4], tonumber(ARGV[3]))
+local now, before = tonumber(time[1]), tonumber(ARGV[3])
+local second = math.max(before, math.min(math.max(now, before) + ARGV[4], now + ARGV[8]))
 local text = string.format('%.0f', second)
 if second < tonumber(ARGV[1]) or second >= tonumber(ARGV[2]) then
   return {'elsewhere', text}
@@ -32,7 +34,7 @@ if count < 1 then
 end
 if there then
   -- Somebody else may have made it. One that ends too early would begin anew within its day.
-  local left = tonumber(ARGV[7]) - time[1] * 1000
+  local left = tonumber(ARGV[7]) - now * 1000
   if redis.call('PTTL', KEYS[1]) < left - 60000 then
     redis.call('PEXPIREAT', KEYS[1], ARGV[7])
   end

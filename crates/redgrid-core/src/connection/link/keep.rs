@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fred::clients::Client as Fred;
@@ -15,6 +15,10 @@ use super::frames::info_field;
 use super::{Greeting, Link, OTHER_PART, Part, QUIT, RECONNECT};
 use crate::connection::{Epoch, Reply, ServerClock};
 use crate::error::ServerError;
+
+/// How many connections this process has had. One count for all: where the user may not ask for the `run_id`, epochs of different
+/// nodes differ by it alone.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 impl Link {
     pub(super) async fn keep(self: Arc<Self>) {
@@ -168,7 +172,7 @@ impl Link {
             time.reset();
             self.ask_time(time).await?;
         }
-        let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(Epoch { run_id, connection })
     }
 
