@@ -13,6 +13,7 @@ mod black_hole;
 mod buckets;
 mod cancellation;
 mod commands;
+mod combined;
 mod connections;
 mod credentials;
 mod deadlines;
