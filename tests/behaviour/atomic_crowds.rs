@@ -1,4 +1,4 @@
-//! Numbers that many change at the same time: what leaves together, updates that wait for each other, answers that are lost.
+//! Numbers that many change at the same time: what leaves together, answers that are lost.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Client};
-use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
+use redgrid_testkit::{Action, Proxy, RedisServer};
 use redgrid_tests::process::Other;
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{SOON, client_with, server};
 
 /// Counts the requests about numbers that come through.
-fn count(proxy: &Proxy) -> Arc<AtomicU64> {
+pub(crate) fn count(proxy: &Proxy) -> Arc<AtomicU64> {
     let sent = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&sent);
     proxy.on_request(move |request| {
@@ -136,103 +136,6 @@ async fn of_a_batch_that_is_too_much_only_those_are_refused_that_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn updates_of_many_tasks_all_succeed_and_cost_little_more_than_one_command_each() {
-    let server = server().await;
-    let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
-    for once in [false, true] {
-        let name = format!("n:{once}");
-        let sent = count(&proxy);
-        let tasks = (0..300).map(|task| {
-            let n = AtomicLong::new(&client, &name);
-            let n = if once && task % 2 == 0 { n.exactly_once() } else { n };
-            tokio::spawn(async move { n.update(|n| n + 1).await.unwrap() })
-        });
-        let mut had: Vec<i64> = join_all(tasks).await.into_iter().map(Result::unwrap).collect();
-        had.sort_unstable();
-        assert!(had.into_iter().eq(1..=300));
-        let sent = sent.load(Ordering::Relaxed);
-        assert!(sent < 310, "{sent} commands");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn updates_of_several_clients_lose_nothing_and_what_others_do_between_is_seen() {
-    let server = server().await;
-    let clients = join_all((0..3).map(|_| client(&server))).await;
-    let n = AtomicLong::new(&clients[0], "n");
-    assert_eq!(n.update(|n| n + 1).await.unwrap(), 1);
-    // What the client remembers of it is not what it is any more.
-    AtomicLong::new(&clients[1], "n").set(10).await.unwrap();
-    assert_eq!(n.update(|n| n + 1).await.unwrap(), 11);
-    let tasks = (0..90).map(|task| {
-        let n = AtomicLong::new(&clients[task % 3], "n");
-        tokio::spawn(async move { n.update(|n| n + 1).await })
-    });
-    let told = join_all(tasks).await;
-    let done = told.into_iter().filter(|told| told.as_ref().unwrap().is_ok()).count();
-    assert_eq!(done, 90);
-    assert_eq!(n.get().await.unwrap(), 101);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_is_dropped_or_not_answered_lets_the_next_one_go_on() {
-    let server = server().await;
-    let proxy = Proxy::to(&server).await.unwrap();
-    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(150));
-    let client = client_with(&server.url_via(proxy.addr()), quick).await;
-    let n = AtomicLong::new(&client, "n");
-    assert_eq!(n.update(|n| n + 1).await.unwrap(), 1);
-    proxy.next(1, "n", Action::SwallowReply);
-    let (one, two) = (
-        tokio::spawn({
-            let n = n.clone();
-            async move { n.update(|n| n + 1).await }
-        }),
-        n.clone(),
-    );
-    let one = one.await.unwrap();
-    assert!(matches!(one, Err(AtomicError::OutcomeUnknown { .. })), "{one:?}");
-    wait_until(SOON, async || two.get().await.is_ok()).await;
-    assert_eq!(two.update(|n| n + 1).await.unwrap(), 3);
-    // Dropped while it is under way, and while it waits behind that.
-    proxy.next(1, "n", Action::Hold);
-    let tasks: Vec<_> = (0..3)
-        .map(|_| {
-            tokio::spawn({
-                let n = n.clone();
-                async move { n.update(|n| n + 10).await }
-            })
-        })
-        .collect();
-    wait_until(SOON, async || proxy.counts().held == 1).await;
-    tasks.iter().for_each(tokio::task::JoinHandle::abort);
-    join_all(tasks).await;
-    proxy.release_held().await;
-    wait_until(SOON, async || n.get().await.is_ok_and(|n| n == 13)).await;
-    wait_until(SOON, async || n.update(|n| n).await.is_ok()).await;
-    assert_eq!(n.update(|n| n + 1).await.unwrap(), 14);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_contact_updates_that_wait_for_each_other_end() {
-    let server = server().await;
-    let proxy = Proxy::to(&server).await.unwrap();
-    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(100)).retries(1);
-    let client = client_with(&server.url_via(proxy.addr()), quick).await;
-    let n = AtomicLong::new(&client, "n");
-    n.set(1).await.unwrap();
-    proxy.set_both(Fault::BlackHole);
-    let told = join_all((0..40).map(|_| n.update(|n| n + 1))).await;
-    let honest = |told: &Result<i64, AtomicError>| {
-        matches!(told, Err(AtomicError::OutcomeUnknown { .. } | AtomicError::Unavailable { .. }))
-    };
-    assert!(told.iter().all(honest), "{told:?}");
-    let without_contact = told.iter().filter(|told| matches!(told, Err(AtomicError::Unavailable { .. }))).count();
-    assert!(without_contact >= 30, "those behind have not asked: {told:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn doubles_are_added_together_in_their_order() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
@@ -332,6 +235,9 @@ async fn with_lost_answers_what_is_added_exactly_once_is_what_was_acknowledged()
     had.sort_unstable();
     had.dedup();
     assert_eq!(had.len(), acknowledged, "each was told its own");
+    // Else those whose answer was lost were not asked again.
+    let lost = lost.load(Ordering::Relaxed);
+    assert!(unknown as u64 * 20 <= lost, "{unknown} unknown, {lost} answers lost");
     let not_acknowledged = usize::try_from(value).unwrap() - acknowledged;
     assert!(
         not_acknowledged <= unknown,

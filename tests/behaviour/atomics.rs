@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Comparison, Value};
+use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Comparison, Lifetime, Value};
 use redgrid_testkit::{Action, Fault, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -89,6 +89,7 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
         assert_eq!(n.add(1).expires_in_if_none(SOON * 2).await.unwrap(), 1);
         let first = lives().await;
         assert!(first > 20_000, "{first}");
+        assert!(matches!(n.lifetime().await.unwrap(), Lifetime::Left(left) if left > SOON && left <= SOON * 2));
         assert_eq!(n.add(2).expires_in_if_none(SOON * 9).await.unwrap(), 3);
         assert!((1..=first).contains(&lives().await), "the first one's stays");
         assert_eq!(n.add(1).at_most(5).expires_in(SOON).await.unwrap(), 4);
@@ -100,7 +101,8 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
         assert_eq!(n.update(|n| n + 1).await.unwrap(), 0);
         assert!(lives().await > 0, "an update leaves it");
         n.add(1).persist().await.unwrap();
-        assert_eq!(lives().await, -1);
+        assert_eq!((lives().await, n.lifetime().await.unwrap()), (-1, Lifetime::Unlimited));
+        assert!(n.exists().await.unwrap());
         n.set(i64::MAX).await.unwrap();
         assert_eq!(n.add(5).at_most(i64::MAX).saturating().await.unwrap(), i64::MAX);
         let told = n.add(5).at_least(0).await.unwrap_err();
@@ -112,6 +114,7 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
         let told = n.add(1).at_most(0).await.unwrap_err();
         assert!(matches!(told, AtomicError::OutOfBounds { value: Value::Long(0), .. }), "{told:?}");
         assert_eq!(lives().await, -2, "what was absent is absent");
+        assert_eq!((n.lifetime().await.unwrap(), n.exists().await.unwrap()), (Lifetime::Absent, false));
         assert!(matches!(n.add(1).expires_in(Duration::ZERO).await, Err(AtomicError::InvalidArgument { .. })));
     }
 }
@@ -120,11 +123,11 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
 async fn a_lost_answer_is_told_and_nothing_is_added_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(150));
+    // Quick to find a lost answer, and patient.
+    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(150)).retries(99);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let (plain, once) = (AtomicLong::new(&client, "plain"), AtomicLong::new(&client, "once").exactly_once());
-    plain.get().await.unwrap();
-    once.increment().await.unwrap();
+    server.observer().await.unwrap().cmd(&["SET", "once", "1"]).await.unwrap();
     proxy.next(1, "plain", Action::SwallowReply);
     let told = plain.increment().await;
     assert!(matches!(told, Err(AtomicError::OutcomeUnknown { .. })), "{told:?}");
@@ -138,26 +141,30 @@ async fn a_lost_answer_is_told_and_nothing_is_added_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_before_his_number_has_left_adds_nothing_and_without_contact_all_end() {
+async fn without_contact_all_who_add_end_and_only_what_is_unknown_may_be_added() {
     let server = server().await;
-    let proxy = Proxy::to(&server).await.unwrap();
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    observer.cmd(&["SET", "n", "1"]).await.unwrap();
     let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(100));
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let n = AtomicLong::new(&client, "n");
-    n.add(1).await.unwrap();
     proxy.set_both(Fault::BlackHole);
     let first = tokio::spawn(n.add(10).into_future());
     tokio::task::yield_now().await;
     let told = join_all((0..20).map(|_| n.add(100).into_future())).await;
+    let first = first.await.unwrap();
     let honest = |told: &Result<i64, AtomicError>| {
         matches!(told, Err(AtomicError::OutcomeUnknown { .. } | AtomicError::Unavailable { .. }))
     };
-    assert!(told.iter().all(honest) && honest(&first.await.unwrap()), "{told:?}");
-    let unknown = told.iter().any(|told| matches!(told, Err(AtomicError::OutcomeUnknown { .. })));
+    assert!(told.iter().all(honest) && honest(&first), "{first:?} {told:?}");
+    let unknown = |told: &Result<i64, AtomicError>| i64::from(matches!(told, Err(AtomicError::OutcomeUnknown { .. })));
     proxy.heal();
     wait_until(SOON, async || n.get().await.is_ok()).await;
-    let value = n.get().await.unwrap();
-    assert!(value == 1 || value == 11 || unknown, "{value}");
+    let added = observer.get::<i64>("n").await.unwrap().unwrap() - 1;
+    let (tens, hundreds) = (added % 100 / 10, added / 100);
+    assert_eq!(added, 10 * tens + 100 * hundreds);
+    assert!((0..=unknown(&first)).contains(&tens), "{tens}, {first:?}");
+    assert!((0..=told.iter().map(unknown).sum()).contains(&hundreds), "{hundreds}, {told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -292,8 +299,8 @@ async fn doubles_that_others_wrote_are_read() {
         assert_eq!(n.get().await.unwrap(), value);
         assert!(n.compare_and_set(value, value).await.unwrap(), "{text}");
     }
-    // Numbers to the server, and no doubles.
-    for text in ["inf", "nan", "1e400"] {
+    // Numbers to the server or to Lua, and no doubles.
+    for text in ["inf", "nan", "1e400", "0x10", " 5", "5 ", "1e", ""] {
         observer.cmd(&["SET", "n", text]).await.unwrap();
         assert!(matches!(n.get().await, Err(AtomicError::NotANumber { got, .. }) if got == text));
         assert!(matches!(n.update(|n| n).await, Err(AtomicError::NotANumber { .. })));
@@ -303,13 +310,46 @@ async fn doubles_that_others_wrote_are_read() {
             n.get_and_set(1.0).await.err(),
             n.get_and_delete().await.err(),
             n.set_if(Comparison::NotEqual, 1.0, 1.0).await.err(),
+            n.delete_if(Comparison::GreaterOrEqual, 0.0).await.err(),
         ];
         for told in refused {
             assert!(matches!(told, Some(AtomicError::Refused { .. })), "{text}: {told:?}");
         }
+        for to in [0.0, 5.0, 16.0] {
+            assert!(!n.compare_and_set(to, 1.0).await.unwrap(), "{text} is not {to}");
+        }
         assert_eq!(observer.get::<String>("n").await.unwrap().as_deref(), Some(text), "nothing is changed");
     }
     assert!(n.delete().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lifetime_is_given_to_a_double_without_changing_it() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    for once in [false, true] {
+        let n = AtomicDouble::new(&client, "n");
+        let n = if once { n.exactly_once() } else { n };
+        for (text, value) in [
+            ("0.0012345678901234567", 0.0012345678901234567),
+            ("1e-20", 1e-20),
+            ("-4.9E-324", -5e-324),
+            ("5.0", 5.0),
+            ("3.14159265358979323846", std::f64::consts::PI),
+        ] {
+            observer.cmd(&["SET", "n", text]).await.unwrap();
+            let given = n.add(0.0).expires_in(SOON).await.unwrap();
+            assert!(observer.time_to_live("n").await.unwrap().is_some());
+            let kept = [given, n.add(-0.0).persist().await.unwrap(), n.add(0.0).await.unwrap()];
+            assert_eq!(kept, [value; 3]);
+            assert_eq!(n.get_and_add(0.0).await.unwrap(), value);
+            assert_eq!(observer.get::<String>("n").await.unwrap().as_deref(), Some(text));
+            assert_eq!(observer.time_to_live("n").await.unwrap(), None);
+        }
+        n.delete().await.unwrap();
+        assert_eq!(n.add(0.0).expires_in(SOON).await.unwrap(), 0.0);
+        assert!(observer.time_to_live("n").await.unwrap().is_some(), "what was absent is there");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -322,11 +362,33 @@ async fn what_is_no_number_is_told() {
     assert!(matches!(n.increment().await, Err(AtomicError::Refused { .. })));
     assert!(matches!(n.set_if(Comparison::Less, 1, 2).await, Err(AtomicError::Refused { .. })));
     assert!(matches!(n.update(|n| n).await, Err(AtomicError::NotANumber { .. })));
-    for n in [n.clone(), n.clone().exactly_once()] {
-        assert!(matches!(n.get_and_set(1).await, Err(AtomicError::Refused { .. })));
-        assert!(matches!(n.get_and_delete().await, Err(AtomicError::Refused { .. })));
-        assert!(!n.compare_and_set(1, 2).await.unwrap());
-        assert_eq!(observer.get::<String>("n").await.unwrap().as_deref(), Some("many"), "nothing is changed");
+    let beyond = ["9223372036854775808", "-9223372036854775809", "9999999999999999999", "10000000000000000000"];
+    for text in ["many", "+7", " 5", "5 ", "0x10", "1.0", "", "-"].into_iter().chain(beyond) {
+        observer.cmd(&["SET", "n", text]).await.unwrap();
+        for n in [n.clone(), n.clone().exactly_once()] {
+            assert!(matches!(n.get().await, Err(AtomicError::NotANumber { got, .. }) if got == text), "{text}");
+            assert!(matches!(n.update(|n| n).await, Err(AtomicError::NotANumber { .. })), "{text}");
+            let refused = [
+                n.get_and_set(1).await.err(),
+                n.get_and_delete().await.err(),
+                n.add(1).persist().await.err(),
+                n.set_if(Comparison::NotEqual, 1, 2).await.err(),
+                n.delete_if(Comparison::NotEqual, 1).await.err(),
+            ];
+            for told in refused {
+                assert!(matches!(told, Some(AtomicError::Refused { .. })), "{text}: {told:?}");
+            }
+            for to in [0, 1, 7, i64::MAX, i64::MIN] {
+                assert!(!n.compare_and_set(to, 2).await.unwrap(), "{text} is not {to}");
+            }
+            assert_eq!(observer.get::<String>("n").await.unwrap().as_deref(), Some(text), "nothing is changed");
+        }
+    }
+    // The ends are numbers.
+    for (text, value) in [("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)] {
+        observer.cmd(&["SET", "n", text]).await.unwrap();
+        assert!(n.compare_and_set(value, value).await.unwrap());
+        assert_eq!(n.get_and_set(1).await.unwrap(), value);
     }
     observer.cmd(&["DEL", "n"]).await.unwrap();
     observer.cmd(&["LPUSH", "n", "1"]).await.unwrap();

@@ -36,15 +36,15 @@ struct Bounds<T> {
     least: Option<T>,
     most: Option<T>,
     clamps: bool,
-    lifetime: Lifetime,
+    lifetime: Lives,
 }
 
 #[derive(Clone, Debug)]
-enum Lifetime {
-    Stays,
-    Is(Duration),
-    IfNone(Duration),
-    Ends,
+enum Lives {
+    AsBefore,
+    For(Duration),
+    ForIfNone(Duration),
+    Always,
 }
 
 impl<T: Numeral> Add<T> {
@@ -53,7 +53,7 @@ impl<T: Numeral> Add<T> {
     }
 
     fn with(mut self, set: impl FnOnce(&mut Bounds<T>)) -> Self {
-        let none = Bounds { least: None, most: None, clamps: false, lifetime: Lifetime::Stays };
+        let none = Bounds { least: None, most: None, clamps: false, lifetime: Lives::AsBefore };
         set(self.bounds.get_or_insert(none));
         self
     }
@@ -79,17 +79,17 @@ impl<T: Numeral> Add<T> {
     /// Has the number deleted by itself after this time, 1 ms to 3650 days, from now on.
     #[doc(alias = "timeToLive")]
     pub fn expires_in(self, lifetime: Duration) -> Self {
-        self.with(|bounds| bounds.lifetime = Lifetime::Is(lifetime))
+        self.with(|bounds| bounds.lifetime = Lives::For(lifetime))
     }
 
     /// The same where it has no lifetime yet, as a number that was absent: a count that begins anew each so often.
     pub fn expires_in_if_none(self, lifetime: Duration) -> Self {
-        self.with(|bounds| bounds.lifetime = Lifetime::IfNone(lifetime))
+        self.with(|bounds| bounds.lifetime = Lives::ForIfNone(lifetime))
     }
 
     /// Has it live for ever from now on.
     pub fn persist(self) -> Self {
-        self.with(|bounds| bounds.lifetime = Lifetime::Ends)
+        self.with(|bounds| bounds.lifetime = Lives::Always)
     }
 
     async fn carry_out(self) -> Result<T, AtomicError> {
@@ -116,14 +116,14 @@ impl<T: Numeral> Bounds<T> {
             let got = format!("{least:?} and {most:?}");
             return Err(number.invalid("bounds", "the lower one first, and the upper one not below it", got));
         }
-        let if_none = matches!(self.lifetime, Lifetime::IfNone(_));
+        let if_none = matches!(self.lifetime, Lives::ForIfNone(_));
         let lifetime = match self.lifetime {
-            Lifetime::Stays => None,
-            Lifetime::Ends => Some(0),
-            Lifetime::Is(lifetime) | Lifetime::IfNone(lifetime) if LIFETIMES.contains(&lifetime) => {
+            Lives::AsBefore => None,
+            Lives::Always => Some(0),
+            Lives::For(lifetime) | Lives::ForIfNone(lifetime) if LIFETIMES.contains(&lifetime) => {
                 i64::try_from(lifetime.as_millis()).ok()
             }
-            Lifetime::Is(lifetime) | Lifetime::IfNone(lifetime) => {
+            Lives::For(lifetime) | Lives::ForIfNone(lifetime) => {
                 return Err(number.invalid("lifetime", LIFETIMES_EXPECTED, format!("{lifetime:?}")));
             }
         };

@@ -8,9 +8,9 @@ use redgrid_core::name::InvalidName;
 use crate::add::Add;
 use crate::adds::Adding;
 use crate::error::AtomicError;
+use crate::line::Line;
 use crate::number::Number;
 use crate::numeral::Numeral;
-use crate::update::Line;
 
 /// A whole number, −2^63 to 2^63 − 1, shared by all processes that reach the same server. Redisson's `RAtomicLong` on the wire.
 ///
@@ -83,6 +83,10 @@ impl<T: Numeral> Atomic<T> {
 
     /// The same number, whose changes act exactly once although answers are lost: each is remembered for half a minute under a key
     /// beside the name, sent again until it is answered, and costs a script.
+    ///
+    /// A call is told within `timeout × (retries + 1)` as any other. Where that is over before an answer it is
+    /// [`OutcomeUnknown`](AtomicError::OutcomeUnknown), and sent again in the background, for half a minute in all; the client's next
+    /// changes of the name that act exactly once come after it, and may end [`Unavailable`](AtomicError::Unavailable) meanwhile.
     #[must_use]
     pub fn exactly_once(self) -> Self {
         Atomic::over(self.0.map(|shared| Number { once: true, ..shared.number.clone() }))
@@ -110,7 +114,8 @@ impl<T: Numeral> Atomic<T> {
     ///
     /// Dropping it changes nothing.
     pub async fn get(&self) -> Result<T, AtomicError> {
-        self.number()?.get().await
+        let number = self.number()?;
+        number.get(number.until()).await
     }
 
     /// Adds 1; tells what it is then.
@@ -121,7 +126,8 @@ impl<T: Numeral> Atomic<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it has left, it adds nothing; dropped later, it adds once.
+    /// Dropped while those before it are under way, it adds nothing; nor later, before it has left, unless others leave with it. Dropped
+    /// later than that, it adds once.
     #[doc(alias = "incrementAndGet")]
     pub async fn increment(&self) -> Result<T, AtomicError> {
         self.added(T::ONE).await.map(|(_, now)| now)

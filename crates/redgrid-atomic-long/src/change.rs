@@ -65,7 +65,7 @@ impl<T: Numeral> Atomic<T> {
     pub async fn compare_and_set(&self, expected: T, new: T) -> Result<bool, AtomicError> {
         let number = self.number()?;
         let (expected, new) = (number.written("expected number", expected)?, number.written("number", new)?);
-        number.compare_and_set(expected, new, false).await.map(|(set, _)| set)
+        number.compare_and_set((expected, new), false, number.until()).await.map(|(set, _)| set)
     }
 
     /// Sets it, without a lifetime, if it compares so to `to`; tells whether it did. Exact over all numbers, where Redisson's

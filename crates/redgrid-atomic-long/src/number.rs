@@ -50,9 +50,9 @@ impl Number {
     }
 
     /// What is under the name, read as a number; an absent one is 0.
-    pub(crate) async fn get<T: Numeral>(&self) -> Result<T, AtomicError> {
+    pub(crate) async fn get<T: Numeral>(&self, until: Instant) -> Result<T, AtomicError> {
         let request = Request::command("GET").key(self.key.clone()).idempotent();
-        let text: Option<String> = self.client.run(request).await.map_err(|source| self.failed(source))?;
+        let text: Option<String> = self.client.run_until(request, until).await.map_err(|source| self.failed(source))?;
         text.map_or(Ok(T::ZERO), |text| self.read(&text))
     }
 
@@ -90,7 +90,7 @@ impl Number {
     /// Sets it, or deletes it; tells whether it was there, and what it was. What is no number is replaced where it may be `any`.
     pub(crate) async fn replace(&self, new: Option<String>, any: bool) -> Result<(bool, String), AtomicError> {
         let request = self.scripts.get_and_set.with([self.key.clone()]).arg(new.unwrap_or_default());
-        let [there, was] = self.ask(request.int(any.into())).await?;
+        let [there, was] = self.ask(request.int(any.into()), self.until()).await?;
         Ok((there == "1", was))
     }
 
@@ -105,12 +105,12 @@ impl Number {
     /// Whether it was as expected, and what it was.
     pub(crate) async fn compare_and_set(
         &self,
-        expected: String,
-        new: String,
+        (expected, new): (String, String),
         keeps_lifetime: bool,
+        until: Instant,
     ) -> Result<(bool, String), AtomicError> {
         let request = self.scripts.compare_and_set.with([self.key.clone()]).arg(expected).arg(new);
-        let [set, was] = self.ask(request.int(keeps_lifetime.into())).await?;
+        let [set, was] = self.ask(request.int(keeps_lifetime.into()), until).await?;
         Ok((set == "1", was))
     }
 
@@ -122,7 +122,7 @@ impl Number {
         new: Option<String>,
     ) -> Result<bool, AtomicError> {
         let request = self.scripts.replace_if.with([self.key.clone()]).arg(how).arg(to).arg(new.unwrap_or_default());
-        let [done] = self.ask(request).await?;
+        let [done] = self.ask(request, self.until()).await?;
         Ok(done == "1")
     }
 
@@ -142,8 +142,8 @@ impl Number {
         self.run(by.iter().fold(request, |request, by| request.arg(by.clone())), until).await
     }
 
-    async fn ask<const N: usize>(&self, request: OnceRequest) -> Result<[String; N], AtomicError> {
-        let parts = self.run(request, self.until()).await.and_then(exactly);
+    async fn ask<const N: usize>(&self, request: OnceRequest, until: Instant) -> Result<[String; N], AtomicError> {
+        let parts = self.run(request, until).await.and_then(exactly);
         parts.map_err(|source| self.failed(source))
     }
 
@@ -164,7 +164,8 @@ impl Number {
         self.client.run_until(Request::command(name).key(self.key.clone()).arg(arg), until).await
     }
 
-    fn until(&self) -> Instant {
+    /// When a call that begins now ends at the latest.
+    pub(crate) fn until(&self) -> Instant {
         self.client.clock().now() + self.client.patience()
     }
 }

@@ -130,7 +130,8 @@ impl Kind for i64 {
     }
 
     fn read(text: &str) -> Option<i64> {
-        text.parse().ok()
+        // With a plus it is none to the server.
+        text.parse().ok().filter(|_| !text.starts_with('+'))
     }
 
     fn value(self) -> Value {

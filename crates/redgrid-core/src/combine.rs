@@ -77,7 +77,7 @@ impl<C: Combine> Combiner<C> {
     /// # Errors
     ///
     /// [`ServerError::NotSent`] where those before it took longer than the client's patience, and it was given up;
-    /// [`ServerError::Unknown`] where the client ended before an answer came.
+    /// [`ServerError::Unknown`] where the client ended before an answer came, or none had come a timeout after its patience.
     ///
     /// # Cancel safety
     ///
@@ -150,8 +150,14 @@ impl<C: Combine> Inner<C> {
         };
         match waits {
             true => Err(ServerError::not_sent("those before it were not answered in time")),
-            // It has left, and is answered in time.
-            false => Ok(outcome.await),
+            // It has left, with others who may wait longer.
+            false => tokio::select! {
+                biased;
+                outcome = &mut outcome => Ok(outcome),
+                () = client.clock().sleep_until(until + client.timeout()) => {
+                    Err(ServerError::unknown("no answer came in time"))
+                }
+            },
         }
     }
 

@@ -71,7 +71,8 @@ impl CountDownLatch {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it was sent, it does not count; dropped later, it counts once.
+    /// Dropped while count-downs before it are under way, it does not count; nor later, before it was sent, unless others are sent with it.
+    /// Dropped later than that, it counts once.
     #[doc(alias = "countDown")]
     pub async fn count_down(&self) -> Result<u64, LatchError> {
         self.count_down_by(1).await

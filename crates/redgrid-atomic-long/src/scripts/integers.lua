@@ -1,9 +1,10 @@
 -- integers.lua: whole numbers as decimal text, compared exactly: Lua's own numbers are exact up to 2^53 only. What every script
--- about a number begins with; doubles.lua has the same functions.
+-- about a number begins with; doubles.lua has the same functions. A number is -2^63 to 2^63 - 1, without a plus.
 local refusal = 'ERR value is not an integer or out of range'
 local function valid(text)
   local sign, digits = string.match(text, '^(-?)0*(%d+)$')
-  if not digits or #digits > 19 then
+  local most = sign == '-' and '9223372036854775808' or '9223372036854775807'
+  if not digits or #digits > #most or #digits == #most and digits > most then
     return nil
   end
   return {negative = sign == '-' and digits ~= '0', digits = digits}
