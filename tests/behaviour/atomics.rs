@@ -89,7 +89,7 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
         assert_eq!(n.add(1).expires_in_if_none(SOON * 2).await.unwrap(), 1);
         let first = lives().await;
         assert!(first > 20_000, "{first}");
-        assert!(matches!(n.lifetime().await.unwrap(), Lifetime::Left(left) if left > SOON && left <= SOON * 2));
+        assert!(matches!(n.lifetime().await.unwrap(), Lifetime::Ends(left) if left > SOON && left <= SOON * 2));
         assert_eq!(n.add(2).expires_in_if_none(SOON * 9).await.unwrap(), 3);
         assert!((1..=first).contains(&lives().await), "the first one's stays");
         assert_eq!(n.add(1).at_most(5).expires_in(SOON).await.unwrap(), 4);
@@ -101,7 +101,7 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
         assert_eq!(n.update(|n| n + 1).await.unwrap(), 0);
         assert!(lives().await > 0, "an update leaves it");
         n.add(1).persist().await.unwrap();
-        assert_eq!((lives().await, n.lifetime().await.unwrap()), (-1, Lifetime::Unlimited));
+        assert_eq!((lives().await, n.lifetime().await.unwrap()), (-1, Lifetime::Endless));
         assert!(n.exists().await.unwrap());
         n.set(i64::MAX).await.unwrap();
         assert_eq!(n.add(5).at_most(i64::MAX).saturating().await.unwrap(), i64::MAX);

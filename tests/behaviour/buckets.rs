@@ -231,10 +231,7 @@ async fn many_buckets_at_once() {
     assert!(buckets.get_each(&names).await.unwrap().is_empty());
     // From a task: its future is `Send`.
     let (writer, written) = (buckets.clone(), values.clone());
-    tokio::spawn(async move { writer.set_each(written.iter().map(|(name, n)| (name, n))).await })
-        .await
-        .unwrap()
-        .unwrap();
+    tokio::spawn(async move { writer.set_each(&written).await }).await.unwrap().unwrap();
     assert_eq!(buckets.get_each(&names).await.unwrap(), values);
     assert!(!buckets.try_set_all([("new", &1), ("bucket:5", &2)]).await.unwrap());
     assert!(buckets.try_set_all([("new", &1), ("newer", &2)]).await.unwrap());

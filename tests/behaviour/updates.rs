@@ -15,7 +15,7 @@ use redgrid_tests::{SOON, client, client_with, server, sha};
 
 /// A client whose next request of this label gets no further.
 async fn stuck_at(server: &RedisServer, label: &'static str) -> (Client, Arc<Before>) {
-    let config = Config::from_url(&*server.url()).unwrap();
+    let config = Config::from_url(&server.url()).unwrap();
     let before = Arc::new(Before::new(redgrid_core::server(&config).unwrap(), label));
     let client = Client::over_one(Arc::clone(&before) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     client.wait_ready(SOON).await.unwrap();
@@ -84,7 +84,7 @@ async fn who_waits_for_a_turn_ends_with_the_client() {
 async fn overtaken(label: &'static str, key: &'static str, field: &'static str) -> Result<(), ObjectError> {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let config = Config::from_url(&*server.url()).unwrap().timeout(Duration::from_millis(1500)).retries(1);
+    let config = Config::from_url(&server.url()).unwrap().timeout(Duration::from_millis(1500)).retries(1);
     let other = observer.clone();
     let before = Before::new(redgrid_core::server(&config).unwrap(), label).always(move || {
         let (other, new) = (other.clone(), fastrand::u32(..).to_string());

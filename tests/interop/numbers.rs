@@ -215,10 +215,10 @@ async fn javas_lifetime_outlasts_our_additions_and_ends_with_our_set(on: Ground)
     ours.compare_and_set(8, 9).await.unwrap();
     assert_eq!(java.number("remainTimeToLive", []).await, -1);
     assert!(java.truth("expire", [60_000]).await);
-    assert!(matches!(ours.lifetime().await.unwrap(), Lifetime::Left(left) if left.as_millis() <= 60_000));
+    assert!(matches!(ours.lifetime().await.unwrap(), Lifetime::Ends(left) if left.as_millis() <= 60_000));
     ours.set(3).await.unwrap();
     assert_eq!(java.number("remainTimeToLive", []).await, -1);
-    assert_eq!(ours.lifetime().await.unwrap(), Lifetime::Unlimited);
+    assert_eq!(ours.lifetime().await.unwrap(), Lifetime::Endless);
     java.does("delete", []).await;
     assert_eq!((ours.exists().await.unwrap(), ours.lifetime().await.unwrap()), (false, Lifetime::Absent));
 }
@@ -226,7 +226,7 @@ async fn javas_lifetime_outlasts_our_additions_and_ends_with_our_set(on: Ground)
 async fn our_lifetime_is_javas(on: Ground) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     assert_eq!(ours.add(2).expires_in(SOON).await.unwrap(), 2);
-    assert!(matches!(ours.lifetime().await.unwrap(), Lifetime::Left(left) if left <= SOON));
+    assert!(matches!(ours.lifetime().await.unwrap(), Lifetime::Ends(left) if left <= SOON));
     let left = java.number("remainTimeToLive", []).await;
     assert!(left > 0 && u128::try_from(left).unwrap() <= SOON.as_millis(), "{left}");
     java.number("incrementAndGet", []).await;

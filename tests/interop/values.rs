@@ -116,12 +116,9 @@ async fn maps_of_kryo_are_read_on_both_sides(on: Ground) {
     both_sides(&on, "kryo", Kryo).await;
 }
 
-async fn both_sides<C: Codec + redgrid_map::Encode<String> + redgrid_map::Decode<String>>(
-    on: &Ground,
-    codec: &str,
-    with: C,
-) where
-    C: redgrid_map::Encode<str>,
+async fn both_sides<C>(on: &Ground, codec: &str, with: C)
+where
+    C: Codec + redgrid_map::Encode<String> + redgrid_map::Decode<String> + redgrid_map::Encode<str>,
 {
     let (mut java, client) = (on.java(), on.client().await);
     let map: Map<String, String, C> = map(&client, on, with);

@@ -53,9 +53,9 @@ async fn a_number_is_compared_bounded_and_deleted(on: Ground) {
         assert!(number.set_if(Comparison::Less, i64::MAX, i64::MAX).await.unwrap());
         assert!(matches!(number.increment().await, Err(AtomicError::Overflow { .. })));
         assert_eq!(number.add(-5).at_least(i64::MAX - 2).saturating().expires_in(SOON).await.unwrap(), i64::MAX - 2);
-        assert!(matches!(number.lifetime().await.unwrap(), Lifetime::Left(left) if left <= SOON));
+        assert!(matches!(number.lifetime().await.unwrap(), Lifetime::Ends(left) if left <= SOON));
         number.add(0).persist().await.unwrap();
-        assert_eq!((number.exists().await.unwrap(), number.lifetime().await.unwrap()), (true, Lifetime::Unlimited));
+        assert_eq!((number.exists().await.unwrap(), number.lifetime().await.unwrap()), (true, Lifetime::Endless));
         assert_eq!(number.update(|n| n - 1).await.unwrap(), i64::MAX - 3);
         assert!(number.compare_and_set(i64::MAX - 3, 3).await.unwrap());
         assert_eq!((number.get_and_set(4).await.unwrap(), number.get().await.unwrap()), (3, 4));

@@ -86,9 +86,9 @@ async fn many_are_read_and_set_wherever_they_are(on: Ground) {
     let client = on.client().await;
     let buckets: Buckets<u64> = Buckets::new(&client);
     let values: BTreeMap<String, u64> = (0..100).map(|n| (format!("{}:{n}", on.name), n)).collect();
-    buckets.set_each(values.iter().map(|(name, n)| (name, n))).await.unwrap();
+    buckets.set_each(&values).await.unwrap();
     assert_eq!(buckets.get_each(values.keys()).await.unwrap(), values);
-    let together = values.iter().map(|(name, n)| (name, n));
+    let together = &values;
     let one_slot =
         client.slot(&client.key(&"a".try_into().unwrap())) == client.slot(&client.key(&"b".try_into().unwrap()));
     let told = buckets.set_all(together).await;

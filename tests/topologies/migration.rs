@@ -390,7 +390,7 @@ async fn many_values_are_read_and_set_while_they_are_on_both_sides() {
     let buckets: Buckets<u64> = Buckets::new(&client);
     let values: BTreeMap<String, u64> = (0..8).map(|n| (format!("{{tag}}:{n}"), n)).collect();
     let set = async |values: &BTreeMap<String, u64>| {
-        let set = buckets.set_each(values.iter().map(|(name, n)| (name, n)));
+        let set = buckets.set_each(values);
         tokio::time::timeout(SOON, set).await.expect("it does not wait for the migration").unwrap();
     };
     let get = async |values: &BTreeMap<String, u64>| {

@@ -39,6 +39,6 @@ pub use adder::{AdderError, Amount, DoubleAdder, LongAdder, Reset, Sum};
 pub use atomic::{Atomic, AtomicDouble, AtomicLong};
 pub use comparison::Comparison;
 pub use error::AtomicError;
-pub use lifetime::Lifetime;
 pub use numeral::{Numeral, Value};
+pub use redgrid_core::object::Lifetime;
 pub use redgrid_core::{Client, Config, ServerError};

@@ -1,24 +1,11 @@
 //! Whether a number is there, and for how long.
 
-use std::time::Duration;
-
+use redgrid_core::object::Lifetime;
 use redgrid_core::{FromReply, Request};
 
 use crate::atomic::Atomic;
 use crate::error::AtomicError;
 use crate::numeral::Numeral;
-
-/// How long a number lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Lifetime {
-    /// It is absent.
-    Absent,
-    /// For ever.
-    Unlimited,
-    /// For so long from now on, in whole milliseconds.
-    Left(Duration),
-}
 
 impl<T: Numeral> Atomic<T> {
     /// Whether it is there: an absent number is 0 as well.
@@ -47,13 +34,7 @@ impl<T: Numeral> Atomic<T> {
     #[doc(alias = "remainTimeToLive")]
     #[doc(alias = "PTTL")]
     pub async fn lifetime(&self) -> Result<Lifetime, AtomicError> {
-        // As the server tells it.
-        let left: i64 = self.look("PTTL").await?;
-        Ok(match u64::try_from(left) {
-            Ok(left) => Lifetime::Left(Duration::from_millis(left)),
-            Err(_) if left == -1 => Lifetime::Unlimited,
-            Err(_) => Lifetime::Absent,
-        })
+        self.look("PTTL").await.map(Lifetime::of)
     }
 
     async fn look<R: FromReply>(&self, command: &'static str) -> Result<R, AtomicError> {

@@ -18,7 +18,7 @@
 //! | key | type | lifetime |
 //! |---|---|---|
 //! | `name` | string: the value as its codec writes it; Redisson's | none, unless set |
-//! | `redgrid_fence:{name}`, `redgrid_fence:{name}:<client id>:<number>` | strings: what [`Set::fenced`] remembers | those of a [`Fence`](redgrid_core::fence::Fence) |
+//! | `redgrid_fence:{name}`, `redgrid_fence:{name}:<client id>:<number>` | strings: what [`Set::fenced`] remembers | those of a [`Fence`] |
 //!
 //! # Promises
 //!
