@@ -12,6 +12,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -159,7 +160,7 @@ impl Proxy {
             // It ends by being aborted; what matters is that its listener is gone.
             let _ = accepting.await;
             *door = Door::Shut(None);
-            *door = Door::Shut(Some(bind(self.addr)?));
+            *door = Door::Shut(Some(bind_again(self.addr).await?));
         }
         Ok(())
     }
@@ -261,6 +262,19 @@ fn open(listener: TcpListener, shared: Arc<Shared>, links: Links, target: Arc<Mu
     }))
 }
 
+/// The same once it is free: somebody may have got the port for a connection of his own in the moment in which nobody had it.
+async fn bind_again(addr: SocketAddr) -> io::Result<TcpSocket> {
+    let until = Instant::now() + FREE_WITHIN;
+    loop {
+        match bind(addr) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            bound => return bound,
+        }
+    }
+}
+
 fn bind(addr: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     // The connections taken so far still use the address.
@@ -272,6 +286,9 @@ fn bind(addr: SocketAddr) -> io::Result<TcpSocket> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// How long it is tried to have a port again.
+const FREE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Connections that may wait to be taken; what the standard library asks for.
 const BACKLOG: u32 = 128;
