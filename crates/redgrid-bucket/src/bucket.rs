@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::fence::{Fence, Write};
-use redgrid_core::name::InvalidName;
-use redgrid_core::object::{Object, ObjectError, alone, fence, millis};
-use redgrid_core::{Client, FromReply, Name, Request, Token};
+use redgrid_core::fence::Write;
+use redgrid_core::object::{Object, ObjectError, Place, alone, fence, millis};
+use redgrid_core::{Client, Request, Token};
 
 use crate::compare::{CompareAndSet, compare_and_delete};
 use crate::set::{GetAndSet, Set, SetIf};
@@ -37,59 +36,6 @@ bucket!(= redgrid_codecs::Json);
 #[cfg(not(feature = "json"))]
 bucket!();
 
-/// Where a value is.
-#[derive(Clone)]
-pub(crate) struct Place {
-    pub(crate) client: Client,
-    key: Result<(Name, Bytes), InvalidName>,
-}
-
-impl Place {
-    pub(crate) fn new(client: &Client, name: impl AsRef<str>) -> Place {
-        let key = Name::new(name).map(|name| {
-            let key = client.key(&name);
-            (name, key)
-        });
-        Place { client: client.clone(), key }
-    }
-
-    pub(crate) fn named(&self) -> Result<(&Name, &Bytes), ObjectError> {
-        self.key.as_ref().map(|(name, key)| (name, key)).map_err(|invalid| invalid.clone().into())
-    }
-
-    pub(crate) async fn read<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let (name, _) = self.named()?;
-        self.client.run(request).await.map_err(|source| ObjectError::of_read(name, source))
-    }
-
-    pub(crate) async fn change<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let (name, _) = self.named()?;
-        self.client.run(request).await.map_err(|source| ObjectError::of(name, source))
-    }
-
-    /// Writes it under the fence of its own name.
-    pub(crate) async fn fenced(&self, write: Write, token: Token) -> Result<i64, ObjectError> {
-        let (name, _) = self.named()?;
-        self.fenced_by(&Fence::new(&self.client, name.as_str()), write, token).await
-    }
-
-    pub(crate) async fn fenced_by(&self, fence: &Fence, write: Write, token: Token) -> Result<i64, ObjectError> {
-        let (name, _) = self.named()?;
-        let outcome = fence.write(name.as_str(), write, token).await;
-        outcome.map_err(|source| ObjectError::of_fence(name, source))
-    }
-
-    pub(crate) fn encoded<T: ?Sized, C: Encode<T>>(&self, codec: &C, value: &T) -> Result<Bytes, ObjectError> {
-        let (name, _) = self.named()?;
-        codec.encode(value).map_err(|source| ObjectError::encode(name, codec.name(), source))
-    }
-
-    pub(crate) fn decoded<T, C: Decode<T>>(&self, codec: &C, bytes: &Bytes) -> Result<T, ObjectError> {
-        let (name, _) = self.named()?;
-        codec.decode(bytes).map_err(|source| ObjectError::decode(name, None, codec.name(), source))
-    }
-}
-
 impl<T, C: Codec + Default> Bucket<T, C> {
     /// The bucket with this name. Making one asks nobody: an invalid name is told by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
@@ -105,8 +51,7 @@ impl<T, C: Codec> Bucket<T, C> {
 
     /// What every object has: whether it is there, its lifetime, other names, its size in memory. Its fence goes along to another name.
     pub fn object(&self) -> Object {
-        let name = self.place.key.clone().map(|(name, _)| name);
-        Object::with_layout(&self.place.client, name, alone).and_along(fence)
+        self.place.object(alone).and_along(fence)
     }
 
     /// How many bytes the value has as its codec writes it; 0 where there is none.
@@ -119,8 +64,7 @@ impl<T, C: Codec> Bucket<T, C> {
     ///
     /// Dropping it changes nothing.
     pub async fn size(&self) -> Result<u64, ObjectError> {
-        let (_, key) = self.place.named()?;
-        self.place.read(Request::command("STRLEN").key(key.clone()).reads()).await
+        self.place.read(self.place.command("STRLEN")?).await
     }
 
     /// Deletes the value; tells whether there was one.
@@ -133,8 +77,7 @@ impl<T, C: Codec> Bucket<T, C> {
     ///
     /// What has left is carried out although nobody waits for it.
     pub async fn delete(&self) -> Result<bool, ObjectError> {
-        let (_, key) = self.place.named()?;
-        self.place.change(Request::command("DEL").key(key.clone())).await
+        self.place.change(self.place.command("DEL")?).await
     }
 
     /// Deletes the value if `token` is not stale; tells whether there was one. See [`Set::fenced`].
@@ -162,8 +105,7 @@ impl<T, C: Decode<T>> Bucket<T, C> {
     ///
     /// Dropping it changes nothing.
     pub async fn get(&self) -> Result<Option<T>, ObjectError> {
-        let (_, key) = self.place.named()?;
-        let bytes = self.place.read(Request::command("GET").key(key.clone()).reads()).await?;
+        let bytes = self.place.read(self.place.command("GET")?).await?;
         self.read(bytes)
     }
 
@@ -178,8 +120,7 @@ impl<T, C: Decode<T>> Bucket<T, C> {
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "getAndDelete")]
     pub async fn get_and_delete(&self) -> Result<Option<T>, ObjectError> {
-        let (_, key) = self.place.named()?;
-        let bytes = self.place.change(Request::command("GETDEL").key(key.clone())).await?;
+        let bytes = self.place.change(self.place.command("GETDEL")?).await?;
         self.read(bytes)
     }
 
@@ -211,13 +152,12 @@ impl<T, C: Decode<T>> Bucket<T, C> {
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "getAndClearExpire")]
     pub async fn get_and_persist(&self) -> Result<Option<T>, ObjectError> {
-        let (_, key) = self.place.named()?;
-        let bytes = self.place.change(Request::command("GETEX").key(key.clone()).arg("PERSIST")).await?;
+        let bytes = self.place.change(self.place.command("GETEX")?.arg("PERSIST")).await?;
         self.read(bytes)
     }
 
     pub(crate) fn read(&self, bytes: Option<Bytes>) -> Result<Option<T>, ObjectError> {
-        bytes.map(|bytes| self.place.decoded(&self.codec, &bytes)).transpose()
+        bytes.map(|bytes| self.place.decoded(&self.codec, &bytes, || None)).transpose()
     }
 }
 
@@ -282,7 +222,6 @@ impl<T, C: Clone> Clone for Bucket<T, C> {
 
 impl<T, C: fmt::Debug> fmt::Debug for Bucket<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.place.key.as_ref().map(|(name, _)| name);
-        f.debug_struct("Bucket").field("name", &name).field("codec", &self.codec).finish_non_exhaustive()
+        f.debug_struct("Bucket").field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

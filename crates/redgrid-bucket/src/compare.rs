@@ -5,10 +5,8 @@ use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_core::object::{Lives, ObjectError};
+use redgrid_core::object::{Lives, ObjectError, Place};
 use redgrid_core::{Request, Script};
-
-use crate::bucket::Place;
 
 static COMPARE_AND_SET: Script<1> = Script::new("bucket/compare_and_set", include_str!("scripts/compare_and_set.lua"));
 static COMPARE_AND_DELETE: Script<1> =

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redgrid_codecs::Decode;
 use redgrid_core::fence::{Fence, Write};
-use redgrid_core::object::{Lives, ObjectError};
+use redgrid_core::object::{Lives, ObjectError, Place};
 use redgrid_core::{Request, Token};
 
-use crate::bucket::{Bucket, Place};
+use crate::bucket::Bucket;
 
 /// What all ways of setting a value have.
 #[derive(Clone)]

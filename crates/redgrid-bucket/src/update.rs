@@ -54,7 +54,7 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     /// As [`Bucket::update`].
     pub async fn alter(&self, mut change: impl FnMut(Option<T>) -> Option<T>) -> Result<Option<T>, ObjectError> {
         let (name, key) = self.place.named()?;
-        let mut rounds = Rounds::in_line(&self.place.client, name, key).await?;
+        let mut rounds = Rounds::in_line(self.place.client(), name, key).await?;
         let mut seen: Option<Option<Bytes>> = None;
         loop {
             let was = match seen.take() {

@@ -272,7 +272,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
                 self.place.change(self.place.command("HINCRBYFLOAT")?.arg(field.clone()).arg(by)).await?
             }
         };
-        self.place.decoded(&self.values, &sum, || crate::place::shown(&field))
+        self.place.decoded(&self.values, &sum, || crate::read::shown(&field))
     }
 }
 

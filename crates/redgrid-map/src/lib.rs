@@ -33,7 +33,6 @@
 mod change;
 mod map;
 mod parts;
-mod place;
 mod read;
 mod scan;
 mod update;

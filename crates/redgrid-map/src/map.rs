@@ -5,10 +5,8 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{Object, ObjectError};
+use redgrid_core::object::{Object, ObjectError, Place, alone, fence};
 use redgrid_core::{Client, Script};
-
-use crate::place::Place;
 
 static HAS_VALUE: Script<1> = Script::new("map/has_value", include_str!("scripts/has_value.lua"));
 
@@ -60,7 +58,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
 
     /// What every object has: whether it is there, its lifetime, other names, its size in memory. Its fence goes along to another name.
     pub fn object(&self) -> Object {
-        self.place.object()
+        self.place.object(alone).and_along(fence)
     }
 
     /// How many entries it has.
@@ -120,13 +118,13 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         let (_, key) = self.place.named()?;
         let mut at = Bytes::from_static(b"0");
         loop {
-            let epoch = self.place.client.epoch_of(key);
+            let epoch = self.place.client().epoch_of(key);
             let request = HAS_VALUE.with([key.clone()]).arg(at).arg(value.clone()).int(LOOKED_AT);
             let (next, found): (Bytes, bool) = self.place.ask(request).await?;
             if found {
                 return Ok(true);
             }
-            at = match self.place.client.epoch_of(key) == epoch {
+            at = match self.place.client().epoch_of(key) == epoch {
                 true if &*next == b"0" => return Ok(false),
                 true => next,
                 // Another process has another order.

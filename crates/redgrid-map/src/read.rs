@@ -11,7 +11,6 @@ use redgrid_core::{FromReply, Reply, ServerError};
 
 use crate::map::Map;
 use crate::parts::parts;
-use crate::place::shown;
 
 /// Keys and values: two by two in RESP3, of some commands, and in turn everywhere else.
 struct Pairs(Vec<(Bytes, Bytes)>);
@@ -98,7 +97,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     /// Dropping it changes nothing.
     pub async fn read_all_values(&self) -> Result<Vec<V>, ObjectError> {
         let values: Vec<Bytes> = self.place.read(self.place.command("HVALS")?).await?;
-        values.iter().map(|bytes| self.place.decoded(&self.values, bytes, || "a value".into())).collect()
+        values.iter().map(|bytes| self.place.decoded(&self.values, bytes, || Some("a value".into()))).collect()
     }
 }
 
@@ -173,7 +172,7 @@ impl<K, V, KC: Decode<K>, VC: Codec> Map<K, V, KC, VC> {
     }
 
     pub(crate) fn key(&self, bytes: &Bytes) -> Result<K, ObjectError> {
-        self.place.decoded(&self.keys, bytes, || "a key".into())
+        self.place.decoded(&self.keys, bytes, || Some("a key".into()))
     }
 }
 
@@ -216,4 +215,10 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Map<K, V, KC, VC> {
     pub(crate) fn entry(&self, field: &Bytes, value: &Bytes) -> Result<(K, V), ObjectError> {
         Ok((self.key(field)?, self.place.decoded(&self.values, value, || shown(field))?))
     }
+}
+
+/// A key as it is shown in errors: its first 64 characters.
+pub(crate) fn shown(key: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(key);
+    Some(format!("the key `{}`", text.chars().take(64).collect::<String>().escape_debug()))
 }

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::Epoch;
-use redgrid_core::object::ObjectError;
+use redgrid_core::object::{ObjectError, Place};
 
 use crate::map::Map;
-use crate::place::{Place, shown};
+use crate::read::shown;
 
 /// How many entries a page has, about, unless it is said.
 const PAGE: u32 = 100;
@@ -99,7 +99,7 @@ impl<T> Scan<T> {
             if let Some(pattern) = pattern {
                 request = request.arg("MATCH").arg(pattern);
             }
-            let epoch = place.client.epoch_of(place.named()?.1);
+            let epoch = place.client().epoch_of(place.named()?.1);
             Ok((epoch, place.ask(request).await?))
         })
     }

@@ -71,7 +71,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
         let field = self.place.encoded(&self.keys, key)?;
         // What has a 0 in it is no name: nobody else's.
         let turn: Bytes = [&map[..], b"\0", &field[..]].concat().into();
-        let mut rounds = Rounds::in_line(&self.place.client, name, &turn).await?;
+        let mut rounds = Rounds::in_line(self.place.client(), name, &turn).await?;
         let mut seen: Option<Option<Bytes>> = None;
         loop {
             let was = match seen.take() {

@@ -3,6 +3,7 @@
 mod error;
 mod expire;
 mod lives;
+mod place;
 mod rounds;
 mod transfer;
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 pub use self::error::ObjectError;
 pub use self::expire::{Ending, Expire, Lifetime};
 pub use self::lives::{Lives, millis};
+pub use self::place::Place;
 pub use self::rounds::{Compared, Rounds};
 pub use self::transfer::{Copy, Dump, Rename, Restore};
 use crate::connection::{Client, FromReply, Request};
