@@ -1,6 +1,7 @@
 //! Waiters wake, whatever happens to the messages.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -281,5 +282,48 @@ async fn channels_without_a_key_are_told_of_each_gap_however_many_there_are() {
     observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
     for hearing in &mut hearings {
         assert_eq!(tokio::time::timeout(SOON, hearing.next()).await, Ok(Heard::Recheck));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_ends_in_order_hears_all_that_was_published_to_it() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    for channel in (0..100).map(|round| Bytes::from(format!("channel {round}"))) {
+        let heard = Arc::new(AtomicU64::new(0));
+        let (told, end) = tokio::sync::oneshot::channel();
+        let ended = tokio::spawn({
+            let (client, channel, heard) = (client.clone(), channel.clone(), Arc::clone(&heard));
+            async move {
+                client.attend(move |on| async move {
+                    let mut hearing = on.hear_counted(channel.clone(), &channel);
+                    let is_message = |heard| matches!(heard, Heard::Message { .. });
+                    while !is_message(hearing.next().await) {}
+                    heard.fetch_add(1, Ordering::Relaxed);
+                    while let Some(next) = hearing.take() {
+                        heard.fetch_add(u64::from(is_message(next)), Ordering::Relaxed);
+                    }
+                    let mut last = hearing.end();
+                    while let Some(next) = last.next().await {
+                        heard.fetch_add(u64::from(is_message(next)), Ordering::Relaxed);
+                    }
+                    let _ = told.send(());
+                });
+                tokio::time::timeout(SOON, end).await.expect("the end is told").unwrap();
+            }
+        });
+        let mut counted = 0;
+        // Some before the end is asked for, some while it is under way, and the last when it is over.
+        loop {
+            let is_over = ended.is_finished();
+            let listening: u64 = observer.query(&["PUBLISH".as_bytes(), &channel, b"1"]).await.unwrap();
+            counted += listening;
+            if is_over {
+                assert_eq!(listening, 0, "nobody hears what has ended");
+                break;
+            }
+        }
+        ended.await.unwrap();
+        assert_eq!(heard.load(Ordering::Relaxed), counted, "{channel:?}");
     }
 }

@@ -50,4 +50,4 @@ pub use once::{OnceRequest, OnceScript};
 pub use script::{BulkScript, Script};
 pub use seat::Seat;
 pub use token::Token;
-pub use wait::{Heard, Hearing, Wake, Watch};
+pub use wait::{Heard, Hearing, LastHeard, Wake, Watch};

@@ -50,8 +50,7 @@ pub(super) async fn attend<N: Figure>(member: Arc<Member<N>>, at: Arc<Desk>, on:
             heard = hearing.next() => attendance.take(heard).await,
         }
     }
-    let told = attendance.leave(&mut hearing).await;
-    drop(hearing);
+    let told = attendance.leave(hearing).await;
     drop(turn);
     drop(desk);
     member.ended.send_replace(Some(told));
@@ -225,33 +224,32 @@ impl<N: Figure> Attendance<N> {
         Err(lost("what was saved was something else each time"))
     }
 
-    /// Answers what was heard, saves, and answers what was heard meanwhile.
-    async fn leave(&mut self, hearing: &mut Hearing) -> Result<(), ServerError> {
-        self.take_all(hearing).await;
+    /// Answers what was heard, saves, and answers what is heard until the server has ended the subscription: whoever publishes before
+    /// that counts this member.
+    async fn leave(&mut self, mut hearing: Hearing) -> Result<(), ServerError> {
+        while let Some(heard) = hearing.take() {
+            self.take(heard).await;
+        }
         let (counted, until) = (self.count(), self.until());
         let told = match self.member.saves_every() {
             Some(_) if counted != self.saved.sum() => self.save(until).await,
-            _ => {
-                // What was published before this is answered is on its way or here.
-                let look = Request::command("EXISTS").key(self.member.keys.total.clone()).idempotent();
-                let _ = self.on.run_until::<i64>(look, until).await;
-                Ok(())
-            }
+            _ => Ok(()),
         };
         if self.saved.is_some() {
             let saved = self.member.keys.saved(&self.member.id);
             let request = Request::command("PEXPIRE").key(saved).int(REMEMBERED_ENDED).idempotent();
             let _ = self.on.run_until::<i64>(request, until).await;
         }
-        // Nothing is waited for behind this.
-        self.take_all(hearing).await;
-        told
-    }
-
-    async fn take_all(&mut self, hearing: &mut Hearing) {
-        while let Some(heard) = hearing.take() {
+        let mut last = hearing.end();
+        let clock = self.on.clock().clone();
+        while let Some(heard) = tokio::select! {
+            biased;
+            heard = last.next() => heard,
+            () = clock.sleep_until(until) => None,
+        } {
             self.take(heard).await;
         }
+        told
     }
 
     /// How long it is tried to have contact.

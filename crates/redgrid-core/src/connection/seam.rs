@@ -62,6 +62,11 @@ pub enum Push {
         /// What was published.
         payload: Bytes,
     },
+    /// The server has ended these subscriptions, as it was asked to: nothing of them comes behind this.
+    Ended {
+        /// The channels.
+        channels: Vec<Bytes>,
+    },
     /// The connection was lost, or is new: nothing is subscribed on it, and messages may have been missed.
     Gap,
 }

@@ -31,6 +31,8 @@ pub(super) struct Subscriber {
     /// One exchange at a time: a SUBSCRIBE and the question behind it are not to be torn apart.
     turn: tokio::sync::Mutex<Subscribed>,
     pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
+    /// What is subscribed no more, to be told behind its last message.
+    ended: mpsc::UnboundedSender<Vec<Bytes>>,
 }
 
 /// What was subscribed, and on which connection.
@@ -58,8 +60,9 @@ impl Subscriber {
     /// `commands` is the life of the connection for requests: where that one leads to another process, this one follows.
     pub(super) fn open(link: Arc<Link>, commands: watch::Receiver<Option<Epoch>>) -> (Self, JoinHandle<()>) {
         let pushes = Arc::new(Mutex::new(mpsc::unbounded_channel().0));
-        let reading = tokio::spawn(read(Arc::clone(&link), Arc::clone(&pushes), commands));
-        (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes }, reading)
+        let (ended, endings) = mpsc::unbounded_channel();
+        let reading = tokio::spawn(read(Arc::clone(&link), Arc::clone(&pushes), endings, commands));
+        (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes, ended }, reading)
     }
 
     /// Subscribes them, and tells which of them the server refused.
@@ -174,7 +177,13 @@ impl Subscriber {
         self.link.epoch().borrow().as_ref().map(|epoch| epoch.connection)
     }
 
+    /// Unsubscribes them, and has it told when nothing of them comes any more.
     pub(super) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
+        self.end(kind, channels.clone()).await;
+        let _ = self.ended.send(channels);
+    }
+
+    async fn end(&self, kind: ChannelKind, channels: Vec<Bytes>) {
         let Ok(channels) = as_text(channels) else { return };
         let mut subscribed = self.turn.lock().await;
         // An UNSUBSCRIBE without channels would end them all.
@@ -197,13 +206,14 @@ impl Subscriber {
                 for group in by_slot.chunk_by(|one, other| slot(one.as_bytes()) == slot(other.as_bytes())) {
                     let _ = self.link.fred().sunsubscribe(group.to_vec()).await;
                 }
-                self.fall_into_step(&mut subscribed).await;
             }
         }
+        self.fall_into_step(&mut subscribed).await;
     }
 
-    /// fred takes no answer for an SUNSUBSCRIBE, and one whose slot has moved is refused: those refusals are handed to whatever is
-    /// sent next. So something is sent that only its own answer fits, until it gets it.
+    /// fred waits for no answer to an UNSUBSCRIBE, and takes none for an SUNSUBSCRIBE; one whose slot has moved is refused, and those
+    /// refusals are handed to whatever is sent next. So something is sent that only its own answer fits, until it gets it: by then the
+    /// server has done all before.
     async fn fall_into_step(&self, subscribed: &mut Subscribed) {
         for _ in 0..STEPS {
             subscribed.steps += 1;
@@ -234,6 +244,7 @@ impl Subscriber {
 async fn read(
     link: Arc<Link>,
     pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
+    mut endings: mpsc::UnboundedReceiver<Vec<Bytes>>,
     mut commands: watch::Receiver<Option<Epoch>>,
 ) {
     let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
@@ -260,6 +271,7 @@ async fn read(
                 Err(RecvError::Closed) => return,
             },
             () = &mut closing => return,
+            Some(channels) = endings.recv() => { let _ = push(Push::Ended { channels }); }
             changed = epoch.changed() => {
                 if changed.is_err() { return }
                 let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);

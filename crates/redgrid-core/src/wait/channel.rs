@@ -95,6 +95,23 @@ impl Signal {
     }
 }
 
+impl Sink {
+    pub(super) fn tell(&self, payload: &Bytes) {
+        match self {
+            Sink::Signal(signal) => {
+                signal.messages.fetch_add(1, Ordering::Release);
+                signal.notify.notify_one();
+            }
+            Sink::Stream(sender) => {
+                let _ = sender.send(Some(payload.clone()));
+            }
+            Sink::Hearing { place, sender, .. } => {
+                let _ = sender.send(Heard::Message { channel: *place, payload: payload.clone() });
+            }
+        }
+    }
+}
+
 impl Channel {
     pub(super) fn new(key: Bytes, home: NodeId, primary: NodeId, reach: Reach, kind: ChannelKind) -> Channel {
         let force = Force::Wanted;
@@ -114,20 +131,7 @@ impl Channel {
 
     pub(super) fn tell(&mut self, payload: &Bytes) {
         self.heard += 1;
-        for sink in self.watchers.values() {
-            match sink {
-                Sink::Signal(signal) => {
-                    signal.messages.fetch_add(1, Ordering::Release);
-                    signal.notify.notify_one();
-                }
-                Sink::Stream(sender) => {
-                    let _ = sender.send(Some(payload.clone()));
-                }
-                Sink::Hearing { place, sender, .. } => {
-                    let _ = sender.send(Heard::Message { channel: *place, payload: payload.clone() });
-                }
-            }
-        }
+        self.watchers.values().for_each(|sink| sink.tell(payload));
     }
 
     /// Whether somebody listens of whom no poll finds out what was missed.
@@ -271,9 +275,34 @@ impl Hearing {
         self.receiver.try_recv().ok()
     }
 
+    /// Ends it in order: what the server publishes until it has unsubscribed the channels is still heard.
+    pub fn end(self) -> LastHeard {
+        for Registration { hub, channel, id } in &self.registrations {
+            hub.end(channel, *id);
+        }
+        LastHeard { receiver: self.receiver }
+    }
+
     /// Whether the server has confirmed the first channel on the present connection.
     pub fn in_force(&self) -> bool {
         let first = self.registrations.first();
         first.is_some_and(|first| first.hub.heard(&first.channel).is_some())
+    }
+}
+
+/// What comes of a [`Hearing`] after its end was asked for.
+pub struct LastHeard {
+    receiver: mpsc::UnboundedReceiver<Heard>,
+}
+
+impl LastHeard {
+    /// What comes next; `None` when the server has unsubscribed the channels, others of this client hear them, or the connection has
+    /// gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    pub async fn next(&mut self) -> Option<Heard> {
+        self.receiver.recv().await
     }
 }

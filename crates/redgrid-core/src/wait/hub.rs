@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) posts: HashMap<NodeId, Post>,
     /// Channels that were denied, and until when they are left alone.
     pub(super) denied: HashMap<Bytes, Instant>,
+    /// Of channels that are being unsubscribed at a node: who still hears what comes before the server has done so.
+    ending: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     closed: bool,
 }
@@ -184,7 +186,7 @@ impl Hub {
             channel.force = force;
             state.channels.insert(name.clone(), channel);
         }
-        let State { channels, posts, .. } = &mut *state;
+        let State { channels, posts, ending, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return id };
         // What was published between the caller's look and this moment is not seen: look once more.
         match (&sink, channel.force) {
@@ -210,7 +212,9 @@ impl Hub {
         }
         let is_new = channel.force == Force::Wanted && channel.watchers.len() == 1;
         let Some(post) = posts.get_mut(&channel.home) else { return id };
-        post.desired.to_leave.remove(name);
+        if post.desired.to_leave.remove(name) {
+            ending.remove(name);
+        }
         if is_new {
             post.desired.to_join.insert(name.clone());
             post.lane.wanted.notify_one();
@@ -219,20 +223,23 @@ impl Hub {
     }
 
     pub(super) fn remove(&self, name: &Bytes, id: u64) {
+        leave(&mut self.state(), name, id);
+    }
+
+    /// Ends a watch whose watcher still hears what comes until the server has unsubscribed the channel, if nobody else watches it.
+    pub(super) fn end(&self, name: &Bytes, id: u64) {
         let mut state = self.state();
-        let State { channels, posts, .. } = &mut *state;
-        let Some(channel) = channels.get_mut(name) else { return };
-        channel.watchers.remove(&id);
-        if !channel.watchers.is_empty() {
-            return;
-        }
-        if let Some((poll, post)) = channel.poll.take().zip(posts.get_mut(&channel.primary)) {
-            post.desired.polls.remove(&(poll.due, name.clone()));
-        }
-        if let Some(post) = posts.get_mut(&channel.home) {
-            post.desired.to_leave.insert(name.clone());
-            post.lane.wanted.notify_one();
-        }
+        let Some((home, sink)) = leave(&mut state, name, id) else { return };
+        state.ending.entry(name.clone()).or_default().push((home, sink));
+    }
+
+    /// Nobody hears any more what has ended at a node.
+    pub(super) fn ended(&self, lane: &Lane, is_it: impl Fn(&Bytes) -> bool) {
+        let node = lane.server.id();
+        self.state().ending.retain(|name, sinks| {
+            sinks.retain(|(home, _)| home != node || !is_it(name));
+            !sinks.is_empty()
+        });
     }
 
     /// How the messages of a channel travel.
@@ -310,7 +317,12 @@ impl Hub {
         }
         let mut nodes = self.topology.primaries();
         nodes.extend(self.topology.shards().into_iter().flat_map(|shard| shard.replicas));
-        state.posts.retain(|_, post| nodes.iter().any(|node| is_same(node, &post.lane.server)));
+        let State { posts, ending, .. } = &mut *state;
+        posts.retain(|_, post| nodes.iter().any(|node| is_same(node, &post.lane.server)));
+        ending.retain(|_, sinks| {
+            sinks.retain(|(home, _)| posts.contains_key(home));
+            !sinks.is_empty()
+        });
     }
 
     /// When the home of a key last answered a poll: while names are awaited there, it is asked all the time.
@@ -327,11 +339,13 @@ impl Hub {
     }
 
     /// Hands a message to its watchers, unless the channel has moved to another node since.
-    pub(super) fn tell(&self, lane: &Lane, channel: &Bytes, payload: &Bytes) {
+    pub(super) fn tell(&self, lane: &Lane, name: &Bytes, payload: &Bytes) {
         let mut state = self.state();
-        if let Some(channel) = state.channels.get_mut(channel).filter(|channel| channel.home == *lane.server.id()) {
+        if let Some(channel) = state.channels.get_mut(name).filter(|channel| channel.home == *lane.server.id()) {
             channel.tell(payload);
         }
+        let ending = state.ending.get(name).into_iter().flatten();
+        ending.filter(|(home, _)| home == lane.server.id()).for_each(|(_, sink)| sink.tell(payload));
     }
 
     /// Ends all tasks.
@@ -339,9 +353,27 @@ impl Hub {
         let mut state = self.state();
         state.closed = true;
         state.posts.clear();
+        state.ending.clear();
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// Takes a watcher from a channel, and has that unsubscribed if it was the last: then it is told which, and where.
+fn leave(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sink)> {
+    let State { channels, posts, .. } = state;
+    let channel = channels.get_mut(name)?;
+    let sink = channel.watchers.remove(&id);
+    if !channel.watchers.is_empty() {
+        return None;
+    }
+    if let Some((poll, post)) = channel.poll.take().zip(posts.get_mut(&channel.primary)) {
+        post.desired.polls.remove(&(poll.due, name.clone()));
+    }
+    let post = posts.get_mut(&channel.home)?;
+    post.desired.to_leave.insert(name.clone());
+    post.lane.wanted.notify_one();
+    channel.may_be_subscribed().then(|| channel.home.clone()).zip(sink)
 }

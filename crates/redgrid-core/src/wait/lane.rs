@@ -136,7 +136,9 @@ async fn dispatch(hub: Arc<Hub>, lane: Arc<Lane>) {
     while let Some(push) = pushes.recv().await {
         match push {
             Push::Message { channel, payload } => hub.tell(&lane, &channel, &payload),
+            Push::Ended { channels } => hub.ended(&lane, |name| channels.contains(name)),
             Push::Gap => {
+                hub.ended(&lane, |_| true);
                 hub.nothing_in_force(&lane);
                 lane.renewed.notify_one();
                 lane.wanted.notify_one();

@@ -10,6 +10,6 @@ mod lane;
 mod poll;
 
 pub(crate) use channel::Listener;
-pub use channel::{Heard, Hearing, Wake, Watch};
+pub use channel::{Heard, Hearing, LastHeard, Wake, Watch};
 pub(crate) use copied::Copied;
 pub(crate) use hub::Hub;

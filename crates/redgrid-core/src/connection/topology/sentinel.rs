@@ -409,6 +409,7 @@ async fn listen(node: Arc<Node>, switched: Arc<Notify>, pause: Duration) {
         loop {
             match pushes.recv().await {
                 Some(Push::Message { .. }) => switched.notify_one(),
+                Some(Push::Ended { .. }) => {}
                 Some(Push::Gap) => break,
                 None => return,
             }
