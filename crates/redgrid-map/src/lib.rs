@@ -30,11 +30,15 @@
 //! - A stream holds a page at a time, whatever the size of the map.
 //! - What can not be decoded is an error about this one entry, which stays; a stream goes on behind it.
 
-mod change;
+mod add;
+mod compare;
+mod insert;
 mod map;
 mod parts;
 mod read;
+mod remove;
 mod scan;
+mod set;
 mod update;
 
 pub use map::Map;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{Compared, ObjectError, Rounds};
 
-use crate::change::{compare_and_remove, compare_and_set};
+use crate::compare::{compare_and_remove, compare_and_set};
 use crate::map::Map;
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
