@@ -33,7 +33,11 @@
 mod add;
 mod compare;
 mod insert;
+#[cfg(feature = "locks")]
+mod locked;
 mod map;
+#[cfg(feature = "locks")]
+mod of_key;
 mod parts;
 mod read;
 mod remove;
@@ -41,6 +45,8 @@ mod scan;
 mod set;
 mod update;
 
+#[cfg(feature = "locks")]
+pub use locked::{ComputeError, Locked};
 pub use map::Map;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};
