@@ -31,6 +31,7 @@
 //! - What can not be decoded is an error about this one entry, which stays; a stream goes on behind it.
 
 mod add;
+mod backed;
 mod compare;
 mod insert;
 #[cfg(feature = "locks")]
@@ -45,6 +46,11 @@ mod scan;
 mod set;
 mod update;
 
+pub use async_trait::async_trait;
+pub use backed::{
+    BackedError, BackedMap, Backing, Behind, Fault, Loaded, Loader, Loss, TookTooLong, WriteBehind, Writer,
+};
+pub use futures_util::stream::BoxStream;
 #[cfg(feature = "locks")]
 pub use locked::{ComputeError, Locked};
 pub use map::Map;

@@ -120,15 +120,23 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         Ok(CountDownLatch::new(self.place.client(), self.name_of(key, "countdownlatch")?))
     }
 
+    /// The same of a key as its codec writes it.
+    pub(crate) fn lock_of(&self, field: &[u8]) -> Result<Lock, ObjectError> {
+        Ok(Lock::new(self.place.client(), self.name_of_field(field, "lock")?))
+    }
+
     fn name_of<Q: ?Sized>(&self, key: &Q, kind: &str) -> Result<String, ObjectError>
     where
         KC: Encode<Q>,
     {
-        let field = self.place.encoded(&self.keys, key)?;
+        self.name_of_field(&self.place.encoded(&self.keys, key)?, kind)
+    }
+
+    fn name_of_field(&self, field: &[u8], kind: &str) -> Result<String, ObjectError> {
         let (_, map) = self.place.named()?;
         // Of the map's key, namespace included: the hash tag is to be that of the map. The namespace then comes in front of it
         // once more, as with Redisson.
-        let name = suffixed(map, &format!("{}:{kind}", hash(&field)));
+        let name = suffixed(map, &format!("{}:{kind}", hash(field)));
         Ok(String::from_utf8_lossy(&name).into_owned())
     }
 }
