@@ -85,7 +85,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// Dropped before the function is done, nothing is changed and the lock goes back; what has left later is carried out.
-    pub async fn compute<Q: ?Sized, F, R>(&self, key: &Q, mut change: F) -> Result<Option<V>, ComputeError>
+    pub async fn compute<Q: ?Sized, F, R>(self, key: &Q, mut change: F) -> Result<Option<V>, ComputeError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
@@ -130,7 +130,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     ///
     /// As [`Locked::compute`].
     #[doc(alias = "computeIfAbsent")]
-    pub async fn compute_if_absent<Q: ?Sized, F, R>(&self, key: &Q, mut make: F) -> Result<Option<V>, ComputeError>
+    pub async fn compute_if_absent<Q: ?Sized, F, R>(self, key: &Q, mut make: F) -> Result<Option<V>, ComputeError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
@@ -162,7 +162,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     ///
     /// As [`Locked::compute`].
     #[doc(alias = "computeIfPresent")]
-    pub async fn compute_if_present<Q: ?Sized, F, R>(&self, key: &Q, mut change: F) -> Result<Option<V>, ComputeError>
+    pub async fn compute_if_present<Q: ?Sized, F, R>(self, key: &Q, mut change: F) -> Result<Option<V>, ComputeError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
@@ -191,7 +191,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// As [`Locked::compute`].
-    pub async fn merge<Q: ?Sized, F, R>(&self, key: &Q, value: &V, mut combine: F) -> Result<Option<V>, ComputeError>
+    pub async fn merge<Q: ?Sized, F, R>(self, key: &Q, value: &V, mut combine: F) -> Result<Option<V>, ComputeError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,

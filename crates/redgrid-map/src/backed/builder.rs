@@ -7,7 +7,8 @@ use std::time::Duration;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::ObjectError;
 
-use super::behind::{Loss, Queue, WriteBehind};
+use super::behind::{Loss, WriteBehind};
+use super::queue::Queue;
 use super::store::{Loader, Writer};
 use super::{BackedMap, Inner, Mode};
 use crate::map::Map;

@@ -2,8 +2,10 @@
 
 mod behind;
 mod builder;
+mod emptying;
 mod load;
 mod many;
+mod queue;
 mod store;
 mod turn;
 mod write;
@@ -15,12 +17,12 @@ use std::time::Duration;
 use redgrid_core::Name;
 use redgrid_core::object::ObjectError;
 
-use self::behind::Queue;
 pub use self::behind::{Behind, Loss, WriteBehind};
 pub use self::builder::Backing;
 use self::builder::Terms;
 use self::load::Flights;
 pub use self::load::Loaded;
+use self::queue::Queue;
 pub use self::store::{BackedError, Fault, Loader, TookTooLong, Writer};
 use crate::map::Map;
 
