@@ -25,6 +25,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     ///
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "computeIfPresent")]
+    #[doc(alias = "replaceAll")]
     pub async fn update<Q: ?Sized>(&self, key: &Q, mut change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,

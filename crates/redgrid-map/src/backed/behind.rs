@@ -68,7 +68,7 @@ pub struct Behind {
     pub lost: u64,
 }
 
-/// Keys whose changes are in the map and will not be written to the store.
+/// Keys whose changes are in the map and will not be written to the store. Where a call of it was cut short, it may have them all the same.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Loss<K> {

@@ -49,7 +49,11 @@ where
             if let Some(part) = self.due() {
                 tokio::select! {
                     biased;
-                    lost = self.write(&part) => self.waiting.done(&part.fields, lost),
+                    lost = self.write(&part) => {
+                        // Its room is free before it is told to be done with.
+                        drop(part.entries);
+                        self.waiting.done(&part.fields, lost);
+                    }
                     () = self.out_of_time(&attendant) => {
                         let keys = part.entries.into_iter().map(|entry| entry.key).collect();
                         self.waiting.done(&part.fields, vec![Loss { keys, error: Arc::new(OutOfTime) }]);

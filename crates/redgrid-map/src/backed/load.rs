@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use redgrid_core::object::ObjectError;
 
 use super::store::{BackedError, Fault};
 use super::turn::within;
+use super::write::done;
 use super::{BackedMap, Inner, Mode};
 use crate::insert::INSERT_IF_ABSENT;
 
@@ -133,6 +135,7 @@ where
     /// # Cancel safety
     ///
     /// As [`BackedMap::load_all`].
+    #[doc(alias = "loadAll")]
     pub async fn load_many(
         &self,
         keys: impl IntoIterator<Item = K, IntoIter: Send>,
@@ -154,8 +157,8 @@ where
             let field = self.0.map.place.encoded(&self.0.map.keys, &key)?;
             if replaced {
                 let (inner, key, field) = (Arc::clone(&self.0), key.clone(), field.clone());
-                let found = tokio::spawn(async move { inner.load(key, field, true).await }).await;
-                let found = found.unwrap_or_else(|panic| Err(inner_panicked(&name, panic)))?;
+                let load = tokio::spawn(async move { inner.load(key, field, true).await });
+                let found = done(&name, load).await?;
                 return Ok(found.map_or(One::Missing, |_| One::Loaded));
             }
             if self.0.map.contains_key(&key).await? {
@@ -193,11 +196,11 @@ where
         let (inner, key, of) = (Arc::clone(&self.0), key.clone(), field.clone());
         // In a task: it goes on whoever of those that wait goes away.
         let task = tokio::spawn(async move {
-            let found = std::panic::AssertUnwindSafe(inner.load(key, of.clone(), false)).catch_unwind().await;
+            let found = AssertUnwindSafe(inner.load(key, of.clone(), false)).catch_unwind().await;
             inner.flights.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&of);
-            found.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+            found.unwrap_or_else(|payload| resume_unwind(payload))
         });
-        let flight = async move { task.await.unwrap_or_else(|panic| Err(inner_panicked(&name, panic))) };
+        let flight = async move { done(&name, task).await };
         let flight = flight.boxed().shared();
         flights.insert(field.clone(), flight.clone());
         Ok(flight)
@@ -206,11 +209,6 @@ where
 
 /// How many missing keys of many are loaded at a time.
 const AT_ONCE: usize = 16;
-
-/// A codec of the user's that panicked, or a runtime that ends.
-fn inner_panicked(name: &redgrid_core::Name, panic: tokio::task::JoinError) -> BackedError {
-    BackedError::NotLoaded { name: name.clone(), source: Arc::new(panic) }
-}
 
 impl<K, V, KC, VC> Inner<K, V, KC, VC>
 where
@@ -236,15 +234,20 @@ where
                 return Ok(has);
             }
         }
+        let mut waits = None;
         if let Mode::Behind(queue) = &self.mode {
             // The store is behind: what waits for it is newer than what it has.
-            if let Some(waits) = queue.waits(&field) {
-                return waits.map(|value| Ok(map.place.encoded(&map.values, &value)?)).transpose();
-            }
+            waits = queue.waits(&field);
         }
-        let Some(loader) = self.loader.clone() else { return Ok(None) };
-        let loaded = within(&self.terms, async move { loader.load(&key).await }).await;
-        let Some(value) = loaded.map_err(|source| self.not_loaded(source))? else { return Ok(None) };
+        let loaded = match (waits, self.loader.clone()) {
+            (Some(waits), _) => waits,
+            (None, Some(loader)) => {
+                let loaded = within(&self.terms, async move { loader.load(&key).await }).await;
+                loaded.map_err(|source| self.not_loaded(source))?
+            }
+            (None, None) => None,
+        };
+        let Some(value) = loaded else { return Ok(None) };
         let value = map.place.encoded(&map.values, &value)?;
         if replaced {
             let request = map.place.command("HSET")?.arg(field).arg(value.clone());

@@ -9,7 +9,7 @@ use redgrid_core::Request;
 
 use super::store::BackedError;
 use super::turn::Batch;
-use super::write::Made;
+use super::write::{Made, done};
 use super::{BackedMap, Inner, Mode};
 use crate::parts::parts;
 
@@ -75,9 +75,7 @@ where
         for part in parts(&changes, size).flat_map(|part| part.chunks(most)) {
             let (inner, part) = (Arc::clone(&self.0), part.to_vec());
             let task = tokio::spawn(async move { inner.change_part(part).await });
-            removed += task.await.unwrap_or_else(|panic| {
-                Err(BackedError::NotStored { name: name.clone(), attempts: 0, source: Arc::new(panic) })
-            })?;
+            removed += done(&name, task).await?;
         }
         Ok(removed)
     }

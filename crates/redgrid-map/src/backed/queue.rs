@@ -171,7 +171,7 @@ impl<K, V> Waiting<K, V> {
         self.lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// A part is done with; its room is free when its entries are dropped.
+    /// A part is done with.
     pub(super) fn done(&self, fields: &[Bytes], lost: Vec<Loss<K>>) {
         let missing: u64 = lost.iter().map(|loss| loss.keys.len() as u64).sum();
         {

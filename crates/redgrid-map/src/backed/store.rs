@@ -130,6 +130,12 @@ pub enum BackedError {
         /// The map.
         name: Name,
     },
+    /// The runtime of tokio ended meanwhile. What is done of the change is not known.
+    #[error("the runtime ended before a change of `{name}` was done")]
+    Ended {
+        /// The map.
+        name: Name,
+    },
     /// The key's lock was not to be had. Nothing is changed.
     #[cfg(feature = "locks")]
     #[error("the lock of a key was not acquired")]

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_core::Name;
 use redgrid_core::object::{ObjectError, Rounds};
+use tokio::task::JoinHandle;
 
 use super::store::BackedError;
 use super::turn::Batch;
@@ -272,10 +274,16 @@ where
             turn.over().await;
             outcome
         });
-        task.await.unwrap_or_else(|panic| {
-            let name = self.0.name()?;
-            Err(BackedError::NotStored { name, attempts: 0, source: Arc::new(panic) })
-        })
+        done(&self.0.name()?, task).await
+    }
+}
+
+/// What a task came to that changes map and store. A panic in it, which only a codec can have, goes on in who waits.
+pub(super) async fn done<T>(name: &Name, task: JoinHandle<Result<T, BackedError>>) -> Result<T, BackedError> {
+    match task.await {
+        Ok(done) => done,
+        Err(panic) if panic.is_panic() => std::panic::resume_unwind(panic.into_panic()),
+        Err(_) => Err(BackedError::Ended { name: name.clone() }),
     }
 }
 
