@@ -9,8 +9,8 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use redgrid_map::codecs::Json;
 use redgrid_map::{
-    BackedError, Backing, BoxStream, Fault, Loaded, Loader, Loss, Map, ObjectError, TookTooLong, WriteBehind, Writer,
-    async_trait,
+    BackedError, BackedMap, Backing, BoxStream, Fault, Loaded, Loader, Loss, Map, ObjectError, TookTooLong,
+    WriteBehind, Writer, async_trait,
 };
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -190,18 +190,19 @@ async fn a_load_that_fails_hangs_or_panics_is_told_and_changes_nothing() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([("a", 1)]);
-    let map = before(&client, &store).store_timeout(Duration::from_millis(300)).build().unwrap();
-    let not_loaded = async || match map.get(&key("a")).await {
+    let map = before(&client, &store).build().unwrap();
+    let hasty = before(&client, &store).store_timeout(Duration::from_millis(300)).build().unwrap();
+    let not_loaded = async |map: &BackedMap<String, u64, Json, Json>| match map.get(&key("a")).await {
         Err(BackedError::NotLoaded { source, .. }) => source,
         other => panic!("{other:?}"),
     };
     store.fail(1);
-    assert_eq!(not_loaded().await.to_string(), "the store is down");
+    assert_eq!(not_loaded(&map).await.to_string(), "the store is down");
     store.shut();
-    assert!(not_loaded().await.is::<TookTooLong>());
+    assert!(not_loaded(&hasty).await.is::<TookTooLong>());
     store.open();
     store.panics.store(true, Ordering::SeqCst);
-    assert!(not_loaded().await.to_string().contains("panic"));
+    assert!(not_loaded(&map).await.to_string().contains("panic"));
     store.panics.store(false, Ordering::SeqCst);
     assert!(map.map().is_empty().await.unwrap());
     assert_eq!(map.get(&key("a")).await.unwrap(), Some(1), "nothing of it is remembered");
@@ -295,7 +296,7 @@ async fn what_the_store_does_not_take_is_changed_back() {
 async fn a_map_that_can_not_be_changed_back_is_told() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_secs(2))).await;
     let store = Store::with([]);
     let map = before(&client, &store).build().unwrap();
     map.insert(key("a"), 1).await.unwrap();

@@ -121,7 +121,8 @@ async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
         began.notified().await;
         there.lock("a").unwrap().force_release().await.unwrap();
     };
-    let (told, ()) = tokio::join!(computed, robbed);
+    let both = async { tokio::join!(computed, robbed) };
+    let (told, ()) = tokio::time::timeout(SOON, both).await.expect("the function is dropped");
     assert!(matches!(told, Err(ComputeError::Lost(_))), "{told:?}");
     assert_eq!(there.get("a").await.unwrap(), Some(1));
     // Whoever goes away leaves no lock behind.
