@@ -10,6 +10,7 @@ mod program;
 mod redisson;
 
 mod adders;
+mod codecs;
 mod crowd;
 mod deaths;
 mod exclusion;
@@ -20,6 +21,7 @@ mod handover;
 mod ids;
 mod latch;
 mod leases;
+mod map_keys;
 mod multi;
 mod numbers;
 mod numbers_real;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
     let runtime = Runtime::new().expect("a runtime starts");
     let scenarios = [
         adders::scenarios(),
+        codecs::scenarios(),
         crowd::scenarios(),
         deaths::scenarios(),
         exclusion::scenarios(),
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         ids::scenarios(),
         latch::scenarios(),
         leases::scenarios(),
+        map_keys::scenarios(),
         multi::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),
