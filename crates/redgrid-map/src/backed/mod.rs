@@ -34,10 +34,10 @@ use crate::map::Map;
 /// # What it promises
 ///
 /// - **Reading.** What the map has is the answer. What it has not is loaded and put in, unless somebody else was quicker. Of a key one load runs at a time, for
-///   all tasks that have clones of this; across processes with [`Backing::exclusive`]. That a store has nothing is not remembered.
+///   all tasks that have clones of this; across processes with `exclusive` (feature `locks`). That a store has nothing is not remembered.
 /// - **Writing through.** The map is changed first, then the store, and the call returns when both have it. Where the store does not take it, the map is changed back,
 ///   unless others have changed it meanwhile. In between others see what is not stored yet. Changes of a key by this process reach map and store in
-///   one order; across processes with [`Backing::exclusive`], else the store may end with another process's value than the map.
+///   one order; across processes with `exclusive` (feature `locks`), else the store may end with another process's value than the map.
 /// - **Writing behind.** The map is changed, and the call returns; the store follows within the delay, of each key with its newest value. What waits is in the memory of this process:
 ///   at most [`WriteBehind::capacity`] keys are lost when it dies. A shutdown of the client writes what waits, within a bound. What is not written is counted and told.
 /// - **Around it.** Changes by [`BackedMap::map`], by other processes that do not write, and entries that vanish with a whole map (`clear`, a lifetime) do not reach the store.
