@@ -108,7 +108,8 @@ impl Namespace {
         Ok(Namespace(text.into()))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// It as text, without the colon that follows it.
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 

@@ -1,5 +1,6 @@
 //! What every object has, whatever it is: whether it is there, how long it lives, how large it is, and names it may get.
 
+pub mod belongings;
 mod error;
 mod expire;
 pub mod layouts;
