@@ -18,6 +18,7 @@ mod fenced;
 mod force;
 mod handover;
 mod ids;
+mod keys;
 mod latch;
 mod leases;
 mod multi;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         spin::scenarios(),
         traces::scenarios(),
         values::scenarios(),
+        keys::scenarios(),
     ]
     .concat();
     let mut trials = Vec::new();

@@ -113,7 +113,8 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What names an object: text, a [`Name`], or a [`Key`] that was found, which may be no name.
+/// What names an object: text, a [`Name`], or a [`Key`] that was found, which may be no name. A companion names the object to which it
+/// belongs.
 pub trait ToKey {
     /// The object's name, behind the client's namespace.
     ///

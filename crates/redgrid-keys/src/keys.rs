@@ -316,3 +316,28 @@ impl fmt::Debug for Keys {
         f.debug_struct("Keys").field("namespace", &self.client.namespace()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Everything;
+
+    fn is_send<T: Send>(_: T) {}
+
+    /// Every call can be made in a task of its own.
+    #[expect(dead_code, reason = "it is enough that it compiles")]
+    fn futures_are_send(keys: &'static Keys, names: &'static [Key]) {
+        is_send(keys.count());
+        is_send(keys.exists(names));
+        is_send(keys.delete(names));
+        is_send(keys.unlink(["a"]));
+        is_send(keys.expire_in(Duration::ZERO, names));
+        is_send(keys.lifetimes(names));
+        is_send(keys.delete_by_pattern("a"));
+        is_send(keys.flush(Everything::InThisDatabase));
+        is_send(keys.random());
+        is_send(keys.rename("a", "b"));
+        is_send(keys.copy("a", "b"));
+        is_send(keys.objects());
+    }
+}
