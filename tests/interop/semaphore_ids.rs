@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use redgrid_permit_expirable_semaphore::{LostReason, PermitExpirableSemaphore, PermitId, ReleaseError, Returned};
+use redgrid_permit_expirable_semaphore::{
+    Lifetime, LostReason, PermitExpirableSemaphore, PermitId, ReleaseError, Returned,
+};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
@@ -95,12 +97,14 @@ async fn java_updates_the_lease_of_a_permit_of_ours(on: Ground) {
     assert!((1..=2 * SOON.as_millis() as i64).contains(&left), "{left}");
     assert!(java.is("updateLeaseTime", &[&id, &(5 * SOON).as_millis()]).await);
     assert!(java.number("getLeaseTime", &[&id]).await > 4 * SOON.as_millis() as i64);
+    assert!(matches!(ours.remaining_lease(id).await.unwrap(), Lifetime::Ends(left) if left > 4 * SOON));
     assert!(ours.update_lease(id, SOON).await.unwrap());
     assert!(java.number("getLeaseTime", &[&id]).await <= SOON.as_millis() as i64);
     assert!(java.is("updateLeaseTime", &[&id, &LEASE.as_millis()]).await);
     let two = at_once(ours.acquire_many(2).wait(SOON).into_future()).await.unwrap();
     assert!(!java.is("updateLeaseTime", &[&id, &SOON.as_millis()]).await);
     assert!(java.tries("getLeaseTime", &[&id]).await.is_err());
+    assert_eq!(ours.remaining_lease(id).await.unwrap(), Lifetime::Absent);
     two.release().await.unwrap();
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
+use redgrid_permit_expirable_semaphore::{Lifetime, PermitExpirableSemaphore};
 use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
@@ -222,6 +222,7 @@ async fn a_java_permit_that_never_expires_is_left_alone(on: Ground) {
     ours.set_permits(2).await.unwrap();
     let id = java.does("acquire", &[&1]).await;
     assert_eq!(on.leases().await[0].1, 922_337_203_685_477);
+    assert_eq!(ours.remaining_lease(id.parse().unwrap()).await.unwrap(), Lifetime::Endless);
     // Neither a look, nor a wait, nor an expired one beside it takes it back.
     assert!(ours.try_acquire_many(2).await.unwrap().is_none());
     ours.acquire().lease(LEASE).await.unwrap().forget();

@@ -151,6 +151,7 @@ impl<T: Numeral> Atomic<T> {
     ///
     /// Its errors are those of [`Atomic::increment`], and what is dropped leaves the same behind.
     #[doc(alias = "addAndGet")]
+    #[doc(alias = "incrementAndGet")]
     pub fn add(&self, by: T) -> Add<T> {
         Add::new(self.clone(), by)
     }

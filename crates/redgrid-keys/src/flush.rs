@@ -11,12 +11,8 @@ pub enum Everything {
     /// Every key under the namespace of the client, one after another; whatever is elsewhere stays. Only a client with a namespace can.
     UnderTheNamespace,
     /// Every key of the client's database, whoever made it, on every primary. Only a client without a namespace can.
-    #[doc(alias = "flushdb")]
-    #[doc(alias = "flushdbParallel")]
     InThisDatabase,
     /// Every key of all databases, whoever made it, on every primary. Only a client without a namespace can.
-    #[doc(alias = "flushall")]
-    #[doc(alias = "flushallParallel")]
     InAllDatabases,
 }
 
@@ -33,6 +29,10 @@ impl Keys {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "flushdb")]
+    #[doc(alias = "flushdbParallel")]
+    #[doc(alias = "flushall")]
+    #[doc(alias = "flushallParallel")]
     pub async fn flush(&self, what: Everything) -> Result<(), KeysError> {
         let namespace = self.client.namespace().as_str();
         let command = match (what, namespace.is_empty()) {

@@ -38,6 +38,7 @@ impl Keys {
     #[doc(alias = "getKeysByPattern")]
     #[doc(alias = "getKeysStreamByPattern")]
     #[doc(alias = "getKeysWithLimit")]
+    #[doc(alias = "getKeysAsync")]
     pub fn objects(&self) -> Listing {
         Listing::new(&self.client, Shown::Objects)
     }

@@ -26,17 +26,21 @@ impl LockGuard {
     }
 
     /// The name of the lock.
+    #[doc(alias = "getName")]
     pub fn name(&self) -> &Name {
         self.0.name()
     }
 
     /// The fencing token: higher than that of every earlier holder of this name. Hand it to the store that is written to,
     /// and let it refuse lower ones.
+    #[doc(alias = "lockAndGetToken")]
+    #[doc(alias = "tryLockAndGetToken")]
     pub fn token(&self) -> Token {
         self.0.token()
     }
 
     /// Whether the lock may be believed to be ours at this instant, by our own clock and with a margin. Asks nobody.
+    #[doc(alias = "isHeldByCurrentThread")]
     pub fn is_held(&self) -> bool {
         self.0.is_held()
     }

@@ -196,6 +196,7 @@ impl Lock {
     ///
     /// Dropping it changes nothing.
     #[doc(alias = "getHoldCount")]
+    #[doc(alias = "isHeldByThread")]
     pub async fn inspect(&self) -> Result<Option<LockState>, ServerError> {
         inspect::state(&self.client, self.reachable()?).await
     }

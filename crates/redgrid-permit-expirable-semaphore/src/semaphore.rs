@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redgrid_core::Client;
+use redgrid_core::object::Lifetime;
 use redgrid_core::permits::{Acquire, Counter, PermitId, Returned, SemaphoreError, TryAcquire};
 use tokio::sync::watch;
 
@@ -57,6 +58,7 @@ impl PermitExpirableSemaphore {
     /// # Cancel safety
     ///
     /// As [`PermitExpirableSemaphore::acquire`].
+    #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
         Acquire::new(&self.counter, permits, None, self.never.clone())
     }
@@ -70,6 +72,7 @@ impl PermitExpirableSemaphore {
     /// # Cancel safety
     ///
     /// As [`PermitExpirableSemaphore::acquire`].
+    #[doc(alias = "tryAcquire")]
     pub fn try_acquire(&self) -> TryAcquire {
         self.try_acquire_many(1)
     }
@@ -83,6 +86,7 @@ impl PermitExpirableSemaphore {
     /// # Cancel safety
     ///
     /// As [`PermitExpirableSemaphore::acquire`].
+    #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
         TryAcquire::new(&self.counter, permits, None, self.never.clone())
     }
@@ -97,6 +101,8 @@ impl PermitExpirableSemaphore {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "tryRelease")]
+    #[doc(alias = "release")]
     pub async fn try_release(&self, id: PermitId) -> Result<Returned, SemaphoreError> {
         self.counter.give_back(id).await
     }
@@ -114,6 +120,21 @@ impl PermitExpirableSemaphore {
     #[doc(alias = "updateLeaseTime")]
     pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool, SemaphoreError> {
         self.counter.extend(id, lease).await
+    }
+
+    /// How long a permit is still leased, whoever has it. One that is not known, or whose lease is over, is [`Lifetime::Absent`]; one of
+    /// Redisson's without a lease [`Lifetime::Endless`].
+    ///
+    /// # Errors
+    ///
+    /// [`SemaphoreError`] when it could not be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "getLeaseTime")]
+    pub async fn remaining_lease(&self, id: PermitId) -> Result<Lifetime, SemaphoreError> {
+        self.counter.lease(id).await
     }
 
     /// Sets how many permits there are, where none were set yet; tells whether that was so.
@@ -140,6 +161,7 @@ impl PermitExpirableSemaphore {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "setPermits")]
     pub async fn set_permits(&self, permits: u64) -> Result<(), SemaphoreError> {
         self.counter.set(permits, true, None).await.map(drop)
     }
@@ -153,6 +175,7 @@ impl PermitExpirableSemaphore {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "addPermits")]
     pub async fn add_permits(&self, permits: i64) -> Result<(), SemaphoreError> {
         self.counter.add(permits, false).await.map(drop)
     }
@@ -166,6 +189,7 @@ impl PermitExpirableSemaphore {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
+    #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64, SemaphoreError> {
         let left = self.counter.count().await?.available.unwrap_or(0);
         Ok(u64::try_from(left).unwrap_or(0))
@@ -180,6 +204,7 @@ impl PermitExpirableSemaphore {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
+    #[doc(alias = "acquiredPermits")]
     pub async fn acquired_permits(&self) -> Result<u64, SemaphoreError> {
         Ok(self.counter.count().await?.leased)
     }

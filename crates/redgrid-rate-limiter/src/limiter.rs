@@ -121,6 +121,7 @@ impl RateLimiter {
     /// # Cancel safety
     ///
     /// As [`RateLimiter::try_acquire`].
+    #[doc(alias = "tryAcquire")]
     pub async fn try_acquire_many(&self, permits: u64) -> Result<Option<Taken>, LimitError> {
         let queue = self.queue()?;
         let permits = checked(&queue.limit, permits)?;

@@ -80,6 +80,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`Semaphore::acquire`].
+    #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
         Acquire::new(&self.counter, permits, self.capacity, self.closing.subscribe())
     }
@@ -93,6 +94,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`Semaphore::acquire`].
+    #[doc(alias = "tryAcquire")]
     pub fn try_acquire(&self) -> TryAcquire {
         self.try_acquire_many(1)
     }
@@ -106,6 +108,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// As [`Semaphore::acquire`].
+    #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
         TryAcquire::new(&self.counter, permits, self.capacity, self.closing.subscribe())
     }
@@ -133,6 +136,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "addPermits")]
     pub async fn add_permits(&self, permits: i64) -> Result<i64, SemaphoreError> {
         Ok(self.counter.add(permits, false).await?.unwrap_or(0))
     }
@@ -188,6 +192,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
+    #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64, SemaphoreError> {
         let counts = self.counter.count().await?;
         let unset = || self.capacity.unwrap_or(0).saturating_sub(counts.leased);

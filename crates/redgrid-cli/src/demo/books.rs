@@ -65,7 +65,7 @@ const PAGE: usize = 10_000;
 /// Puts `stock` units of each product on sale.
 pub(crate) async fn open(grid: &Grid, products: &[&str], stock: u64) -> Result<(), Trouble> {
     for product in products {
-        grid.command("SET").key(keys::stock(product))?.arg(stock.to_string()).idempotent().query::<()>().await?;
+        keys::stock(grid, product).set(&i64::try_from(stock)?).await?;
     }
     Ok(())
 }
@@ -75,8 +75,8 @@ pub(crate) async fn read_back(grid: &Grid, products: &[&str]) -> Result<Books, T
     let mut books = Books::new();
     for product in products {
         let mut book = Book {
-            stock_left: grid.command("GET").key(keys::stock(product))?.idempotent().query().await?,
-            buyers: grid.command("HLEN").key(keys::buyers(product))?.idempotent().query().await?,
+            stock_left: keys::stock(grid, product).get().await?,
+            buyers: keys::buyers(grid, product).len().await?,
             ..Book::default()
         };
         let mut from = 0;
@@ -107,10 +107,10 @@ pub(crate) async fn delete(grid: &Grid, products: &[&str]) -> Result<(), Trouble
     let now = ids.decode(ids.next().await?)?.time;
     for day in [now, now - DAY] {
         let counter = ids.counter_of(day)?;
-        grid.command("UNLINK").key(counter.as_str())?.idempotent().query::<()>().await?;
+        grid.object(counter).unlink().await?;
     }
     for key in keys::all(products.iter().copied()) {
-        grid.command("UNLINK").key(key)?.idempotent().query::<()>().await?;
+        grid.object(key).unlink().await?;
     }
     Ok(())
 }

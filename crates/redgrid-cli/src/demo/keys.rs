@@ -1,10 +1,17 @@
-//! The keys of a sale. The namespace of the run is in front of each.
+//! The objects of a sale, and their keys. The namespace of the run is in front of each.
+
+use redgrid::codecs::{Long, Text};
+use redgrid::{Bucket, Grid, Map};
 
 /// What the numbers of orders are taken from, over all products.
 pub(crate) const ORDER: &str = "order";
 
-/// A string: how many units are left.
-pub(crate) fn stock(product: &str) -> String {
+/// How many units are left.
+pub(crate) fn stock(grid: &Grid, product: &str) -> Bucket<i64, Long> {
+    grid.bucket_with(stock_key(product), Long)
+}
+
+fn stock_key(product: &str) -> String {
     format!("stock:{product}")
 }
 
@@ -13,8 +20,12 @@ pub(crate) fn orders(product: &str) -> String {
     format!("orders:{product}")
 }
 
-/// A hash: the users who ordered, and the number of the request by which each did.
-pub(crate) fn buyers(product: &str) -> String {
+/// The users who ordered, and the number of the request by which each did.
+pub(crate) fn buyers(grid: &Grid, product: &str) -> Map<String, u64, Text, Long> {
+    grid.map_with(buyers_key(product), Text, Long)
+}
+
+fn buyers_key(product: &str) -> String {
     format!("buyers:{product}")
 }
 
@@ -25,6 +36,6 @@ pub(crate) fn lock(product: &str) -> String {
 
 /// Everything a sale of these products leaves behind, but for the counters of the numbers of orders.
 pub(crate) fn all<'a>(products: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let of_each = |product| [stock(product), orders(product), buyers(product), lock(product)];
+    let of_each = |product| [stock_key(product), orders(product), buyers_key(product), lock(product)];
     products.into_iter().flat_map(of_each).collect()
 }

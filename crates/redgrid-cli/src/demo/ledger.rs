@@ -2,7 +2,7 @@
 //!
 //! The list of orders is the log: an order is made when its entry is there, and the entry says what else has to be true then
 //! (the stock after it, and who is a buyer by which request). Whoever has the lock next looks whether all of the last entry is
-//! true, and makes it so if not. Plain commands, each of them by itself; none of them knows of the others.
+//! true, and makes it so if not. Each write is by itself; none of them knows of the others.
 
 use redgrid::{Grid, TimeOrderedId};
 
@@ -38,11 +38,11 @@ impl<'a> Ledger<'a> {
 
     /// Reads what an order of `user` has to know.
     pub(crate) async fn read(&self, user: &str) -> Result<Page, Trouble> {
-        let buyers = keys::buyers(self.product);
+        let buyers = keys::buyers(self.grid, self.product);
         // The commands of one step share a round trip.
         let (state, bought, id) = tokio::join!(
             self.state(),
-            self.grid.command("HGET").key(&buyers)?.arg(user.to_owned()).idempotent().query::<Option<u64>>(),
+            buyers.get(user),
             // Mostly out of memory.
             self.ids.next(),
         );
@@ -64,31 +64,26 @@ impl<'a> Ledger<'a> {
 
     /// Makes true what the last entry says. Done twice, it is done once.
     pub(crate) async fn finish(&self, entry: &Entry) -> Result<(), Trouble> {
-        let (stock, buyers) = (keys::stock(self.product), keys::buyers(self.product));
+        let (stock, buyers) = (keys::stock(self.grid, self.product), keys::buyers(self.grid, self.product));
         // Both are waited for, also when one fails: nothing of ours may be under way after the release.
-        let (bought, left) = tokio::join!(
-            self.grid
-                .command("HSET")
-                .key(&buyers)?
-                .arg(entry.user.clone())
-                .arg(entry.request.to_string())
-                .query::<()>(),
-            self.grid.command("SET").key(&stock)?.arg(entry.left.to_string()).query::<()>(),
-        );
-        Ok(bought.and(left)?)
+        let (bought, left) =
+            tokio::join!(buyers.set(entry.user.as_str(), &entry.request), stock.set(&entry.left).into_future(),);
+        bought?;
+        Ok(left?)
     }
 
     /// Units left, and the last order if not all of it is written. Each order has one buyer, so their numbers tell.
     async fn state(&self) -> Result<(i64, Option<Entry>), Trouble> {
-        let (stock, buyers, orders) =
-            (keys::stock(self.product), keys::buyers(self.product), keys::orders(self.product));
+        let (stock, buyers) = (keys::stock(self.grid, self.product), keys::buyers(self.grid, self.product));
+        let orders = keys::orders(self.product);
         let (left, bought, made, last) = tokio::join!(
-            self.grid.command("GET").key(&stock)?.idempotent().query::<i64>(),
-            self.grid.command("HLEN").key(&buyers)?.idempotent().query::<u64>(),
+            stock.get(),
+            buyers.len(),
             self.grid.command("LLEN").key(&orders)?.idempotent().query::<u64>(),
             self.grid.command("LINDEX").key(&orders)?.arg("-1").idempotent().query::<Option<String>>(),
         );
-        let (left, whole) = (left?, bought? == made?);
+        let left = left?.ok_or_else(|| format!("the stock of `{}` is gone", self.product))?;
+        let whole = bought? == made?;
         let last = last?.as_deref().and_then(Entry::from_line);
         Ok((left, last.filter(|last| !whole || last.left != left)))
     }

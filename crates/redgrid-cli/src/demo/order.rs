@@ -1,4 +1,4 @@
-//! One order, from the lock to its release: read, check, write, with plain commands.
+//! One order, from the lock to its release: read, check, write, each by itself.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -169,10 +169,10 @@ mod tests {
         let write = async |command: redgrid::Command| command.query::<()>().await.unwrap();
         write(grid.command("RPUSH").key(keys::orders("lamp")).unwrap().arg(entry.line())).await;
         if bought {
-            write(grid.command("HSET").key(keys::buyers("lamp")).unwrap().arg("ann").arg("40")).await;
+            keys::buyers(grid, "lamp").set("ann", &40).await.unwrap();
         }
         if taken {
-            write(grid.command("SET").key(keys::stock("lamp")).unwrap().arg("7")).await;
+            keys::stock(grid, "lamp").set(&7).await.unwrap();
         }
         entry
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid::Grid;
+use redgrid::config::ReadMode;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -63,6 +64,8 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
 /// A client of the sale's server that has had an answer.
 pub(crate) async fn connect(servers: &Named, namespace: &str) -> Result<Grid, Trouble> {
     let config = servers.config()?.namespace(namespace)?.client_name("redgrid-demo").timeout(TIMEOUT).retries(RETRIES);
+    // What is read under a lock is to be what was written last under it.
+    let config = config.read_mode(ReadMode::Primary);
     let grid = Grid::connect(config).await?;
     grid.wait_ready(READY_WITHIN).await?;
     Ok(grid)

@@ -64,12 +64,14 @@ enum When {
 
 impl Object {
     /// Has it deleted after this time, 1 ms to 3650 days, with all that belongs to it.
+    #[doc(alias = "expire")]
     pub fn expire_in(&self, lifetime: Duration) -> Expire {
         Expire { object: self.clone(), when: When::In(lifetime), condition: "" }
     }
 
     /// Has it deleted at this time by the server's clock, with all that belongs to it; at once where that has passed.
     #[doc(alias = "expireAt")]
+    #[doc(alias = "expire")]
     pub fn expire_at(&self, at: SystemTime) -> Expire {
         Expire { object: self.clone(), when: When::At(at), condition: "" }
     }

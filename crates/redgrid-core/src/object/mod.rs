@@ -94,6 +94,7 @@ impl Object {
     }
 
     /// The name, where it can be one.
+    #[doc(alias = "getName")]
     pub fn name(&self) -> Option<&Name> {
         self.0.as_ref().ok().map(|inner| &inner.name)
     }
@@ -253,6 +254,7 @@ impl Object {
     ///
     /// Dropping it changes nothing.
     #[doc(alias = "remainTimeToLive")]
+    #[doc(alias = "getExpireTime")]
     pub async fn lifetime(&self) -> Result<Lifetime, ObjectError> {
         let inner = self.inner()?;
         inner.read(Request::command("PTTL").key(inner.keys[0].clone())).await.map(Lifetime::of)

@@ -81,6 +81,7 @@ impl Object {
     /// Makes a second one with another name, with all that belongs to it, when awaited. It has the same lifetime. What has that name
     /// stays, and it is told, unless [`Copy::replacing`]. In another slot it is what it was at one moment.
     #[doc(alias = "copyAndReplace")]
+    #[doc(alias = "copy")]
     pub fn copy_to(&self, to: impl AsRef<str>) -> Copy {
         Copy { object: self.clone(), to: to.as_ref().to_owned(), replaces: false }
     }

@@ -16,6 +16,7 @@ use crate::connection::{Client, FromReply, Request};
 use crate::error::ServerError;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 use crate::name::InvalidName;
+use crate::object::Lifetime;
 use crate::once::OnceScript;
 use crate::script::Script;
 
@@ -23,6 +24,7 @@ static SET: OnceScript<2> = OnceScript::new("permits/set", include_str!("scripts
 static ADD: OnceScript<1> = OnceScript::new("permits/add", include_str!("scripts/add.lua"));
 static DRAIN: OnceScript<1> = OnceScript::new("permits/drain", include_str!("scripts/drain.lua"));
 static COUNT: Script<2> = Script::new("permits/count", include_str!("scripts/count.lua"));
+static LEASE: Script<1> = Script::new("permits/lease", include_str!("scripts/lease.lua"));
 static EXTEND: OnceScript<1> = OnceScript::new("permits/extend", include_str!("scripts/extend.lua"));
 static RETURN: OnceScript<2> = OnceScript::new("permits/return", include_str!("scripts/return.lua"));
 
@@ -161,6 +163,17 @@ impl Counter {
         let call = EXTEND.with([source.leases.clone()]).int(millis(lease)).arg(Bytes::copy_from_slice(id.as_bytes()));
         let answer: Vec<i64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
         Ok(answer.first() == Some(&1))
+    }
+
+    /// How long a permit is still leased.
+    ///
+    /// # Errors
+    ///
+    /// [`SemaphoreError`] when it could not be asked.
+    pub async fn lease(&self, id: PermitId) -> Result<Lifetime, SemaphoreError> {
+        let source = self.source()?;
+        let call = LEASE.with([source.leases.clone()]).arg(Bytes::copy_from_slice(id.as_bytes())).reads();
+        self.client.run(call).await.map(Lifetime::of).map_err(Self::failed(source))
     }
 
     /// Gives a permit back by its id, whoever has it.

@@ -224,6 +224,7 @@ impl RwLock {
     ///
     /// Dropping it changes nothing.
     #[doc(alias = "isLocked")]
+    #[doc(alias = "getHoldCount")]
     pub async fn inspect(&self) -> Result<Option<RwState>, ServerError> {
         let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
         let Some(state) = inspect::state(&self.client, self.target.as_ref().map_err(refused)?).await? else {
