@@ -273,7 +273,9 @@ async fn another_name_is_for_all_that_belongs_to_it() {
     observer.cmd(&["SET", "{bucket}:value", "1"]).await.unwrap();
     assert!(!keys.rename_unless_taken("permits", "bucket").await.unwrap());
     keys.rename("permits", "renamed").await.unwrap();
-    assert!(observer.exists("{renamed}:timeout").await.unwrap() && !observer.exists("{permits}:timeout").await.unwrap());
+    assert!(
+        observer.exists("{renamed}:timeout").await.unwrap() && !observer.exists("{permits}:timeout").await.unwrap()
+    );
     assert!(keys.copy("renamed", "second").await.unwrap() && observer.exists("{second}:timeout").await.unwrap());
     keys.rename("bucket", "other").await.unwrap();
     assert!(observer.exists("{bucket}:value").await.unwrap(), "it is somebody's own");

@@ -38,7 +38,10 @@ async fn what_java_has_made_is_told_by_type_and_pattern(on: Ground) {
     assert_eq!(names(&keys, format!("{}:*", on.name)).await, BTreeSet::from(all.clone()));
     assert_eq!(keys.exists(&all).await.unwrap(), 3);
     assert_eq!(java.value_of("keys.countExists", &all[0], &[&all[1], &all[2], "nothing"]).await, "3");
-    assert_eq!((keys.kind(&text).await.unwrap(), keys.kind(&map).await.unwrap()), (Some(Kind::String), Some(Kind::Hash)));
+    assert_eq!(
+        (keys.kind(&text).await.unwrap(), keys.kind(&map).await.unwrap()),
+        (Some(Kind::String), Some(Kind::Hash))
+    );
     assert_eq!(java.value_of("keys.type", &map, &[]).await, "MAP");
     assert_eq!(keys.delete(&all).await.unwrap(), 3);
     assert_eq!(java.value_of("bucket.get", &text, &["kryo"]).await, "null");

@@ -16,7 +16,7 @@ impl Glob {
         while let Some((first, behind)) = rest.split_first() {
             rest = match first {
                 b'\\' => behind.get(1..).ok_or("a byte behind each `\\`")?,
-                b'[' => &class(behind, 0).1.ok_or("a `]` for each `[`")?[..],
+                b'[' => class(behind, 0).1.ok_or("a `]` for each `[`")?,
                 _ => behind,
             };
         }
