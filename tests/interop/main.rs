@@ -20,6 +20,7 @@ mod handover;
 mod ids;
 mod latch;
 mod leases;
+mod lists;
 mod multi;
 mod numbers;
 mod numbers_real;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         ids::scenarios(),
         latch::scenarios(),
         leases::scenarios(),
+        lists::scenarios(),
         multi::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),

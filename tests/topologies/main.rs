@@ -17,6 +17,7 @@ mod lag;
 mod latch;
 mod latch_failover;
 mod listening;
+mod lists;
 mod maps;
 mod migration;
 mod pipe;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
             barriers::scenarios(),
             buckets::scenarios(),
             maps::scenarios(),
+            lists::scenarios(),
         ]
         .concat()
         {
