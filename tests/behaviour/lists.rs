@@ -301,6 +301,10 @@ async fn what_can_not_be_decoded_concerns_one_element() {
     assert_eq!(found, [Some(1), None, Some(3)]);
     found.reverse();
     assert_eq!(list.stream_reversed().page(2).map(|one| one.ok()).collect::<Vec<_>>().await, found);
+    for stream in [list.stream(), list.stream_reversed()] {
+        let told = stream.filter_map(async |one| one.err()).collect::<Vec<_>>().await;
+        assert!(told.len() == 1 && told[0].to_string().contains("at index 1 "), "{told:?}");
+    }
     assert!(matches!(list.remove_at(1).await, Err(ObjectError::Decode { .. })));
     assert_eq!(list.read_all().await.unwrap(), [1, 3], "it is removed all the same");
     observer.cmd(&["SET", "s", "x"]).await.unwrap();
