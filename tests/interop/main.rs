@@ -19,8 +19,10 @@ mod fenced;
 mod force;
 mod handover;
 mod ids;
+mod keys;
 mod latch;
 mod leases;
+mod lists;
 mod map_keys;
 mod multi;
 mod numbers;
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         ids::scenarios(),
         latch::scenarios(),
         leases::scenarios(),
+        lists::scenarios(),
         map_keys::scenarios(),
         multi::scenarios(),
         numbers::scenarios(),
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         spin::scenarios(),
         traces::scenarios(),
         values::scenarios(),
+        keys::scenarios(),
     ]
     .concat();
     let mut trials = Vec::new();

@@ -12,6 +12,7 @@ const SOURCES: &[&str] = &[
     include_str!("java/src/main/java/Adders.java"),
     include_str!("java/src/main/java/Codecs.java"),
     include_str!("java/src/main/java/OfKeys.java"),
+    include_str!("java/src/main/java/KeySpace.java"),
     include_str!("java/src/main/java/Peer.java"),
     include_str!("java/src/main/java/Numbers.java"),
     include_str!("java/src/main/java/Permits.java"),

@@ -39,7 +39,6 @@ mod locked;
 mod map;
 #[cfg(feature = "locks")]
 mod of_key;
-mod parts;
 mod read;
 mod remove;
 mod scan;

@@ -5,11 +5,10 @@ use std::borrow::Borrow;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::fence::Write;
-use redgrid_core::object::ObjectError;
+use redgrid_core::object::{ObjectError, parts};
 use redgrid_core::{Script, Token};
 
 use crate::map::Map;
-use crate::parts::parts;
 
 pub(crate) static REMOVE: Script<1> = Script::new("map/remove", include_str!("scripts/remove.lua"));
 

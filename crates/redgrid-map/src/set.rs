@@ -5,11 +5,10 @@ use std::borrow::Borrow;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::fence::Write;
-use redgrid_core::object::ObjectError;
+use redgrid_core::object::{ObjectError, parts};
 use redgrid_core::{FromReply, Request, Script, Token};
 
 use crate::map::Map;
-use crate::parts::parts;
 
 static SET_IF_EXISTS: Script<1> = Script::new("map/set_if_exists", include_str!("scripts/set_if_exists.lua"));
 

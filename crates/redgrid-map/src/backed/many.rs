@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::Request;
+use redgrid_core::object::parts;
 
 use super::store::BackedError;
 use super::turn::Batch;
 use super::write::{Made, done};
 use super::{BackedMap, Inner, Mode};
-use crate::parts::parts;
 
 /// A key as its codec writes it, itself, and what it is to have: its value and the bytes of that.
 type Change<K, V> = (Bytes, K, Option<(V, Bytes)>);
