@@ -2,6 +2,7 @@
 
 mod error;
 mod expire;
+pub mod layouts;
 mod lives;
 mod place;
 mod rounds;
@@ -14,6 +15,7 @@ use bytes::Bytes;
 
 pub use self::error::ObjectError;
 pub use self::expire::{Ending, Expire, Lifetime};
+use self::layouts::none;
 pub use self::lives::{Lives, millis};
 pub use self::place::Place;
 pub use self::rounds::{Compared, Rounds};
@@ -32,10 +34,6 @@ pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 /// late to write it.
 pub fn fence(key: &[u8]) -> Vec<Bytes> {
     vec![crate::fence::key(key)]
-}
-
-fn none(_key: &[u8]) -> Vec<Bytes> {
-    Vec::new()
 }
 
 /// What an object of one key has: nothing else.
