@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 
-use super::{Layout, alone, fence};
+use super::Layout;
+pub use super::{alone, fence};
 use crate::name::{companion, companion_apart, suffixed};
 
 /// A type of objects by its keys.
@@ -123,13 +124,12 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 21] = [
+pub static ALL: [Kind; 20] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     Kind { name: "list", keys: alone, along: fence },
-    of("lock", alone),
-    of("fair lock", fair_lock),
-    Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },
+    Kind { name: "lock", keys: alone, along: fenced_lock_token },
+    Kind { name: "fair lock", keys: fair_lock, along: fenced_lock_token },
     of("read-write lock", rw_lock),
     of("election", election),
     of("semaphore", semaphore),
