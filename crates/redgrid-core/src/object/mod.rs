@@ -1,6 +1,7 @@
 //! What every object has, whatever it is: whether it is there, how long it lives, how large it is, and names it may get.
 
 mod error;
+pub mod events;
 mod expire;
 pub mod layouts;
 mod lives;

@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 use super::channel::{Channel, Force};
 use super::hub::{Hub, State};
 use super::poll::{self, Look, UNSUBSCRIBED_POLL};
+use super::spread::on_wire;
 use crate::clock::Instant;
 use crate::connection::{ChannelKind, Doubt, NodeId, Push, Refused, Server};
 use crate::error::ServerError;
@@ -171,12 +172,12 @@ async fn maintain(hub: Arc<Hub>, lane: Arc<Lane>) {
         }
         for (kind, leaving) in [ChannelKind::Plain, ChannelKind::Sharded].into_iter().zip(leaving) {
             if !leaving.is_empty() {
-                lane.server.unsubscribe(kind, leaving).await;
+                lane.server.unsubscribe(kind, leaving.iter().map(on_wire).collect()).await;
             }
         }
         if let Some(kind) = kind {
             let gaps = hub.gaps(&lane);
-            match lane.server.subscribe(kind, joining.clone()).await {
+            match lane.server.subscribe(kind, joining.iter().map(on_wire).collect()).await {
                 Ok(refused) if refused.is_empty() => hub.in_force(&lane, kind, &joining, gaps),
                 Ok(refused) => hub.refused(&lane, kind, (joining, gaps), refused).await,
                 Err(error) => hub.subscription_failed(&lane, kind, &joining, suspect, &error).await,
@@ -327,6 +328,8 @@ impl Hub {
 
     /// Some of `chunk` were refused, the others are in force.
     async fn refused(&self, lane: &Lane, kind: ChannelKind, (mut chunk, gaps): (Vec<Bytes>, u64), refused: Refused) {
+        let known = |of: &Bytes| chunk.iter().find(|name| on_wire(name) == *of).cloned();
+        let refused: Refused = refused.into_iter().filter_map(|(of, why)| known(&of).map(|name| (name, why))).collect();
         let is_refused = |name: &Bytes| refused.iter().any(|(of, _)| of == name);
         let (names, node) = (chunk.len(), lane.server.id());
         chunk.retain(|name| !is_refused(name));
