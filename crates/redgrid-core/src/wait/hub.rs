@@ -282,10 +282,10 @@ impl Hub {
 
     /// How the messages of a channel travel.
     fn kind(&self, reach: Reach) -> ChannelKind {
-        if matches!(reach, Reach::Slot | Reach::Counted) && self.topology.is_sharded() {
-            ChannelKind::Sharded
-        } else {
-            ChannelKind::Plain
+        match reach {
+            Reach::Slot | Reach::Counted if self.topology.is_sharded() => ChannelKind::Sharded,
+            Reach::Everywhere | Reach::Slot | Reach::Counted => ChannelKind::Plain,
+            Reach::Node => ChannelKind::Events,
         }
     }
 
@@ -335,7 +335,7 @@ impl Hub {
                 desired.forget(&name);
                 // A slot's channels end with its leaving a primary; the others have to be ended. At a replica of that they end as well,
                 // and are counted there: what is missing would have all made anew.
-                let ends = channel.kind == ChannelKind::Plain || is_led || channel.home != channel.primary;
+                let ends = channel.kind != ChannelKind::Sharded || is_led || channel.home != channel.primary;
                 if channel.may_be_subscribed() && ends {
                     desired.to_end.insert((channel.kind, name.clone()));
                     lane.wanted.notify_one();

@@ -1,0 +1,2 @@
+//! Temporary.
+mod object_events;
