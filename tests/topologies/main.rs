@@ -19,6 +19,7 @@ mod latch_failover;
 mod listening;
 mod maps;
 mod migration;
+mod object_events;
 mod pipe;
 mod rates;
 mod rates_failover;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
             barriers::scenarios(),
             buckets::scenarios(),
             maps::scenarios(),
+            object_events::scenarios(),
         ]
         .concat()
         {
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         lag::scenarios(),
         listening::scenarios(),
         migration::scenarios(),
+        object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
     ];
     for scenario in alone.concat() {

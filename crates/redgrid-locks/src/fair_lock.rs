@@ -176,7 +176,7 @@ impl FairLock {
     }
 
     /// What every object has, with its queue: as [`Lock::object`]. Those who wait in a queue that is deleted or renamed line up anew
-    /// within half of `fair_wait`, in whatever order.
+    /// when they look, in whatever order.
     pub fn object(&self) -> Object {
         self.0.object_of(layouts::fair_lock)
     }

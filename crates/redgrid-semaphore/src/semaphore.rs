@@ -203,8 +203,8 @@ impl Semaphore {
     /// What every object has: whether it is there, its lifetime, other names, its events; with the line of those who wait in
     /// order.
     ///
-    /// Permits that are held go with the name: given back to one that was deleted or renamed they are lost to nobody, and tell so as
-    /// the release of a permit does. Who waits looks again within `poll_interval`; nobody is woken.
+    /// Nobody is asked who holds permits: behind a deletion or a rename those that are out are forgotten. Who waits looks again within
+    /// `poll_interval`; nobody is woken.
     pub fn object(&self) -> Object {
         self.counter.object(layouts::semaphore)
     }

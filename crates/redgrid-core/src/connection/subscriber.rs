@@ -316,6 +316,8 @@ async fn read(
     let mut messages = link.fred().message_rx();
     let mut events = link.fred().keyspace_event_rx();
     let mut epoch = link.epoch();
+    // It may have been connected before this was run.
+    epoch.mark_changed();
     let mut told = 0;
     let closing = link.closing();
     tokio::pin!(closing);

@@ -113,17 +113,19 @@ impl Tap {
         self.reader.wake();
     }
 
-    /// Completes when all channels are in force; from then on each that is so anew is a gap.
-    pub(crate) fn poll_begun(&self, context: &mut Context<'_>) -> Poll<Result<(), Deaf>> {
+    /// From now on each channel that is in force anew is a gap.
+    pub(crate) fn begin(&self) {
+        self.state().begun = true;
+    }
+
+    /// Completes when all channels are in force.
+    pub(crate) fn poll_in_force(&self, context: &mut Context<'_>) -> Poll<Result<(), Deaf>> {
         self.reader.register(context.waker());
-        let mut state = self.state();
+        let state = self.state();
         match () {
             () if state.is_over => Poll::Ready(Err(Deaf::Over)),
             () if state.is_denied => Poll::Ready(Err(Deaf::Denied)),
-            () if state.seats > 0 && state.awaited.is_empty() => {
-                state.begun = true;
-                Poll::Ready(Ok(()))
-            }
+            () if state.seats > 0 && state.awaited.is_empty() => Poll::Ready(Ok(())),
             () => Poll::Pending,
         }
     }
@@ -157,8 +159,8 @@ mod tests {
         }
     }
 
-    fn begun(tap: &Tap) -> bool {
-        tap.poll_begun(&mut Context::from_waker(Waker::noop())) == Poll::Ready(Ok(()))
+    fn is_heard(tap: &Tap) -> bool {
+        tap.poll_in_force(&mut Context::from_waker(Waker::noop())) == Poll::Ready(Ok(()))
     }
 
     #[test]
@@ -188,13 +190,18 @@ mod tests {
     #[test]
     fn the_first_time_in_force_is_the_beginning_and_each_later_one_a_gap() {
         let tap = Tap::new(2);
-        assert!(!begun(&tap), "nothing is heard yet");
+        assert!(!is_heard(&tap), "nothing is heard yet");
         let (one, other, leaves) = (tap.seat(), tap.seat(), tap.seat());
         tap.in_force(one);
         tap.in_force(other);
-        assert!(!begun(&tap));
+        assert!(!is_heard(&tap));
         tap.left(leaves);
-        assert!(begun(&tap));
+        assert!(is_heard(&tap));
+        let more = tap.seat();
+        assert!(!is_heard(&tap), "more of the beginning");
+        tap.in_force(more);
+        assert!(is_heard(&tap));
+        tap.begin();
         assert_eq!(next(&tap), None);
         tap.in_force(one);
         tap.in_force(other);

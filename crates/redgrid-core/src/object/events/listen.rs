@@ -149,23 +149,24 @@ impl Listen {
                 let others = channels.split_off(1);
                 // Each channel that is denied costs a connection, and as a rule all are or none: one is tried before the others.
                 let first = hub.tap_all(&tap, channels);
-                begun(hub, &tap, until).await?;
+                in_force(hub, &tap, until).await?;
                 let places = [first].into_iter().chain((!others.is_empty()).then(|| hub.tap_all(&tap, others)));
                 let namespace = hub.settings().namespace.as_str();
                 let before = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
                 (Heard::All { _places: places.collect() }, Filter::of_pattern(pattern, prefix, before, self.kinds))
             }
         };
-        begun(hub, &tap, until).await?;
+        in_force(hub, &tap, until).await?;
+        tap.begin();
         Ok(Events::new(Arc::clone(hub), tap, heard, filter, needed))
     }
 }
 
 /// Completes when all channels are in force.
-async fn begun(hub: &Hub, tap: &Tap, until: Instant) -> Result<(), ListenError> {
+async fn in_force(hub: &Hub, tap: &Tap, until: Instant) -> Result<(), ListenError> {
     tokio::select! {
         biased;
-        begun = poll_fn(|context| tap.poll_begun(context)) => begun.map_err(|deaf| match deaf {
+        in_force = poll_fn(|context| tap.poll_in_force(context)) => in_force.map_err(|deaf| match deaf {
             Deaf::Denied => ListenError::Denied,
             Deaf::Over => unavailable("the client is shut down"),
         }),

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
+use futures_util::future::BoxFuture;
 
 use super::pattern::matches;
 use super::setting::Needed;
@@ -25,7 +26,7 @@ pub struct Events {
     filter: Filter,
     /// What is asked of servers at the beginning, and behind each interruption; nothing where they are not to be asked.
     needed: Option<Needed>,
-    asking: Option<Pin<Box<dyn Future<Output = Result<(), ListenError>> + Send>>>,
+    asking: Option<BoxFuture<'static, Result<(), ListenError>>>,
 }
 
 /// What is subscribed.

@@ -1,2 +1,0 @@
-//! Temporary.
-mod object_events;
