@@ -18,8 +18,10 @@ mod fenced;
 mod force;
 mod handover;
 mod ids;
+mod keys;
 mod latch;
 mod leases;
+mod lists;
 mod multi;
 mod numbers;
 mod numbers_real;
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         ids::scenarios(),
         latch::scenarios(),
         leases::scenarios(),
+        lists::scenarios(),
         multi::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         spin::scenarios(),
         traces::scenarios(),
         values::scenarios(),
+        keys::scenarios(),
     ]
     .concat();
     let mut trials = Vec::new();

@@ -168,6 +168,8 @@ pub(crate) fn published(topology: Topology) -> String {
             "+get +getdel",
             "+hget +hstrlen",
             "&__key*__:*",
+            "+scan",
+            "+lset",
         ]
         .into_iter()
         .flat_map(rules),

@@ -124,12 +124,13 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 20] = [
+pub static ALL: [Kind; 21] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     Kind { name: "list", keys: alone, along: fence },
-    Kind { name: "lock", keys: alone, along: fenced_lock_token },
-    Kind { name: "fair lock", keys: fair_lock, along: fenced_lock_token },
+    of("lock", alone),
+    of("fair lock", fair_lock),
+    Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },
     of("read-write lock", rw_lock),
     of("election", election),
     of("semaphore", semaphore),

@@ -1,10 +1,12 @@
 //! What every object has, whatever it is: whether it is there, how long it lives, how large it is, and names it may get.
 
+pub mod belongings;
 mod error;
 pub mod events;
 mod expire;
 pub mod layouts;
 mod lives;
+mod parts;
 mod place;
 mod rounds;
 mod transfer;
@@ -18,6 +20,7 @@ pub use self::error::ObjectError;
 pub use self::expire::{Ending, Expire, Lifetime};
 use self::layouts::none;
 pub use self::lives::{Lives, millis};
+pub use self::parts::parts;
 pub use self::place::Place;
 pub use self::rounds::{Compared, Rounds};
 pub use self::transfer::{Copy, Dump, Rename, Restore};
