@@ -22,6 +22,7 @@ mod listening;
 mod lists;
 mod maps;
 mod migration;
+mod object_events;
 mod pipe;
 mod rates;
 mod rates_failover;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
             barriers::scenarios(),
             buckets::scenarios(),
             maps::scenarios(),
+            object_events::scenarios(),
             keys::scenarios(),
             lists::scenarios(),
         ]
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         lag::scenarios(),
         listening::scenarios(),
         migration::scenarios(),
+        object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
     ];
     for scenario in alone.concat() {
