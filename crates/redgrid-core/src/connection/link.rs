@@ -75,6 +75,15 @@ pub(super) enum Named {
     Any(Bytes),
 }
 
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Named::Known(name) => f.write_str(name),
+            Named::Any(name) => f.write_str(&String::from_utf8_lossy(name)),
+        }
+    }
+}
+
 impl Named {
     fn command(self) -> CustomCommand {
         match self {

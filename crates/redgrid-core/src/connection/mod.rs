@@ -5,7 +5,9 @@
 //! `encryption` in it. fred
 //! carries one pipelined connection to one node; retries, redirection and subscriptions are ours.
 
+mod aside;
 mod attendant;
+mod batch;
 mod client;
 mod command;
 mod commit;
@@ -33,6 +35,7 @@ mod way;
 
 pub(crate) use self::core::Core;
 pub use attendant::Attendant;
+pub use batch::Batched;
 pub use client::{Client, ConnectError, InHand, NotClosed, NotReady, WeakClient};
 pub use command::Command;
 pub use commit::CommitError;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::clock::Instant;
-use crate::script::Body;
+use crate::script::{Body, Called};
 
 /// A command or a script call.
 ///
@@ -22,14 +22,39 @@ pub struct Request {
     pub(crate) adjacent: bool,
     pub(crate) reads: bool,
     pub(crate) tells_time: bool,
+    pub(crate) writes_nothing: bool,
+    pub(crate) in_order: bool,
+    pub(crate) aside: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum What {
     /// The command's name; `keys` come before `args`.
     Command(Bytes),
-    Script(&'static Body),
+    Script(Called),
+    /// A function, and the code of its library where that is known.
+    Function {
+        name: Bytes,
+        library: Option<Bytes>,
+    },
+    /// Requests that are carried out together, and all or none.
+    Together(Vec<Request>),
 }
+
+/// How servers begin the refusals that pass, before a script has begun.
+const OWN_WORDS: [&str; 11] = [
+    "NOSCRIPT No matching script",
+    "READONLY You can't write against a read only",
+    "LOADING Redis is loading",
+    "LOADING Valkey is loading",
+    "BUSY Redis is busy",
+    "BUSY Valkey is busy",
+    "MOVED ",
+    "ASK ",
+    "TRYAGAIN Multiple keys request during rehashing",
+    "CLUSTERDOWN ",
+    "MASTERDOWN Link with MASTER is down",
+];
 
 /// One argument of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +91,29 @@ impl Request {
     }
 
     pub(crate) fn script(body: &'static Body) -> Self {
-        Request::new(What::Script(body))
+        Request::called(Called::Static(body))
+    }
+
+    pub(crate) fn called(script: Called) -> Self {
+        Request::new(What::Script(script))
+    }
+
+    /// A call of a function that servers keep (Redis 7.0 or newer, Valkey). Where one does not know it and the code of its `library` is
+    /// given, that is loaded there, and the function is called once more. An error that it returns is final, whatever its words.
+    pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
+        Request::new(What::Function { name: name.into(), library })
+    }
+
+    /// Requests whose keys share a slot, carried out between MULTI and EXEC: nobody else is served between them, and where one can
+    /// not even be queued none is carried out. It is answered by a list of their answers in their order, and what fails when it is carried out
+    /// is an error at its place there: the others are carried out all the same.
+    ///
+    /// It may be sent again if each of them may.
+    pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {
+        let requests: Vec<_> = requests.into_iter().collect();
+        let idempotent = requests.iter().all(Request::is_idempotent);
+        let keys: Vec<_> = requests.iter().flat_map(|request| request.keys.iter().cloned()).collect();
+        Request { keys, idempotent, ..Request::new(What::Together(requests)) }
     }
 
     fn new(what: What) -> Self {
@@ -80,6 +127,9 @@ impl Request {
             adjacent: false,
             reads: false,
             tells_time: false,
+            writes_nothing: false,
+            in_order: false,
+            aside: false,
         }
     }
 
@@ -150,6 +200,34 @@ impl Request {
         self.idempotent()
     }
 
+    /// Has the server refuse what a script or a function writes, where it can: EVALSHA_RO from Redis 7.0 on, FCALL_RO.
+    pub fn writes_nothing(mut self) -> Self {
+        self.writes_nothing = true;
+        self
+    }
+
+    /// Has a script sent with its text: sent by its hash, it would come behind what was sent after it where the server does not know it.
+    pub fn in_order(mut self) -> Self {
+        self.in_order = true;
+        self
+    }
+
+    /// Has it sent on a connection of its own, for what must not queue behind others: SCRIPT KILL, behind the script.
+    pub fn aside(mut self) -> Self {
+        self.aside = true;
+        self
+    }
+
+    /// Whether `message` is the server's own, and not of a script that may have done something before it answered so.
+    pub(crate) fn is_servers_own(&self, message: &str) -> bool {
+        match &self.what {
+            What::Script(Called::Owned(_)) | What::Function { .. } => {
+                OWN_WORDS.iter().any(|words| message.starts_with(words))
+            }
+            What::Command(_) | What::Script(Called::Static(_)) | What::Together(_) => true,
+        }
+    }
+
     /// Whether it may be sent again after a lost reply.
     pub fn is_idempotent(&self) -> bool {
         self.idempotent
@@ -186,6 +264,8 @@ impl Request {
         match &self.what {
             What::Command(name) => std::str::from_utf8(name).unwrap_or("command"),
             What::Script(body) => body.name(),
+            What::Function { name, .. } => std::str::from_utf8(name).unwrap_or("function"),
+            What::Together(_) => "MULTI",
         }
     }
 }
