@@ -14,6 +14,9 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::ServerError;
 
+/// How many requests are under way at a time to a node: each takes about 10 KB here meanwhile.
+const AT_ONCE: usize = 1000;
+
 /// How many slots are asked at a time when requests go one by one.
 const SLOTS_AT_ONCE: usize = 16;
 
@@ -86,11 +89,19 @@ async fn one_round(
             None => homes.push((home, vec![at])),
         }
     }
-    let limit = core.clock.now() + core.settings.timeout;
     let asked = homes.into_iter().map(|(home, those)| async move {
+        let limit = core.clock.now() + core.settings.timeout;
         let epoch = home.epoch().borrow().clone();
-        let copies = those.iter().map(|at| requests[*at].clone().not_after(limit)).collect();
-        let results = home.call(copies).await;
+        let mut results = Vec::with_capacity(those.len());
+        for some in those.chunks(AT_ONCE) {
+            let copies = some.iter().map(|at| requests[*at].clone().not_after(limit)).collect();
+            results.extend(home.call(copies).await);
+            if results.iter().any(|result| matches!(result, Err(ServerError::NotSent { .. }))) {
+                // Those behind are not to overtake those that will be sent again.
+                break;
+            }
+        }
+        results.resize_with(those.len(), || Err(ServerError::not_sent("one in front of it was not sent")));
         (home, epoch, those, results)
     });
     let mut again = Vec::new();

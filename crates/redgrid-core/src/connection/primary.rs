@@ -157,7 +157,7 @@ async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Ins
         }
         let again = match &error {
             ServerError::NotSent { .. } => true,
-            ServerError::Refused { code, .. } => code.is_passing(),
+            ServerError::Refused { code, message } => code.is_passing() && request.is_servers_own(message),
             ServerError::Unknown { .. } => {
                 unanswered += 1;
                 request.is_idempotent() && unanswered <= core.settings.retries

@@ -90,6 +90,11 @@ impl Request {
         Request { subcommand: Some(subcommand), ..Request::command(name) }
     }
 
+    /// Adds the second word of the name of a command.
+    pub fn and_second(self, subcommand: &'static str) -> Self {
+        Request { subcommand: Some(subcommand), ..self }
+    }
+
     pub(crate) fn script(body: &'static Body) -> Self {
         Request::called(Called::Static(body))
     }
@@ -221,6 +226,8 @@ impl Request {
     /// Whether `message` is the server's own, and not of a script that may have done something before it answered so.
     pub(crate) fn is_servers_own(&self, message: &str) -> bool {
         match &self.what {
+            // UNKILLABLE says that the script goes on.
+            _ if self.aside => false,
             What::Script(Called::Owned(_)) | What::Function { .. } => {
                 OWN_WORDS.iter().any(|words| message.starts_with(words))
             }

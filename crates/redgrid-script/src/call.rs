@@ -1,0 +1,386 @@
+//! A call: of a script, a function or a command, put together key by key and argument by argument.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_core::{Client, FromReply, Name, OwnedScript, Reply, Request, ServerError};
+
+use crate::error::CallError;
+use crate::everywhere::Everywhere;
+
+/// Commands that would leave the connection another one for all who share it.
+const OF_THE_CONNECTION: [&str; 18] = [
+    "ASKING",
+    "AUTH",
+    "CLIENT",
+    "DISCARD",
+    "EXEC",
+    "HELLO",
+    "MONITOR",
+    "MULTI",
+    "PSUBSCRIBE",
+    "QUIT",
+    "READONLY",
+    "READWRITE",
+    "RESET",
+    "SELECT",
+    "SSUBSCRIBE",
+    "SUBSCRIBE",
+    "UNWATCH",
+    "WATCH",
+];
+
+/// Commands that would have all wait who share the connection.
+const BLOCKING: [&str; 10] =
+    ["BLMOVE", "BLMPOP", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZMPOP", "BZPOPMAX", "BZPOPMIN", "WAIT", "WAITAOF"];
+
+/// A call of a script, a function or a command. Nothing is sent before it is asked for its answer by [`Call::query`] and what is beside it,
+/// or goes with a [`Batch`](crate::Batch).
+///
+/// It is sent once, unless [`Call::idempotent`] or [`Call::reads`] say that it may be sent again after a lost answer.
+#[derive(Clone)]
+#[must_use = "nothing is asked of the server until its answer is"]
+pub struct Call {
+    what: What,
+    keys: Vec<Name>,
+    args: Vec<Bytes>,
+    idempotent: bool,
+    reads: bool,
+    within: Option<Duration>,
+    /// The first thing that is wrong with it: it is told when the call is made.
+    fault: Option<CallError>,
+}
+
+#[derive(Clone)]
+enum What {
+    Command { name: Cow<'static, str>, second: Option<&'static str> },
+    Script(OwnedScript),
+    Function { name: String, library: Option<Bytes> },
+}
+
+impl Call {
+    /// A command by its name, as `INCRBY`. Its keys come before its arguments.
+    ///
+    /// What would change the connection that is shared with others (`MULTI`, `SUBSCRIBE`, `SELECT`), or would have them wait (`BLPOP`, `WAIT`),
+    /// is refused when it is called.
+    pub fn command(name: impl Into<Cow<'static, str>>) -> Self {
+        Call::of_command(name.into(), None)
+    }
+
+    /// A command whose name is two words, as `OBJECT` `ENCODING`.
+    pub fn subcommand(name: &'static str, second: &'static str) -> Self {
+        Call::of_command(name.into(), Some(second))
+    }
+
+    fn of_command(name: Cow<'static, str>, second: Option<&'static str>) -> Self {
+        let upper = name.to_ascii_uppercase();
+        let refused = |expected: &'static str| CallError::InvalidArgument {
+            what: name.clone().into_owned(),
+            option: "command",
+            expected: expected.into(),
+            got: upper.clone(),
+        };
+        let fault = if OF_THE_CONNECTION.contains(&&*upper) {
+            Some(refused("one that leaves the shared connection as it is"))
+        } else if BLOCKING.contains(&&*upper) {
+            Some(refused("one that does not have others wait on the shared connection"))
+        } else if name.is_empty() || name.contains(|c: char| c.is_whitespace()) {
+            Some(refused("one word; of two, Call::subcommand has the second"))
+        } else {
+            None
+        };
+        Call { fault, ..Call::new(What::Command { name, second }) }
+    }
+
+    pub(crate) fn script(script: &OwnedScript) -> Self {
+        Call::new(What::Script(script.clone()))
+    }
+
+    pub(crate) fn function(name: &str, library: Option<Bytes>) -> Self {
+        Call::new(What::Function { name: name.to_owned(), library })
+    }
+
+    fn new(what: What) -> Self {
+        Call { what, keys: Vec::new(), args: Vec::new(), idempotent: false, reads: false, within: None, fault: None }
+    }
+
+    /// Adds a key: a name, which goes behind the client's namespace.
+    pub fn key(mut self, name: impl AsRef<str>) -> Self {
+        match Name::new(name) {
+            Ok(name) => self.keys.push(name),
+            Err(invalid) => self.fault = self.fault.or(Some(invalid.into())),
+        }
+        self
+    }
+
+    /// Adds several keys.
+    pub fn keys<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        names.into_iter().fold(self, Call::key)
+    }
+
+    /// Adds an argument, as it is.
+    pub fn arg(mut self, arg: impl Into<Bytes>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds a whole number as an argument, in decimal text.
+    pub fn int(self, n: i64) -> Self {
+        self.arg(n.to_string())
+    }
+
+    /// Adds a value as an argument, as this codec writes it.
+    pub fn value<T: ?Sized, C: Encode<T>>(mut self, codec: &C, value: &T) -> Self {
+        match codec.encode(value) {
+            Ok(bytes) => self.args.push(bytes),
+            Err(source) => {
+                let (what, nth, codec) = (self.label().to_owned(), self.args.len() + 1, codec.name());
+                let fault = CallError::Encode { what, nth, codec, source: Arc::new(source) };
+                self.fault = self.fault.or(Some(fault));
+            }
+        }
+        self
+    }
+
+    /// Says that carrying it out twice is the same as once: after a lost answer it is sent again.
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    /// Says that it only reads: it may be sent again, and goes to a replica where [`Config::read_mode`](redgrid_core::Config::read_mode) says
+    /// so. The server refuses what a script or a function writes then (EVALSHA_RO from Redis 7.0 on; on Redis 6.2 a replica refuses it,
+    /// and a primary does not).
+    #[doc(alias = "READ_ONLY")]
+    pub fn reads(mut self) -> Self {
+        self.reads = true;
+        self
+    }
+
+    /// For how long it is tried; `timeout × (retries + 1)` of the settings unless set. One copy waits for its answer for `timeout` in any case.
+    pub fn within(mut self, time: Duration) -> Self {
+        self.within = Some(time);
+        self
+    }
+
+    /// Makes the call and reads its answer as `T`: numbers, text, bytes, `bool`, `Option`, `Vec`, `HashMap`, tuples up to four, or a
+    /// [`Reply`] as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "eval")]
+    pub async fn query<T: FromReply>(self, client: &Client) -> Result<T, CallError> {
+        let request = self.request(client)?;
+        let until = client.clock().now() + self.within.unwrap_or(client.patience());
+        let answer = match client.run_until(request.clone(), until).await {
+            // Replicas load nothing.
+            Err(error) if self.reads && self.names_a_library() && is_not_there(&error) => {
+                client.run_until(self.for_primary(client)?, until).await
+            }
+            answer => answer,
+        };
+        answer.map_err(|source| self.error(source))
+    }
+
+    /// The same, its answer read as a value by this codec; `None` where it answers with nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn query_as<T, C: Decode<T>>(self, client: &Client, codec: &C) -> Result<Option<T>, CallError> {
+        let label = self.label().to_owned();
+        let bytes: Option<Bytes> = self.query(client).await?;
+        bytes.map(|bytes| decoded(&label, codec, &bytes)).transpose()
+    }
+
+    /// The same for a list of values; `None` in the place of nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn query_list_as<T, C: Decode<T>>(self, client: &Client, codec: &C) -> Result<Vec<Option<T>>, CallError> {
+        let label = self.label().to_owned();
+        let items: Vec<Option<Bytes>> = self.query(client).await?;
+        items.into_iter().map(|bytes| bytes.map(|bytes| decoded(&label, codec, &bytes)).transpose()).collect()
+    }
+
+    /// The same for pairs, as HGETALL has them.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "MAPVALUE")]
+    pub async fn query_map_as<K, V, KC, VC>(
+        self,
+        client: &Client,
+        keys: &KC,
+        values: &VC,
+    ) -> Result<HashMap<K, V>, CallError>
+    where
+        K: Eq + Hash,
+        KC: Decode<K>,
+        VC: Decode<V>,
+    {
+        let label = self.label().to_owned();
+        let pairs: HashMap<Bytes, Bytes> = self.query(client).await?;
+        let read = |(key, value)| Ok((decoded(&label, keys, &key)?, decoded(&label, values, &value)?));
+        pairs.into_iter().map(read).collect()
+    }
+
+    /// Makes the call at every primary, at the same time; it must name no keys. Each answers for itself: see [`Everywhere`].
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::InvalidArgument`] for a call with keys; [`CallError::Unavailable`] where nobody knows who the primaries are.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn query_everywhere<T: FromReply>(self, client: &Client) -> Result<Everywhere<T>, CallError> {
+        if let Some(key) = self.keys.first() {
+            return Err(CallError::InvalidArgument {
+                what: self.label().to_owned(),
+                option: "keys",
+                expected: "none, as a key has one node".into(),
+                got: format!("`{key}`"),
+            });
+        }
+        let answers = client.run_on_primaries::<T>(self.for_primary(client)?).await;
+        let answers = answers.map_err(|source| self.error(source))?;
+        Ok(Everywhere::new(
+            answers.into_iter().map(|(node, answer)| (node, answer.map_err(|source| self.error(source)))),
+        ))
+    }
+
+    /// The script, the function or the command, for errors.
+    pub(crate) fn label(&self) -> &str {
+        match &self.what {
+            What::Command { name, .. } => name,
+            What::Script(script) => script.body().name(),
+            What::Function { name, .. } => name,
+        }
+    }
+
+    /// What became of it, as an error of ours.
+    pub(crate) fn error(&self, source: ServerError) -> CallError {
+        match self.reads {
+            true => CallError::of_read(self.label(), source),
+            false => CallError::of(self.label(), source),
+        }
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.reads
+    }
+
+    /// Its keys.
+    pub(crate) fn names(&self) -> &[Name] {
+        &self.keys
+    }
+
+    /// How many bytes its keys and arguments have.
+    pub(crate) fn size(&self) -> usize {
+        let keys = self.keys.iter().map(|key| key.as_str().len());
+        keys.chain(self.args.iter().map(Bytes::len)).sum()
+    }
+
+    /// As it is sent, if it can be.
+    pub(crate) fn request(&self, client: &Client) -> Result<Request, CallError> {
+        let request = self.for_primary(client)?;
+        Ok(if self.reads { request.reads() } else { request })
+    }
+
+    /// The same for the primary, whatever it does.
+    pub(crate) fn for_primary(&self, client: &Client) -> Result<Request, CallError> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        let keys = one_slot(client, self.label(), &self.keys)?;
+        let mut request = match &self.what {
+            What::Command { name, second: None } => Request::command(name.clone().into_owned()).keys(keys),
+            What::Command { name, second: Some(second) } => {
+                Request::command(name.clone().into_owned()).and_second(second).keys(keys)
+            }
+            What::Script(script) => script.with(keys),
+            What::Function { name, library } => Request::function(name.clone(), library.clone()).keys(keys),
+        };
+        request = self.args.iter().cloned().fold(request, Request::arg);
+        if self.reads {
+            request = request.writes_nothing();
+        }
+        Ok(if self.idempotent || self.reads { request.idempotent() } else { request })
+    }
+
+    fn names_a_library(&self) -> bool {
+        matches!(&self.what, What::Function { library: Some(_), .. })
+    }
+}
+
+/// The keys of what is one step, which share a slot.
+pub(crate) fn one_slot<'a>(
+    client: &Client,
+    what: &str,
+    names: impl IntoIterator<Item = &'a Name>,
+) -> Result<Vec<Bytes>, CallError> {
+    let mut first: Option<(&Name, u16)> = None;
+    let mut keys = Vec::new();
+    for name in names {
+        let key = client.key(name);
+        let slot = client.slot(&key);
+        let (one, expected) = *first.get_or_insert((name, slot));
+        if slot != expected {
+            return Err(CallError::OtherSlot { what: what.to_owned(), one: one.clone(), other: name.clone() });
+        }
+        keys.push(key);
+    }
+    Ok(keys)
+}
+
+/// Whether a replica does not have a function, or can not have it loaded.
+fn is_not_there(error: &ServerError) -> bool {
+    matches!(error, ServerError::Refused { message, .. }
+        if message == "ERR Function not found" || message.starts_with("READONLY "))
+}
+
+/// A value that was answered, as this codec reads it.
+pub(crate) fn decoded<T, C: Decode<T>>(what: &str, codec: &C, bytes: &Bytes) -> Result<T, CallError> {
+    codec.decode(bytes).map_err(|source| undecodable(what, codec, source))
+}
+
+fn undecodable<C: Codec>(what: &str, codec: &C, source: redgrid_codecs::DecodeError) -> CallError {
+    CallError::Decode { what: what.to_owned(), codec: codec.name(), source: Arc::new(source) }
+}
+
+/// An answer as `T`, where it is one.
+pub(crate) fn typed<T: FromReply>(what: &str, reply: Reply) -> Result<T, CallError> {
+    reply.into_typed().map_err(|source| CallError::of(what, source))
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("what", &self.label()).field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
