@@ -23,6 +23,7 @@ mod pipe;
 mod rates;
 mod rates_failover;
 mod read_write;
+mod scripts;
 mod semaphores;
 
 use std::process::ExitCode;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
             latch::scenarios(),
             barriers::scenarios(),
             buckets::scenarios(),
+            scripts::scenarios(),
             maps::scenarios(),
         ]
         .concat()

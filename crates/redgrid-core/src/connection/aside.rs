@@ -100,7 +100,8 @@ impl Aside {
             return open.lane.clone().ok_or_else(|| ServerError::not_sent("the client is shut down"));
         }
         let name = format!("{}:aside", self.settings.client_name);
-        let (link, watching) = Link::open(&self.way, &self.settings, self.clock.clone(), name, Greeting::Life, None)?;
+        let (link, watching) =
+            Link::open(&self.way, &self.settings, self.clock.clone(), name, Greeting::Nothing, None)?;
         let lane = Arc::new(Lane { link, turn: Arc::default(), permitted: AtomicU64::new(0) });
         *open = Some(Open { lane: Some(Arc::clone(&lane)), watching });
         Ok(lane)

@@ -111,6 +111,8 @@ pub(super) enum Part {
 
 /// What is asked on a new connection before it is believed.
 pub(super) enum Greeting {
+    /// Nothing: a server that runs a script for too long refuses all but its end.
+    Nothing,
     /// A sign of life.
     Life,
     /// Which process answers there, and of which replication history its data is.
@@ -214,7 +216,7 @@ impl Link {
     pub(super) fn answers(&self) -> bool {
         let round_trip = match &self.greeting {
             Greeting::Data { time, .. } => time.round_trip(),
-            Greeting::Life | Greeting::Identity => Duration::ZERO,
+            Greeting::Nothing | Greeting::Life | Greeting::Identity => Duration::ZERO,
         };
         self.is_up() && self.silence.lasts(&self.clock) < patience(round_trip)
     }
