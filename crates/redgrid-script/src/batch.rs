@@ -31,6 +31,9 @@ static BATCHES: AtomicU64 = AtomicU64::new(0);
 /// asked at the same time, and others may be served between two calls. What is refused for a passing reason is sent again as a call alone would
 /// be: while a slot moves, a call may so come behind one that stood after it. [`Batch::atomic`] makes it one step.
 ///
+/// Functions are to be there before ([`Functions::load`](crate::Functions::load)): one that is missing is called behind the others when its
+/// library is loaded, and in an atomic batch it is refused.
+///
 /// ```no_run
 /// # async fn demo(client: &redgrid_script::Client) -> Result<(), redgrid_script::CallError> {
 /// use redgrid_script::{Batch, Call};
@@ -65,7 +68,6 @@ pub struct Handle<T> {
 
 impl Batch {
     /// One without calls.
-    #[doc(alias = "createBatch")]
     pub fn new(client: &Client) -> Self {
         let id = BATCHES.fetch_add(1, Ordering::Relaxed);
         Batch { client: client.clone(), id, calls: Vec::new(), size: 0, atomic: false, within: None, durability: None }

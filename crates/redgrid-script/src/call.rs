@@ -183,7 +183,7 @@ impl Call {
     pub async fn query<T: FromReply>(self, client: &Client) -> Result<T, CallError> {
         let request = self.request(client)?;
         let until = client.clock().now() + self.within.unwrap_or(client.patience());
-        let answer = match client.run_until(request.clone(), until).await {
+        let answer = match client.run_until(request, until).await {
             // Replicas load nothing.
             Err(error) if self.reads && self.names_a_library() && is_not_there(&error) => {
                 client.run_until(self.for_primary(client)?, until).await

@@ -1,7 +1,7 @@
 //! Connections: one server behind the [`Server`] seam, which server is asked behind [`Topology`], and the [`Client`]
 //! that users hold.
 //!
-//! Only this module knows the Redis client below us (fred), and only `link`, `node`, `commit`, `subscriber`, `login` and
+//! Only this module knows the Redis client below us (fred), and only `link`, `node`, `aside`, `commit`, `subscriber`, `login` and
 //! `encryption` in it. fred
 //! carries one pipelined connection to one node; retries, redirection and subscriptions are ours.
 
