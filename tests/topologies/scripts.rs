@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redgrid_core::config::{Durability, ReadMode};
+use redgrid_core::config::ReadMode;
 use redgrid_script::codecs::Json;
 use redgrid_script::{Batch, Call, CallError, Functions, Library, Script, Scripts};
 use redgrid_testkit::wait_until;
@@ -19,7 +19,6 @@ clauses![
     all_primaries_are_asked,
     a_function_is_loaded_where_it_is_missing,
     a_batch_goes_to_all_nodes_and_an_atomic_one_to_one,
-    what_a_batch_wrote_is_as_durable_as_asked,
 ];
 
 const COUNT: &str = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
@@ -148,17 +147,4 @@ async fn a_batch_goes_to_all_nodes_and_an_atomic_one_to_one(on: Ground) {
     assert_eq!(handles.iter().map(|handle| results.get(handle).unwrap()).sum::<i64>(), 30);
     assert!(matches!(results.get(&wrong), Err(CallError::Refused { .. })));
     assert_eq!(results.get(&last).unwrap(), Some(2));
-}
-
-async fn what_a_batch_wrote_is_as_durable_as_asked(on: Ground) {
-    let client = on.client().await;
-    let at_least = u32::from(on.topology() != Topology::Single);
-    for atomic in [false, true] {
-        let mut batch = Batch::new(&client).durable(Durability::Replicas { at_least, timeout: SOON });
-        if atomic {
-            batch = batch.atomic();
-        }
-        batch.push::<i64>(Call::command("INCRBY").key(&on.name).int(1));
-        batch.send().await.unwrap().check().unwrap();
-    }
 }

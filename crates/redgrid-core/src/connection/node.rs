@@ -179,6 +179,8 @@ impl Node {
                         Err(ServerError::Refused { message, .. }) if message.contains("already exists") => {}
                         Ok(_) => {}
                         Err(error) if error.is_unknown() => return answer,
+                        // A replica has it from its primary, and not from us.
+                        Err(error) if request.reads && error.code() == Some(Code::ReadOnly) => return answer,
                         Err(error) => return Err(error),
                     }
                 }
