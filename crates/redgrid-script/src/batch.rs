@@ -10,8 +10,9 @@ use redgrid_codecs::Decode;
 use redgrid_core::config::Durability;
 use redgrid_core::{Client, CommitError, FromReply, Reply, Request, ServerError};
 
-use crate::call::{Call, decoded, one_slot, typed};
+use crate::call::{Call, one_slot};
 use crate::error::CallError;
+use crate::query::{decoded, typed};
 
 /// How many calls a batch has at most: 100,000. Their answers are in memory together.
 const MOST_CALLS: usize = 100_000;
@@ -58,11 +59,14 @@ pub struct Batch {
     durability: Option<Durability>,
 }
 
+/// Reads an answer to what has this name.
+type Reader<T> = Arc<dyn Fn(&str, Reply) -> Result<T, CallError> + Send + Sync>;
+
 /// Where the result of a call of a batch will be.
 pub struct Handle<T> {
     batch: u64,
     at: usize,
-    read: Arc<dyn Fn(&str, Reply) -> Result<T, CallError> + Send + Sync>,
+    read: Reader<T>,
     value: PhantomData<fn() -> T>,
 }
 

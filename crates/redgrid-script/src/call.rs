@@ -1,18 +1,15 @@
 //! A call: of a script, a function or a command, put together key by key and argument by argument.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::{Client, FromReply, Name, OwnedScript, Reply, Request, ServerError};
+use redgrid_codecs::Encode;
+use redgrid_core::{Client, Name, OwnedScript, Request, ServerError};
 
 use crate::error::CallError;
-use crate::everywhere::Everywhere;
 
 /// Commands that would leave the connection another one for all who share it.
 const OF_THE_CONNECTION: [&str; 18] = [
@@ -169,112 +166,6 @@ impl Call {
         self
     }
 
-    /// Makes the call and reads its answer as `T`: numbers, text, bytes, `bool`, `Option`, `Vec`, `HashMap`, tuples up to four, or a
-    /// [`Reply`] as it is.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    #[doc(alias = "eval")]
-    pub async fn query<T: FromReply>(self, client: &Client) -> Result<T, CallError> {
-        let request = self.request(client)?;
-        let until = client.clock().now() + self.within.unwrap_or(client.patience());
-        let answer = match client.run_until(request, until).await {
-            // Replicas load nothing.
-            Err(error) if self.reads && self.names_a_library() && is_not_there(&error) => {
-                client.run_until(self.for_primary(client)?, until).await
-            }
-            answer => answer,
-        };
-        answer.map_err(|source| self.error(source))
-    }
-
-    /// The same, its answer read as a value by this codec; `None` where it answers with nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    pub async fn query_as<T, C: Decode<T>>(self, client: &Client, codec: &C) -> Result<Option<T>, CallError> {
-        let label = self.label().to_owned();
-        let bytes: Option<Bytes> = self.query(client).await?;
-        bytes.map(|bytes| decoded(&label, codec, &bytes)).transpose()
-    }
-
-    /// The same for a list of values; `None` in the place of nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    pub async fn query_list_as<T, C: Decode<T>>(self, client: &Client, codec: &C) -> Result<Vec<Option<T>>, CallError> {
-        let label = self.label().to_owned();
-        let items: Vec<Option<Bytes>> = self.query(client).await?;
-        items.into_iter().map(|bytes| bytes.map(|bytes| decoded(&label, codec, &bytes)).transpose()).collect()
-    }
-
-    /// The same for pairs, as HGETALL has them.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    #[doc(alias = "MAPVALUE")]
-    pub async fn query_map_as<K, V, KC, VC>(
-        self,
-        client: &Client,
-        keys: &KC,
-        values: &VC,
-    ) -> Result<HashMap<K, V>, CallError>
-    where
-        K: Eq + Hash,
-        KC: Decode<K>,
-        VC: Decode<V>,
-    {
-        let label = self.label().to_owned();
-        let pairs: HashMap<Bytes, Bytes> = self.query(client).await?;
-        let read = |(key, value)| Ok((decoded(&label, keys, &key)?, decoded(&label, values, &value)?));
-        pairs.into_iter().map(read).collect()
-    }
-
-    /// Makes the call at every primary, at the same time; it must name no keys. Each answers for itself: see [`Everywhere`].
-    ///
-    /// # Errors
-    ///
-    /// [`CallError::InvalidArgument`] for a call with keys; [`CallError::Unavailable`] where nobody knows who the primaries are.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    pub async fn query_everywhere<T: FromReply>(self, client: &Client) -> Result<Everywhere<T>, CallError> {
-        if let Some(key) = self.keys.first() {
-            return Err(CallError::InvalidArgument {
-                what: self.label().to_owned(),
-                option: "keys",
-                expected: "none, as a key has one node".into(),
-                got: format!("`{key}`"),
-            });
-        }
-        let answers = client.run_on_primaries::<T>(self.for_primary(client)?).await;
-        let answers = answers.map_err(|source| self.error(source))?;
-        Ok(Everywhere::new(
-            answers.into_iter().map(|(node, answer)| (node, answer.map_err(|source| self.error(source)))),
-        ))
-    }
-
     /// The script, the function or the command, for errors.
     pub(crate) fn label(&self) -> &str {
         match &self.what {
@@ -334,7 +225,12 @@ impl Call {
         Ok(if self.idempotent || self.reads { request.idempotent() } else { request })
     }
 
-    fn names_a_library(&self) -> bool {
+    /// How long it is tried.
+    pub(crate) fn time(&self, client: &Client) -> Duration {
+        self.within.unwrap_or(client.patience())
+    }
+
+    pub(crate) fn names_a_library(&self) -> bool {
         matches!(&self.what, What::Function { library: Some(_), .. })
     }
 }
@@ -357,26 +253,6 @@ pub(crate) fn one_slot<'a>(
         keys.push(key);
     }
     Ok(keys)
-}
-
-/// Whether a replica does not have a function, or can not have it loaded.
-fn is_not_there(error: &ServerError) -> bool {
-    matches!(error, ServerError::Refused { message, .. }
-        if message == "ERR Function not found" || message.starts_with("READONLY "))
-}
-
-/// A value that was answered, as this codec reads it.
-pub(crate) fn decoded<T, C: Decode<T>>(what: &str, codec: &C, bytes: &Bytes) -> Result<T, CallError> {
-    codec.decode(bytes).map_err(|source| undecodable(what, codec, source))
-}
-
-fn undecodable<C: Codec>(what: &str, codec: &C, source: redgrid_codecs::DecodeError) -> CallError {
-    CallError::Decode { what: what.to_owned(), codec: codec.name(), source: Arc::new(source) }
-}
-
-/// An answer as `T`, where it is one.
-pub(crate) fn typed<T: FromReply>(what: &str, reply: Reply) -> Result<T, CallError> {
-    reply.into_typed().map_err(|source| CallError::of(what, source))
 }
 
 impl fmt::Debug for Call {

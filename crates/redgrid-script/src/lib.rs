@@ -39,6 +39,7 @@ mod error;
 mod everywhere;
 mod function;
 mod functions;
+mod query;
 mod script;
 mod scripts;
 
