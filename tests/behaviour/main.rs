@@ -36,6 +36,7 @@ mod ids;
 mod ids_by_time;
 mod ids_by_time_losses;
 mod ids_of_processes;
+mod keys;
 mod latch;
 mod latch_crowds;
 mod latch_model;

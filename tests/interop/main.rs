@@ -18,6 +18,7 @@ mod fenced;
 mod force;
 mod handover;
 mod ids;
+mod keys;
 mod latch;
 mod leases;
 mod multi;
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         spin::scenarios(),
         traces::scenarios(),
         values::scenarios(),
+        keys::scenarios(),
     ]
     .concat();
     let mut trials = Vec::new();

@@ -12,6 +12,8 @@ mod failover;
 mod ground;
 mod ids;
 mod ids_failover;
+mod keys;
+mod keys_moving;
 mod kinds;
 mod lag;
 mod latch;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
             buckets::scenarios(),
             scripts::scenarios(),
             maps::scenarios(),
+            keys::scenarios(),
         ]
         .concat()
         {
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         events::scenarios(),
         failover::scenarios(),
         ids_failover::scenarios(),
+        keys_moving::scenarios(),
         latch_failover::scenarios(),
         lag::scenarios(),
         listening::scenarios(),

@@ -166,6 +166,13 @@ impl Grid {
         redgrid_bucket::Buckets::<T, redgrid_codecs::Raw>::new(&self.client).with_codec(codec)
     }
 
+    /// All keys of the servers: what there is, counted, streamed and deleted. See [`Keys`](redgrid_keys::Keys).
+    #[cfg(feature = "keys")]
+    #[doc(alias = "getKeys")]
+    pub fn keys(&self) -> redgrid_keys::Keys {
+        redgrid_keys::Keys::new(&self.client)
+    }
+
     /// A map, as JSON; [`Map::with_codec`](redgrid_map::Map::with_codec) has it another way. See [`Map`](redgrid_map::Map).
     #[cfg(all(feature = "map", feature = "json"))]
     #[doc(alias = "getMap")]

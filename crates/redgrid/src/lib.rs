@@ -47,6 +47,8 @@ pub use redgrid_core::{
 pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};
 #[cfg(feature = "id-generator")]
 pub use redgrid_id_generator::{self as id_generator, DecodedId, IdError, IdGenerator, TimeOrderedId};
+#[cfg(feature = "keys")]
+pub use redgrid_keys::{self as keys, Everything, Key, Keys, KeysError, Kind};
 #[cfg(feature = "locks")]
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]

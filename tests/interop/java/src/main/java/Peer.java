@@ -81,6 +81,9 @@ public final class Peer {
         if (words[1].startsWith("script.")) {
             return Scripts.perform(redisson, words);
         }
+        if (words[1].startsWith("keys.")) {
+            return KeySpace.perform(redisson, words);
+        }
         if (words[1].contains(".")) {
             return Variants.perform(redisson, words);
         }
