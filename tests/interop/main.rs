@@ -21,6 +21,7 @@ mod ids;
 mod keys;
 mod latch;
 mod leases;
+mod lists;
 mod multi;
 mod numbers;
 mod numbers_real;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         ids::scenarios(),
         latch::scenarios(),
         leases::scenarios(),
+        lists::scenarios(),
         multi::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),

@@ -168,6 +168,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+get +getdel",
             "+hget +hstrlen",
             "+scan",
+            "+lset",
             "+multi",
         ]
         .into_iter()

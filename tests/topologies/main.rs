@@ -19,6 +19,7 @@ mod lag;
 mod latch;
 mod latch_failover;
 mod listening;
+mod lists;
 mod maps;
 mod migration;
 mod pipe;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
             scripts::scenarios(),
             maps::scenarios(),
             keys::scenarios(),
+            lists::scenarios(),
         ]
         .concat()
         {

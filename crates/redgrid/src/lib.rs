@@ -34,7 +34,7 @@ pub use redgrid_barrier::{
 };
 #[cfg(feature = "bucket")]
 pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
-#[cfg(any(feature = "bucket", feature = "map", feature = "script"))]
+#[cfg(any(feature = "bucket", feature = "list", feature = "map", feature = "script"))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
 pub use redgrid_core::object::{self, Object, ObjectError};
@@ -49,6 +49,8 @@ pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};
 pub use redgrid_id_generator::{self as id_generator, DecodedId, IdError, IdGenerator, TimeOrderedId};
 #[cfg(feature = "keys")]
 pub use redgrid_keys::{self as keys, Everything, Key, Keys, KeysError, Kind};
+#[cfg(feature = "list")]
+pub use redgrid_list::{self as list, List};
 #[cfg(feature = "locks")]
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]
