@@ -1,5 +1,5 @@
 //! A connection of its own to a node, opened when it is first needed, for what must neither stand behind others nor have others between
-//! its parts: what goes between MULTI and EXEC, and SCRIPT KILL.
+//! its parts: one for what goes between MULTI and EXEC, and one for SCRIPT KILL, which a server takes that greets nobody.
 //!
 //! # Why all or none
 //!
@@ -8,6 +8,11 @@
 //! That MULTI is permitted is asked once for each connection: behind one that is refused, the commands would be carried out.
 //!
 //! What else is sent on the connection meanwhile, signs of life, is queued behind the commands, so its answers come behind theirs.
+//!
+//! # Where
+//!
+//! It leads to the process to which the connections for requests lead, or nothing is carried out: an address may have been given to another
+//! server meanwhile, and the older connections lead to the former one, which answers all the same. Whichever is older is made anew.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,9 +20,10 @@ use std::sync::{Arc, Mutex};
 use fred::prelude::Value;
 use tokio::task::JoinHandle;
 
-use super::Reply;
+use super::lines::Lines;
 use super::link::{Greeting, Link, Named};
 use super::way::Way;
+use super::{Epoch, Reply};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::error::{Code, ServerError};
@@ -30,6 +36,8 @@ pub(super) struct Aside {
     way: Way,
     settings: Settings,
     clock: Clock,
+    /// The connections for requests, where it is to lead to the same process.
+    beside: Option<Arc<Lines>>,
     /// `None` before it is needed; without a lane once closed.
     open: Mutex<Option<Open>>,
 }
@@ -41,15 +49,21 @@ struct Open {
 
 struct Lane {
     link: Arc<Link>,
+    beside: Option<Arc<Lines>>,
     turn: Arc<tokio::sync::Mutex<()>>,
     /// The number of the connection on which MULTI was seen to be permitted.
     permitted: AtomicU64,
 }
 
 impl Aside {
-    /// Opens nothing yet.
+    /// For what can be told to a server that does nothing else. Opens nothing yet.
     pub(super) fn new(way: Way, settings: &Settings, clock: Clock) -> Self {
-        Aside { way, settings: settings.clone(), clock, open: Mutex::default() }
+        Aside { way, settings: settings.clone(), clock, beside: None, open: Mutex::default() }
+    }
+
+    /// For what is carried out by the process to which `commands` lead. Opens nothing yet.
+    pub(super) fn beside(commands: Arc<Lines>, way: Way, settings: &Settings, clock: Clock) -> Self {
+        Aside { beside: Some(commands), ..Aside::new(way, settings, clock) }
     }
 
     /// Sends one command, when it is its turn.
@@ -64,17 +78,17 @@ impl Aside {
     ///
     /// Dropped while others have their turn, nothing is sent; afterwards it goes on by itself.
     pub(super) async fn together(&self, asking: bool, commands: Vec<Words>) -> Result<Reply, ServerError> {
-        let (lane, connection, turn) = self.turn().await?;
+        let (lane, epoch, turn) = self.turn().await?;
         let work = tokio::spawn(async move {
-            let answer = lane.carry_out(connection, asking, commands).await;
+            let answer = lane.carry_out(&epoch, asking, commands).await;
             drop(turn);
             answer
         });
         work.await.unwrap_or_else(|_| Err(ServerError::unknown("the task that had it carried out ended")))
     }
 
-    /// Waits for the turn and for the connection, as long as one request has; tells the number of the connection.
-    async fn turn(&self) -> Result<(Arc<Lane>, u64, tokio::sync::OwnedMutexGuard<()>), ServerError> {
+    /// Waits for the turn and for the connection, as long as one request has; tells which that is.
+    async fn turn(&self) -> Result<(Arc<Lane>, Epoch, tokio::sync::OwnedMutexGuard<()>), ServerError> {
         let by = self.clock.now() + self.settings.timeout;
         let lane = self.lane()?;
         let turn = Arc::clone(&lane.turn).lock_owned();
@@ -83,7 +97,7 @@ impl Aside {
         let mut epoch = lane.link.epoch();
         let up = async { epoch.wait_for(Option::is_some).await.ok().and_then(|epoch| epoch.clone()) };
         let epoch = self.in_time(by, up).await.flatten().ok_or_else(|| lane.link.down())?;
-        Ok((lane, epoch.connection, turn))
+        Ok((lane, epoch, turn))
     }
 
     async fn in_time<T>(&self, by: Instant, work: impl Future<Output = T>) -> Option<T> {
@@ -99,10 +113,14 @@ impl Aside {
         if let Some(open) = &*open {
             return open.lane.clone().ok_or_else(|| ServerError::not_sent("the client is shut down"));
         }
-        let name = format!("{}:aside", self.settings.client_name);
-        let (link, watching) =
-            Link::open(&self.way, &self.settings, self.clock.clone(), name, Greeting::Nothing, None)?;
-        let lane = Arc::new(Lane { link, turn: Arc::default(), permitted: AtomicU64::new(0) });
+        let (what, greeting) = match self.beside {
+            Some(_) => ("batches", Greeting::Identity),
+            None => ("aside", Greeting::Nothing),
+        };
+        let name = format!("{}:{what}", self.settings.client_name);
+        let (link, watching) = Link::open(&self.way, &self.settings, self.clock.clone(), name, greeting, None)?;
+        let lane =
+            Arc::new(Lane { link, beside: self.beside.clone(), turn: Arc::default(), permitted: AtomicU64::new(0) });
         *open = Some(Open { lane: Some(Arc::clone(&lane)), watching });
         Ok(lane)
     }
@@ -115,18 +133,20 @@ impl Aside {
 
     /// Ends the connection; none is opened any more.
     pub(super) async fn close(&self) {
-        self.stop();
         let closed = Open { lane: None, watching: tokio::spawn(std::future::ready(())) };
         let open = self.open.lock().unwrap_or_else(|p| p.into_inner()).replace(closed);
         if let Some(open) = open {
+            // What was opened last, and no other is.
+            open.lane.iter().for_each(|lane| lane.link.close());
             let _ = open.watching.await;
         }
     }
 }
 
 impl Lane {
-    async fn carry_out(&self, connection: u64, asking: bool, commands: Vec<Words>) -> Result<Reply, ServerError> {
-        let link = &self.link;
+    async fn carry_out(&self, epoch: &Epoch, asking: bool, commands: Vec<Words>) -> Result<Reply, ServerError> {
+        let (link, connection) = (&self.link, epoch.connection);
+        self.leads_there(epoch).await?;
         if self.permitted.load(Ordering::Relaxed) != connection {
             link.send_static("MULTI", Vec::new()).await?;
             self.forget().await;
@@ -141,8 +161,8 @@ impl Lane {
         let queued: Vec<_> = queued.collect();
         if let Some(Err(error)) = began.iter().find(|answer| answer.is_err()) {
             link.renew().await;
-            // Behind a MULTI that was refused they stood alone.
-            let alone = error.code().is_some()
+            // Behind a MULTI that was refused they stood alone, and not behind a refused ASKING.
+            let alone = matches!(began.last(), Some(Err(ServerError::Refused { .. })))
                 && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
             return Err(match alone {
                 true => ServerError::unknown(format!(
@@ -163,7 +183,12 @@ impl Lane {
                 Ok(_) => ServerError::not_sent("a command was not queued behind MULTI"),
             });
         }
-        match link.send_static("EXEC", Vec::new()).await {
+        // Another one may lead elsewhere.
+        if link.epoch().borrow().as_ref() != Some(epoch) {
+            self.forget().await;
+            return Err(ServerError::not_sent("the connection was replaced before EXEC"));
+        }
+        match link.send_static("EXEC", Vec::new()).await.map_err(discarded) {
             Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
                 if answers.len() > names.len() {
                     // What a handshake has queued was not answered as it expects.
@@ -188,6 +213,21 @@ impl Lane {
         }
     }
 
+    /// Whether it leads to the same process as the connections for requests. Where nobody may ask which that is, it is believed.
+    async fn leads_there(&self, epoch: &Epoch) -> Result<(), ServerError> {
+        let Some(beside) = &self.beside else { return Ok(()) };
+        let Some(there) = beside.epoch().borrow().clone() else { return Err(beside.down()) };
+        if there.run_id == epoch.run_id || there.run_id.is_empty() || epoch.run_id.is_empty() {
+            return Ok(());
+        }
+        if there.connection > epoch.connection {
+            self.link.renew().await;
+        } else {
+            beside.leave("another connection leads to another server process");
+        }
+        Err(ServerError::not_sent("the address leads to another server process now"))
+    }
+
     /// Has the server forget what is queued: by a word, or else by another connection.
     async fn forget(&self) {
         if self.link.send_static("DISCARD", Vec::new()).await.is_err() {
@@ -201,5 +241,30 @@ fn nothing(error: &ServerError) -> ServerError {
     match error {
         ServerError::Refused { .. } => error.clone(),
         other => ServerError::not_sent(format!("nothing was carried out, as EXEC was not sent: {other}")),
+    }
+}
+
+/// Why the server threw away what was queued, where it says so: it was carried out as little as what is refused alone.
+fn discarded(error: ServerError) -> ServerError {
+    let why = |message: &str| message.strip_prefix("EXECABORT Transaction discarded because of: ").map(str::to_owned);
+    match &error {
+        ServerError::Refused { message, .. } => why(message).map_or(error, ServerError::refused),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_discarded_for_a_passing_reason_is_refused_for_that() {
+        let code = |words: &str| discarded(ServerError::refused(words)).code();
+        let because = |why: &str| code(&format!("EXECABORT Transaction discarded because of: {why}"));
+        assert_eq!(because("READONLY You can't write against a read only replica."), Some(Code::ReadOnly));
+        assert_eq!(because("NOREPLICAS Not enough good replicas to write."), Some(Code::NoReplicas));
+        assert_eq!(because("OOM command not allowed when used memory > 'maxmemory'."), Some(Code::OutOfMemory));
+        assert_eq!(code("EXECABORT Transaction discarded because of previous errors."), Some(Code::Other));
+        assert!(discarded(ServerError::unknown("cut")).is_unknown());
     }
 }

@@ -35,7 +35,7 @@ type Answered = (Result<Reply, ServerError>, Arc<dyn Server>, Option<Epoch>);
 impl Client {
     /// Carries out many requests and answers each by a result of its own, in their order, until `until` and as durably as asked.
     ///
-    /// Those of a node are sent together and carried out in their order, beside those of other nodes and of other callers. Scripts are to be
+    /// Those of a node are sent together and carried out in their order, beside those of other nodes and of other callers, where all of them are
     /// [`in_order`](Request::in_order). What a node refuses for a passing reason, while a slot moves above all, is sent again, those of a
     /// slot one after another; so is what is idempotent and got no answer.
     ///
@@ -148,6 +148,10 @@ async fn one_by_one(
     those.sort_unstable();
     let mut answers = Vec::with_capacity(those.len());
     for at in those {
+        if core.clock.now() >= until {
+            // What is known of it stays.
+            continue;
+        }
         let progress = Progress::default();
         let work = core.exchange(requests[at].clone(), until, Persistence::Retries, &progress);
         let answer = tokio::select! {

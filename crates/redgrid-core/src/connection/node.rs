@@ -1,12 +1,13 @@
 //! One node on fred: a connection for requests, or several, and one that carries subscriptions and nothing else; where
 //! durability is asked for, one more for each level of it.
 
+mod carry;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use fred::prelude::Value;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -14,26 +15,13 @@ use tokio::task::JoinHandle;
 use super::aside::Aside;
 use super::commit::Commits;
 use super::lines::Lines;
-use super::link::{Greeting, Link, Named, Part};
-use super::request::What;
+use super::link::{Greeting, Link, Part};
 use super::subscriber::Subscriber;
 use super::way::{Entry, Place, Way};
-use super::{Arg, ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
+use super::{ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::clock::Clock;
 use crate::config::{Address, Config, ConfigError, Durability, Settings};
-use crate::error::{Code, ServerError};
-
-/// The largest argument that a server takes (`proto-max-bulk-len`, unless it is set otherwise): with a larger one it closes the
-/// connection, and with that all that is under way there.
-const LARGEST: usize = 512 << 20;
-
-/// What a server says that does not know a function, word by word: what a function itself answers is seldom that.
-const NO_FUNCTION: &str = "ERR Function not found";
-
-/// Whether the server does not know the script; one of a user may say NOSCRIPT for reasons of its own.
-fn is_unknown_script(request: &Request, message: &str) -> bool {
-    Code::of(message) == Code::NoScript && request.is_servers_own(message)
-}
+use crate::error::ServerError;
 
 /// What the nodes of one client have in common.
 #[derive(Clone)]
@@ -74,6 +62,7 @@ pub(super) struct Node {
     subscriber: Subscriber,
     commits: Commits,
     aside: Aside,
+    batches: Aside,
     /// The number of the connection on which the server was seen not to know commands for scripts that only read.
     without_read_only: AtomicU64,
     /// Its data is older than a replica's may be.
@@ -112,6 +101,7 @@ impl Node {
             time,
             subscriber,
             aside: Aside::new(way.clone(), settings, clock.clone()),
+            batches: Aside::beside(Arc::clone(&commands), way.clone(), settings, clock.clone()),
             without_read_only: AtomicU64::new(0),
             commits: Commits::new(Arc::clone(&commands), way, settings, clock.clone()),
             commands,
@@ -150,144 +140,7 @@ impl Node {
         self.subscriber.close();
         self.commits.stop();
         self.aside.stop();
-    }
-
-    async fn one(&self, request: Request) -> Result<Reply, ServerError> {
-        if let What::Together(parts) = &request.what {
-            return Box::pin(self.at_once(false, parts)).await;
-        }
-        let link = self.commands.of(request.keys.first().map(|key| &key[..]));
-        let (mut whole, mut loaded) = (request.in_order, false);
-        loop {
-            let (name, head) = self.words(&request, whole);
-            let args = self.arguments(&request, head)?;
-            if request.aside {
-                return Box::pin(self.aside.send((name, args))).await;
-            }
-            let answer = link.send(name, args).await;
-            let Err(ServerError::Refused { message, .. }) = &answer else { return answer };
-            // Not carried out in any of these cases, so sending it once more is safe; its time limit is written anew.
-            match (&request.what, message) {
-                (What::Script(_), no) if !whole && is_unknown_script(&request, no) => whole = true,
-                (What::Script(_), no) if self.lacks_read_only(&request, no) => {}
-                (What::Function { library: Some(code), .. }, no) if !loaded && no == NO_FUNCTION => {
-                    loaded = true;
-                    // Boxed: it is rare, and the future of every call would have room for it.
-                    match Box::pin(link.send(Named::Known("FUNCTION"), vec!["LOAD".into(), code.clone().into()])).await
-                    {
-                        // Another client was quicker, or it is another library of that name.
-                        Err(ServerError::Refused { message, .. }) if message.contains("already exists") => {}
-                        Ok(_) => {}
-                        Err(error) if error.is_unknown() => return answer,
-                        // A replica has it from its primary, and not from us.
-                        Err(error) if request.reads && error.code() == Some(Code::ReadOnly) => return answer,
-                        Err(error) => return Err(error),
-                    }
-                }
-                _ => return answer,
-            }
-        }
-    }
-
-    /// What a request is sent as, and what comes before its keys. A script goes with its `whole` text, or by its hash.
-    fn words(&self, request: &Request, whole: bool) -> (Named, Vec<Value>) {
-        let reading = request.writes_nothing && !self.is_without_read_only();
-        match &request.what {
-            What::Command(name) => (Named::Any(name.clone()), Vec::new()),
-            What::Script(body) => {
-                let (name, what) = match (whole, reading) {
-                    (false, false) => ("EVALSHA", body.sha().clone()),
-                    (false, true) => ("EVALSHA_RO", body.sha().clone()),
-                    (true, false) => ("EVAL", body.bytes()),
-                    (true, true) => ("EVAL_RO", body.bytes()),
-                };
-                (Named::Known(name), vec![Value::from(what)])
-            }
-            What::Function { name, .. } => {
-                let function = if request.writes_nothing { "FCALL_RO" } else { "FCALL" };
-                (Named::Known(function), vec![Value::from(name.clone())])
-            }
-            // Its parts are sent.
-            What::Together(_) => (Named::Known("EXEC"), Vec::new()),
-        }
-    }
-
-    /// Whether the server behind the present connection was seen not to know commands for scripts that only read (Redis 6.2).
-    fn is_without_read_only(&self) -> bool {
-        let connection = self.commands.epoch().borrow().as_ref().map(|epoch| epoch.connection);
-        connection.is_some_and(|connection| self.without_read_only.load(Ordering::Relaxed) == connection)
-    }
-
-    /// Whether `message` says so of a request that was sent as one of these; that is remembered.
-    fn lacks_read_only(&self, request: &Request, message: &str) -> bool {
-        let lacks =
-            request.writes_nothing && !self.is_without_read_only() && message.starts_with("ERR unknown command");
-        if let Some(epoch) = self.commands.epoch().borrow().as_ref().filter(|_| lacks) {
-            self.without_read_only.store(epoch.connection, Ordering::Relaxed);
-            return true;
-        }
-        false
-    }
-
-    /// Has the parts of a request carried out, all or none.
-    async fn at_once(&self, asking: bool, parts: &[Request]) -> Result<Reply, ServerError> {
-        let mut commands = Vec::with_capacity(parts.len());
-        for part in parts {
-            let (name, head) = self.words(part, true);
-            commands.push((name, self.arguments(part, head)?));
-        }
-        self.aside.together(asking, commands).await
-    }
-
-    /// Sends requests back to back, with none of others between them. Scripts go with their text: a request for it could not
-    /// be adjacent any more.
-    async fn together(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
-        // Behind an ASKING, which is sent anew on the other connection.
-        if let [asking, Request { what: What::Together(parts), .. }] = &requests[..] {
-            debug_assert_eq!(asking.label(), "ASKING");
-            return vec![Ok(Reply::Nil), Box::pin(self.at_once(true, parts)).await];
-        }
-        let mut commands = Vec::with_capacity(requests.len());
-        for request in &requests {
-            let (name, head) = self.words(request, true);
-            match self.arguments(request, head) {
-                Ok(args) => commands.push((name, args)),
-                Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
-            }
-        }
-        let key = requests.iter().find_map(|request| request.keys.first());
-        self.commands.of(key.map(|key| &key[..])).send_together(commands).await
-    }
-
-    fn arguments(&self, request: &Request, mut head: Vec<Value>) -> Result<Vec<Value>, ServerError> {
-        head.reserve(1 + request.keys.len() + request.args.len());
-        if let What::Script(_) | What::Function { .. } = request.what {
-            head.push(Value::from(request.keys.len() as i64));
-        }
-        let sizes = request.keys.iter().map(Bytes::len).chain(request.args.iter().map(Arg::len));
-        if let Some(size) = sizes.max().filter(|size| *size > LARGEST) {
-            let message = format!("not sent: an argument has {size} bytes, and servers take {LARGEST} at most");
-            return Err(ServerError::Refused { code: Code::TooLarge, message });
-        }
-        head.extend(request.subcommand.map(Value::from_static_str));
-        head.extend(request.keys.iter().cloned().map(Value::from));
-        for arg in &request.args {
-            head.push(match arg {
-                Arg::Bytes(bytes) => Value::from(bytes.clone()),
-                Arg::NotAfter => Value::from(self.not_after(request)?),
-                Arg::Publish if self.sharded.load(Ordering::Relaxed) => Value::from_static_str("SPUBLISH"),
-                Arg::Publish => Value::from_static_str("PUBLISH"),
-            });
-        }
-        Ok(head)
-    }
-
-    fn not_after(&self, request: &Request) -> Result<Bytes, ServerError> {
-        let now = self.clock.now();
-        let limit = request.not_after.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?;
-        let micros =
-            self.time.at(limit, now).ok_or_else(|| ServerError::not_sent("the server's clock is not known yet"))?;
-        Ok(micros.to_string().into())
+        self.batches.stop();
     }
 }
 
@@ -304,9 +157,20 @@ impl Server for Node {
         }
         match requests.len() {
             _ if requests.iter().any(|request| request.adjacent) => self.together(requests).await,
-            1 => vec![self.one(requests.remove(0)).await],
+            1 => {
+                let request = requests.remove(0);
+                vec![self.one(self.line(&request), request).await]
+            }
             // Polled in their order for the first time, and a first poll hands the bytes to fred.
-            _ => Box::pin(join_all(requests.into_iter().map(|request| self.one(request)))).await,
+            _ => {
+                // What is to stay in its order goes by one connection.
+                let line = requests.iter().all(|request| request.in_order).then(|| Arc::clone(self.line(&requests[0])));
+                let one = async |request: Request| match &line {
+                    Some(line) => self.one(line, request).await,
+                    None => self.one(self.line(&request), request).await,
+                };
+                Box::pin(join_all(requests.into_iter().map(one))).await
+            }
         }
     }
 
@@ -354,6 +218,7 @@ impl Server for Node {
         }
         self.commits.close().await;
         self.aside.close().await;
+        self.batches.close().await;
     }
 }
 

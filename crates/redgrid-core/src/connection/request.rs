@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::slot::slot;
 use crate::clock::Instant;
 use crate::script::{Body, Called};
 
@@ -16,6 +17,8 @@ pub struct Request {
     /// The second word of a command whose name is two: it comes before the keys.
     pub(crate) subcommand: Option<&'static str>,
     pub(crate) keys: Vec<Bytes>,
+    /// How many of its keys, the last ones, stand among the arguments.
+    pub(crate) keys_behind: usize,
     pub(crate) args: Vec<Arg>,
     pub(crate) idempotent: bool,
     pub(crate) not_after: Option<Instant>,
@@ -41,7 +44,7 @@ pub(crate) enum What {
     Together(Vec<Request>),
 }
 
-/// How servers begin the refusals that pass, before a script has begun.
+/// How servers begin the refusals that pass, before a script has begun. How they send elsewhere is read as a whole.
 const OWN_WORDS: [&str; 11] = [
     "NOSCRIPT No matching script",
     "READONLY You can't write against a read only",
@@ -49,11 +52,11 @@ const OWN_WORDS: [&str; 11] = [
     "LOADING Valkey is loading",
     "BUSY Redis is busy",
     "BUSY Valkey is busy",
-    "MOVED ",
-    "ASK ",
     "TRYAGAIN Multiple keys request during rehashing",
-    "CLUSTERDOWN ",
+    "CLUSTERDOWN Hash slot not served",
+    "CLUSTERDOWN The cluster is down",
     "MASTERDOWN Link with MASTER is down",
+    "NOREPLICAS Not enough good replicas",
 ];
 
 /// One argument of a request.
@@ -67,13 +70,15 @@ pub enum Arg {
     /// Where the command goes by which a script publishes on the channels of its keys: `PUBLISH`, or `SPUBLISH` where they are
     /// sharded.
     Publish,
+    /// A key that stands behind arguments; it is among the request's keys, too.
+    Key(Bytes),
 }
 
 impl Arg {
     /// How many bytes it has, but for those that are written when it is sent: those are few.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Arg::Bytes(bytes) => bytes.len(),
+            Arg::Bytes(bytes) | Arg::Key(bytes) => bytes.len(),
             Arg::NotAfter | Arg::Publish => 0,
         }
     }
@@ -126,6 +131,7 @@ impl Request {
             what,
             subcommand: None,
             keys: Vec::new(),
+            keys_behind: 0,
             args: Vec::new(),
             idempotent: false,
             not_after: None,
@@ -140,13 +146,21 @@ impl Request {
 
     /// Adds a key. Keys come before arguments.
     pub fn key(mut self, key: impl Into<Bytes>) -> Self {
-        self.keys.push(key.into());
+        self.keys.insert(self.keys.len() - self.keys_behind, key.into());
         self
     }
 
     /// Adds several keys.
-    pub fn keys(mut self, keys: impl IntoIterator<Item = Bytes>) -> Self {
-        self.keys.extend(keys);
+    pub fn keys(self, keys: impl IntoIterator<Item = Bytes>) -> Self {
+        keys.into_iter().fold(self, Request::key)
+    }
+
+    /// Adds a key of a command behind what was added before: for commands that have keys among their arguments.
+    pub fn key_here(mut self, key: impl Into<Bytes>) -> Self {
+        let key = key.into();
+        self.args.push(Arg::Key(key.clone()));
+        self.keys.push(key);
+        self.keys_behind += 1;
         self
     }
 
@@ -211,7 +225,8 @@ impl Request {
         self
     }
 
-    /// Has a script sent with its text: sent by its hash, it would come behind what was sent after it where the server does not know it.
+    /// Keeps it in its order among others that say so: they go by one connection, where a node has several, and a script goes with its text. Sent
+    /// by its hash, it would come behind what was sent after it where the server does not know it.
     pub fn in_order(mut self) -> Self {
         self.in_order = true;
         self
@@ -229,10 +244,19 @@ impl Request {
             // UNKILLABLE says that the script goes on.
             _ if self.aside => false,
             What::Script(Called::Owned(_)) | What::Function { .. } => {
-                OWN_WORDS.iter().any(|words| message.starts_with(words))
+                OWN_WORDS.iter().any(|words| message.starts_with(words)) || self.is_sent_elsewhere(message)
             }
             What::Command(_) | What::Script(Called::Static(_)) | What::Together(_) => true,
         }
+    }
+
+    /// Whether `message` is, to its end, how a server sends elsewhere what has these keys: `MOVED 3999 127.0.0.1:6381`.
+    fn is_sent_elsewhere(&self, message: &str) -> bool {
+        let words: Vec<_> = message.split(' ').collect();
+        let ["MOVED" | "ASK", number, address] = words[..] else { return false };
+        let is_port = |(_, port): (&str, &str)| port.parse::<u16>().is_ok();
+        let is_its_slot = |number: u16| self.keys.first().is_some_and(|key| slot(key) == number);
+        number.parse().is_ok_and(is_its_slot) && address.rsplit_once(':').is_some_and(is_port)
     }
 
     /// Whether it may be sent again after a lost reply.
@@ -248,6 +272,11 @@ impl Request {
     /// Whether it has a place for its time limit.
     pub fn is_limited(&self) -> bool {
         self.args.contains(&Arg::NotAfter)
+    }
+
+    /// Its keys that come before its arguments.
+    pub(crate) fn keys_in_front(&self) -> &[Bytes] {
+        &self.keys[..self.keys.len() - self.keys_behind]
     }
 
     /// The key that decides which node it goes to; empty where it has none.
@@ -274,5 +303,49 @@ impl Request {
             What::Function { name, .. } => std::str::from_utf8(name).unwrap_or("function"),
             What::Together(_) => "MULTI",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::OwnedScript;
+
+    #[test]
+    fn of_a_script_only_the_whole_words_of_a_server_are_not_its_own() {
+        let number = slot(b"a");
+        let script = || OwnedScript::new("s", "return 1").with([Bytes::from_static(b"a")]);
+        for words in [
+            format!("MOVED {number} 127.0.0.1:6381"),
+            format!("ASK {number} :6381"),
+            format!("MOVED {number} ?:6381"),
+            "CLUSTERDOWN Hash slot not served".into(),
+            "CLUSTERDOWN The cluster is down and only accepts read commands".into(),
+            "NOREPLICAS Not enough good replicas to write.".into(),
+        ] {
+            assert!(script().is_servers_own(&words), "{words}");
+        }
+        for words in [
+            format!("MOVED {} 127.0.0.1:6381", number + 1),
+            format!("MOVED {number} 127.0.0.1:6381 "),
+            format!("MOVED {number} 127.0.0.1"),
+            format!("ASK {number} a:b"),
+            "MOVED house".into(),
+            "ASK me".into(),
+            "CLUSTERDOWN come later".into(),
+        ] {
+            assert!(!script().is_servers_own(&words), "{words}");
+            assert!(Request::command("GET").key("a").is_servers_own(&words), "{words}");
+        }
+        let keyless = OwnedScript::new("s", "return 1").with([]);
+        assert!(!keyless.is_servers_own(&format!("MOVED {number} 127.0.0.1:6381")));
+    }
+
+    #[test]
+    fn keys_stand_in_front_or_where_they_were_added() {
+        let request = Request::command("MSET").key("a").arg("1").key_here("b").arg("2").key("c");
+        assert_eq!(request.keys_in_front(), ["a", "c"]);
+        assert_eq!(request.touched(), ["a", "c", "b"]);
+        assert_eq!(request.args, [Arg::Bytes("1".into()), Arg::Key("b".into()), Arg::Bytes("2".into())]);
     }
 }
