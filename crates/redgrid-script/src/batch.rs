@@ -20,7 +20,7 @@ const MOST_CALLS: usize = 100_000;
 /// The same of an atomic one: 10,000. The server does nothing else meanwhile.
 const MOST_AT_ONCE: usize = 10_000;
 
-/// How many bytes the keys and arguments of a batch have at most: 64 MiB. They are in memory together, here and, of an atomic one, there.
+/// How many bytes the keys, arguments and scripts of a batch have at most: 64 MiB. They are in memory together, here and, of an atomic one, there.
 const MOST_BYTES: usize = 64 << 20;
 
 /// Tells batches apart, so that no handle is taken to the results of another.

@@ -12,7 +12,7 @@ use redgrid_core::{Client, Name, OwnedScript, Request, ServerError};
 use crate::error::CallError;
 
 /// Commands that would leave the connection another one for all who share it.
-const OF_THE_CONNECTION: [&str; 18] = [
+const OF_THE_CONNECTION: [&str; 24] = [
     "ASKING",
     "AUTH",
     "CLIENT",
@@ -22,20 +22,41 @@ const OF_THE_CONNECTION: [&str; 18] = [
     "MONITOR",
     "MULTI",
     "PSUBSCRIBE",
+    "PSYNC",
+    "PUNSUBSCRIBE",
     "QUIT",
     "READONLY",
     "READWRITE",
+    "REPLCONF",
     "RESET",
     "SELECT",
     "SSUBSCRIBE",
     "SUBSCRIBE",
+    "SUNSUBSCRIBE",
+    "SYNC",
+    "UNSUBSCRIBE",
     "UNWATCH",
     "WATCH",
 ];
 
 /// Commands that would have all wait who share the connection.
-const BLOCKING: [&str; 10] =
-    ["BLMOVE", "BLMPOP", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZMPOP", "BZPOPMAX", "BZPOPMIN", "WAIT", "WAITAOF"];
+const BLOCKING: [&str; 11] = [
+    "BLMOVE",
+    "BLMPOP",
+    "BLPOP",
+    "BRPOP",
+    "BRPOPLPUSH",
+    "BZMPOP",
+    "BZPOPMAX",
+    "BZPOPMIN",
+    "SHUTDOWN",
+    "WAIT",
+    "WAITAOF",
+];
+
+/// What is expected of a command, in errors.
+const UNCHANGED: &str = "one that leaves the shared connection as it is";
+const WAITLESS: &str = "one that does not have others wait on the shared connection";
 
 /// A call of a script, a function or a command. Nothing is sent before it is asked for its answer by [`Call::query`] and what is beside it,
 /// or goes with a [`Batch`](crate::Batch).
@@ -46,7 +67,8 @@ const BLOCKING: [&str; 10] =
 pub struct Call {
     what: What,
     keys: Vec<Name>,
-    args: Vec<Bytes>,
+    /// Of a command its keys, too, in their places.
+    args: Vec<Arg>,
     idempotent: bool,
     reads: bool,
     within: Option<Duration>,
@@ -61,11 +83,19 @@ enum What {
     Function { name: String, library: Option<Bytes> },
 }
 
+#[derive(Clone)]
+enum Arg {
+    /// The next of the keys.
+    Key,
+    Bytes(Bytes),
+}
+
 impl Call {
-    /// A command by its name, as `INCRBY`. Its keys come before its arguments.
+    /// A command by its name, as `INCRBY`. Its keys and arguments are sent in the order in which they are added:
+    /// `Call::command("MSET").key("a").arg("1").key("b").arg("2")`.
     ///
-    /// What would change the connection that is shared with others (`MULTI`, `SUBSCRIBE`, `SELECT`), or would have them wait (`BLPOP`, `WAIT`),
-    /// is refused when it is called.
+    /// What would change the connection that is shared with others (`MULTI`, `SUBSCRIBE`, `SELECT`), or would have them wait (`BLPOP`, `WAIT`,
+    /// `XREAD` with `BLOCK`), is refused when it is called.
     pub fn command(name: impl Into<Cow<'static, str>>) -> Self {
         Call::of_command(name.into(), None)
     }
@@ -77,16 +107,11 @@ impl Call {
 
     fn of_command(name: Cow<'static, str>, second: Option<&'static str>) -> Self {
         let upper = name.to_ascii_uppercase();
-        let refused = |expected: &'static str| CallError::InvalidArgument {
-            what: name.clone().into_owned(),
-            option: "command",
-            expected: expected.into(),
-            got: upper.clone(),
-        };
+        let refused = |expected| refused(&name, expected, upper.clone());
         let fault = if OF_THE_CONNECTION.contains(&&*upper) {
-            Some(refused("one that leaves the shared connection as it is"))
+            Some(refused(UNCHANGED))
         } else if BLOCKING.contains(&&*upper) {
-            Some(refused("one that does not have others wait on the shared connection"))
+            Some(refused(WAITLESS))
         } else if name.is_empty() || name.contains(|c: char| c.is_whitespace()) {
             Some(refused("one word; of two, Call::subcommand has the second"))
         } else {
@@ -107,10 +132,16 @@ impl Call {
         Call { what, keys: Vec::new(), args: Vec::new(), idempotent: false, reads: false, within: None, fault: None }
     }
 
-    /// Adds a key: a name, which goes behind the client's namespace.
+    /// Adds a key: a name, which goes behind the client's namespace. Of a script or a function it is one of `KEYS`, of a command it stands where
+    /// it is added.
     pub fn key(mut self, name: impl AsRef<str>) -> Self {
         match Name::new(name) {
-            Ok(name) => self.keys.push(name),
+            Ok(name) => {
+                self.keys.push(name);
+                if let What::Command { .. } = self.what {
+                    self.args.push(Arg::Key);
+                }
+            }
             Err(invalid) => self.fault = self.fault.or(Some(invalid.into())),
         }
         self
@@ -123,7 +154,7 @@ impl Call {
 
     /// Adds an argument, as it is.
     pub fn arg(mut self, arg: impl Into<Bytes>) -> Self {
-        self.args.push(arg.into());
+        self.args.push(Arg::Bytes(arg.into()));
         self
     }
 
@@ -135,9 +166,10 @@ impl Call {
     /// Adds a value as an argument, as this codec writes it.
     pub fn value<T: ?Sized, C: Encode<T>>(mut self, codec: &C, value: &T) -> Self {
         match codec.encode(value) {
-            Ok(bytes) => self.args.push(bytes),
+            Ok(bytes) => self.args.push(Arg::Bytes(bytes)),
             Err(source) => {
-                let (what, nth, codec) = (self.label().to_owned(), self.args.len() + 1, codec.name());
+                let nth = 1 + self.args.iter().filter(|arg| matches!(arg, Arg::Bytes(_))).count();
+                let (what, codec) = (self.label().to_owned(), codec.name());
                 let fault = CallError::Encode { what, nth, codec, source: Arc::new(source) };
                 self.fault = self.fault.or(Some(fault));
             }
@@ -192,10 +224,41 @@ impl Call {
         &self.keys
     }
 
-    /// How many bytes its keys and arguments have.
+    /// How many bytes its keys and arguments have, and its name or, of a script, its text.
     pub(crate) fn size(&self) -> usize {
+        let what = match &self.what {
+            What::Command { name, second } => name.len() + second.map_or(0, str::len),
+            What::Script(script) => script.body().text().len(),
+            What::Function { name, .. } => name.len(),
+        };
         let keys = self.keys.iter().map(|key| key.as_str().len());
-        keys.chain(self.args.iter().map(Bytes::len)).sum()
+        what + keys.chain(self.args.iter().map(Arg::len)).sum::<usize>()
+    }
+
+    /// What is wrong with it as a whole: a command that waits, or changes the connection, by what stands among its arguments.
+    fn fault(&self) -> Option<CallError> {
+        if let Some(fault) = &self.fault {
+            return Some(fault.clone());
+        }
+        let What::Command { name, second } = &self.what else { return None };
+        let mut words = second.iter().map(|word| word.as_bytes()).chain(self.args.iter().map(Arg::bytes));
+        let is = |word: &[u8], other: &str| word.eq_ignore_ascii_case(other.as_bytes());
+        let upper = name.to_ascii_uppercase();
+        match &*upper {
+            "SCRIPT" => words.next().filter(|word| is(word, "DEBUG")).map(|_| refused(name, UNCHANGED, upper)),
+            "XREAD" | "XREADGROUP" => loop {
+                let word = words.next().filter(|word| !is(word, "STREAMS"))?;
+                if is(word, "BLOCK") {
+                    return Some(refused(name, WAITLESS, format!("{upper} … BLOCK")));
+                }
+                // What follows is a name, or a number.
+                let named = if is(word, "GROUP") { 2 } else { usize::from(is(word, "COUNT")) };
+                for _ in 0..named {
+                    words.next();
+                }
+            },
+            _ => None,
+        }
     }
 
     /// As it is sent, if it can be.
@@ -206,19 +269,30 @@ impl Call {
 
     /// The same for the primary, whatever it does.
     pub(crate) fn for_primary(&self, client: &Client) -> Result<Request, CallError> {
-        if let Some(fault) = &self.fault {
-            return Err(fault.clone());
+        if let Some(fault) = self.fault() {
+            return Err(fault);
         }
-        let keys = one_slot(client, self.label(), &self.keys)?;
+        let mut keys = one_slot(client, self.label(), &self.keys)?.into_iter();
         let mut request = match &self.what {
-            What::Command { name, second: None } => Request::command(name.clone().into_owned()).keys(keys),
-            What::Command { name, second: Some(second) } => {
-                Request::command(name.clone().into_owned()).and_second(second).keys(keys)
+            What::Command { name, second } => {
+                let command = Request::command(name.clone().into_owned());
+                second.iter().fold(command, |command, second| command.and_second(second))
             }
-            What::Script(script) => script.with(keys),
-            What::Function { name, library } => Request::function(name.clone(), library.clone()).keys(keys),
+            What::Script(script) => script.with(keys.by_ref()),
+            What::Function { name, library } => Request::function(name.clone(), library.clone()).keys(keys.by_ref()),
         };
-        request = self.args.iter().cloned().fold(request, Request::arg);
+        let mut in_front = true;
+        for arg in &self.args {
+            in_front &= matches!(arg, Arg::Key);
+            request = match arg {
+                Arg::Bytes(bytes) => request.arg(bytes.clone()),
+                Arg::Key => match keys.next() {
+                    Some(key) if in_front => request.key(key),
+                    Some(key) => request.key_here(key),
+                    None => request,
+                },
+            };
+        }
         if self.reads {
             request = request.writes_nothing();
         }
@@ -233,6 +307,24 @@ impl Call {
     pub(crate) fn names_a_library(&self) -> bool {
         matches!(&self.what, What::Function { library: Some(_), .. })
     }
+}
+
+impl Arg {
+    /// Where it is no key.
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Arg::Key => &[],
+            Arg::Bytes(bytes) => bytes,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.bytes().len()
+    }
+}
+
+fn refused(what: &str, expected: &'static str, got: String) -> CallError {
+    CallError::InvalidArgument { what: what.to_owned(), option: "command", expected: expected.into(), got }
 }
 
 /// The keys of what is one step, which share a slot.

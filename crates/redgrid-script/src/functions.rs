@@ -98,7 +98,8 @@ impl Functions {
         let request = Request::subcommand("FUNCTION", "LOAD").arg(library.code().clone());
         let answers = on_primaries::<()>(&self.client, "FUNCTION LOAD", request).await?.into_answers();
         let mut refused = None;
-        for (_, answer) in answers {
+        let mut has_one = Vec::new();
+        for (node, answer) in answers {
             match answer {
                 Ok(()) => {}
                 // It may be the very same.
@@ -106,13 +107,16 @@ impl Functions {
                     if message.contains("already exists") =>
                 {
                     refused = Some(CallError::Refused { what, source: ServerError::Refused { code, message } });
+                    has_one.push(node);
                 }
                 Err(error) => return Err(error),
             }
         }
         let Some(refused) = refused else { return Ok(()) };
+        // The pattern knows no case.
         let same = |found: &LibraryInfo| found.name == library.name() && found.code.as_bytes() == &library.code()[..];
-        match self.list_of(Some(library.name())).await?.iter().all(same) {
+        let found = self.list_of(Some(library.name())).await?;
+        match has_one.iter().all(|node| found.iter().any(|found| same(found) && found.nodes.contains(node))) {
             true => Ok(()),
             false => Err(refused),
         }

@@ -112,7 +112,8 @@ impl Call {
                 got: format!("`{key}`"),
             });
         }
-        let answers = client.run_on_primaries::<T>(self.for_primary(client)?).await;
+        let until = client.clock().now() + self.time(client);
+        let answers = client.run_on_primaries_until::<T>(self.for_primary(client)?, until).await;
         let answers = answers.map_err(|source| self.error(source))?;
         Ok(Everywhere::new(
             answers.into_iter().map(|(node, answer)| (node, answer.map_err(|source| self.error(source)))),
