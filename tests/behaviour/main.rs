@@ -14,6 +14,7 @@ mod barrier_model;
 mod batches;
 mod black_hole;
 mod buckets;
+mod calls;
 mod cancellation;
 mod combined;
 mod commands;

@@ -123,9 +123,9 @@ async fn a_script_whose_answer_is_lost_is_unknown_and_run_once_unless_it_may_run
 async fn what_a_script_answers_is_its_own_and_has_it_run_once() {
     let server = server().await;
     let client = client(&server).await;
-    for (nth, word) in
-        ["BUSY", "TRYAGAIN", "LOADING", "READONLY", "NOSCRIPT", "MASTERDOWN", "NOREPLICAS"].iter().enumerate()
-    {
+    let words =
+        ["BUSY", "TRYAGAIN", "LOADING", "READONLY", "NOSCRIPT", "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK", "NOAUTH"];
+    for (nth, word) in words.iter().enumerate() {
         let text = format!("redis.call('INCR', KEYS[1]); return redis.error_reply('{word} come later')");
         let name = format!("n{nth}");
         let told = Script::new(text).call().key(&name).query::<i64>(&client).await.unwrap_err();
