@@ -54,8 +54,11 @@ impl Client {
     ///
     /// Dropping it changes nothing.
     pub async fn primaries(&self) -> Result<Vec<Primary>, ServerError> {
+        self.primaries_until(self.core().clock.now() + self.patience()).await
+    }
+
+    async fn primaries_until(&self, until: Instant) -> Result<Vec<Primary>, ServerError> {
         let core = self.core();
-        let until = core.clock.now() + self.patience();
         let mut changes = core.topology.changes();
         loop {
             self.is_open()?;
@@ -112,9 +115,26 @@ impl Client {
         &self,
         request: Request,
     ) -> Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError> {
-        let primaries = self.primaries().await?;
+        self.run_on_primaries_until(request, self.core().clock.now() + self.patience()).await
+    }
+
+    /// The same until `until`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::primaries`]; nobody was asked then.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::run_on`].
+    pub async fn run_on_primaries_until<T: FromReply>(
+        &self,
+        request: Request,
+        until: Instant,
+    ) -> Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError> {
+        let primaries = self.primaries_until(until).await?;
         let asked = primaries.iter().map(async |primary| {
-            let answer = self.run_on(primary, request.clone()).await;
+            let answer = ask(self.core(), &primary.server, request.clone(), until).await.and_then(Reply::into_typed);
             (primary.id().clone(), answer)
         });
         Ok(join_all(asked).await)
@@ -157,7 +177,7 @@ async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Ins
         }
         let again = match &error {
             ServerError::NotSent { .. } => true,
-            ServerError::Refused { code, .. } => code.is_passing(),
+            ServerError::Refused { code, message } => code.is_passing() && request.is_servers_own(message),
             ServerError::Unknown { .. } => {
                 unanswered += 1;
                 request.is_idempotent() && unanswered <= core.settings.retries
