@@ -210,6 +210,7 @@ impl Grid {
     }
 
     /// What happens to all whose names are of a pattern. See [`Listen`](redgrid_core::object::events::Listen).
+    #[doc(alias = "addListener")]
     pub fn events_of(
         &self,
         pattern: impl Into<String>,
