@@ -248,37 +248,6 @@ async fn who_may_not_look_at_others_keys_is_told_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_is_lost_between_pages_is_no_reason_to_begin_anew() {
-    let server = server().await;
-    let proxy = Proxy::to(&server).await.unwrap();
-    let observer = server.observer().await.unwrap();
-    fill(&observer, 2_000).await;
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_secs(5))).await;
-    let primary = client.primaries().await.unwrap()[0].clone();
-    let (mut stream, mut told, mut cuts) = (Keys::new(&client).objects().page(10), 0, 0);
-    let mut found = BTreeSet::new();
-    while let Some(key) = stream.try_next().await.unwrap() {
-        found.insert(key);
-        told += 1;
-        if told % 40 == 0 {
-            proxy.refuse_connections().await.unwrap();
-            proxy.cut_all();
-            wait_until(SOON, async || primary.epoch().is_none()).await;
-            // The next page is asked for while there is no connection.
-            let next = stream.try_next().now_or_never();
-            proxy.accept_connections().await.unwrap();
-            if let Some(key) = next {
-                found.extend(key.unwrap());
-                told += 1;
-            }
-            cuts += 1;
-        }
-    }
-    assert_eq!(found.len(), 2_000);
-    assert!(cuts > 33 && told < 2_200, "{cuts} times, {told} keys");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_is_all_there_is() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
