@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use redgrid_codecs::Decode;
-use redgrid_core::name::tagged;
-use redgrid_core::object::ObjectError;
+use redgrid_core::object::{ObjectError, layouts};
 use redgrid_core::{Name, Script};
 
 use crate::list::List;
@@ -177,7 +176,7 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
         let (name, key) = self.place.named()?;
         match named {
             Some(cursor) => self.beside(key, name, "cursor", &Name::new(cursor)?),
-            None => Ok([b"__redisson_list_cursor_", &*tagged(key)].concat().into()),
+            None => Ok(layouts::list_cursor(key)),
         }
     }
 }

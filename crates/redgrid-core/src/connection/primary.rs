@@ -85,6 +85,11 @@ impl Client {
         decides(self.core(), &primary.server)
     }
 
+    /// Has the client look soon who decides for keys: this node says that it does not.
+    pub fn doubt(&self, primary: &Primary) {
+        self.core().topology.doubt(Doubt::Node(primary.id().clone()));
+    }
+
     /// Carries out a request without keys at this node, and reads its reply as `T`. It is not sent on to others.
     ///
     /// It is tried again as by [`Client::run`], for as long as the node is a primary: [`Client::is_primary`] tells, after an error.
@@ -99,7 +104,7 @@ impl Client {
     pub async fn run_on<T: FromReply>(&self, primary: &Primary, request: Request) -> Result<T, ServerError> {
         self.is_open()?;
         let until = self.core().clock.now() + self.patience();
-        ask(self.core(), &primary.server, request, until).await?.into_typed()
+        ask(self, &primary.server, request, until).await?.into_typed()
     }
 
     /// The same at every primary, at the same time. Each answers for itself.
@@ -153,7 +158,13 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
 }
 
 /// Sends copies to one node until one is answered for good, it is no primary any more, or `until` has passed.
-async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {
+async fn ask(
+    client: &Client,
+    server: &Arc<dyn Server>,
+    request: Request,
+    until: Instant,
+) -> Result<Reply, ServerError> {
+    let core = client.core();
     // Copies that may have been carried out, whatever later ones are told.
     let mut unanswered = 0;
     loop {
@@ -184,7 +195,7 @@ async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Ins
             }
             ServerError::Decode { .. } => false,
         };
-        if !again || !pause(core, server, until).await {
+        if !again || !pause(client, server, until).await {
             return Err(told(unanswered, error));
         }
     }
@@ -200,8 +211,9 @@ fn told(unanswered: u32, last: ServerError) -> ServerError {
     }
 }
 
-/// Waits a little, and then for a connection, until the topology changes; false where the time is over before.
-async fn pause(core: &Core, server: &Arc<dyn Server>, until: Instant) -> bool {
+/// Waits a little, and then for a connection, until the topology changes; false where the time is over before, or the client shuts down.
+async fn pause(client: &Client, server: &Arc<dyn Server>, until: Instant) -> bool {
+    let core = client.core();
     let mut changes = core.topology.changes();
     let mut epoch = server.epoch();
     let up = async {
@@ -214,6 +226,7 @@ async fn pause(core: &Core, server: &Arc<dyn Server>, until: Instant) -> bool {
         () = up => {}
         Ok(()) = changes.changed() => {}
         () = core.clock.sleep_until(until) => return false,
+        () = client.closing() => return false,
     }
     core.clock.now() < until
 }
