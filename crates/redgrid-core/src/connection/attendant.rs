@@ -15,7 +15,7 @@ use crate::once::{OnceRequest, chase, memory};
 use crate::wait::Hearing;
 
 /// For how long before the end of a shutdown things may be left in order, at most.
-const ORDER: Duration = Duration::from_millis(500);
+const ORDER: Duration = Duration::from_secs(1);
 
 /// The client as work of its own has it that goes on for as long as the client lives: it does not keep the client, and may
 /// still ask when that is being shut down. Made by [`Client::attend`].
@@ -85,7 +85,7 @@ impl Attendant {
         }
     }
 
-    /// Completes when a shutdown has lasted for `within`, or soon waits no longer: a quarter of its time, 500 ms at most, is left to
+    /// Completes when a shutdown has lasted for `within`, or soon waits no longer: a quarter of its time, 1 s at most, is left to
     /// leave things in order.
     ///
     /// # Cancel safety
