@@ -9,6 +9,7 @@ mod atomic_crowds;
 mod atomic_updates;
 mod atomics;
 mod backed_maps;
+mod backed_troubles;
 mod barrier;
 mod barrier_losses;
 mod barrier_model;
