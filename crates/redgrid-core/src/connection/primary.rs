@@ -139,7 +139,7 @@ impl Client {
     ) -> Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError> {
         let primaries = self.primaries_until(until).await?;
         let asked = primaries.iter().map(async |primary| {
-            let answer = ask(self.core(), &primary.server, request.clone(), until).await.and_then(Reply::into_typed);
+            let answer = ask(self, &primary.server, request.clone(), until).await.and_then(Reply::into_typed);
             (primary.id().clone(), answer)
         });
         Ok(join_all(asked).await)
