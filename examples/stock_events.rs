@@ -26,6 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Some(Notice::Event(event)) => println!("{}: {:?} by {}", event.name, event.kind, event.command),
             Some(Notice::Gap(why)) => println!("look for yourself: {why:?}"),
             Some(Notice::Uncertain(why)) => println!("nobody knows whether events come: {why}"),
+            Some(other) => println!("{other:?}"),
             None => println!("the client has ended"),
         }
     }

@@ -1,134 +1,16 @@
 //! Maps in front of a store that is slow, fails, hangs and panics.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::join_all;
 use redgrid_map::codecs::Json;
-use redgrid_map::{
-    BackedError, BackedMap, Backing, BoxStream, Fault, Loaded, Loader, Loss, Map, ObjectError, TookTooLong,
-    WriteBehind, Writer, async_trait,
-};
+use redgrid_map::{BackedError, BackedMap, Backing, Loaded, Loss, Map, ObjectError, TookTooLong, WriteBehind};
 use redgrid_testkit::{Action, Proxy, wait_until};
+use redgrid_tests::store::{NEVER, Store, before, behind, key};
 use redgrid_tests::{SOON, client, client_with, server};
-use tokio::sync::Notify;
-
-/// Longer than any test takes: what is to come sooner does not come by itself.
-const NEVER: Duration = Duration::from_secs(600);
-
-/// A store in memory, which does what it is told.
-#[derive(Default)]
-struct Store {
-    has: Mutex<BTreeMap<String, u64>>,
-    /// Every write and removal of a key, in order.
-    history: Mutex<Vec<(String, Option<u64>)>>,
-    loads: AtomicU32,
-    writes: AtomicU32,
-    /// So many calls fail.
-    failing: AtomicU32,
-    panics: AtomicBool,
-    /// Calls wait until it is opened.
-    shut: AtomicBool,
-    opened: Notify,
-    /// Who has come to the door.
-    came: AtomicU32,
-}
-
-impl Store {
-    fn with(entries: impl IntoIterator<Item = (&'static str, u64)>) -> Arc<Store> {
-        let store = Store::default();
-        store.has.lock().unwrap().extend(entries.into_iter().map(|(key, value)| (key.to_owned(), value)));
-        Arc::new(store)
-    }
-
-    fn get(&self, key: &str) -> Option<u64> {
-        self.has.lock().unwrap().get(key).copied()
-    }
-
-    fn shut(&self) {
-        self.shut.store(true, Ordering::SeqCst);
-    }
-
-    fn open(&self) {
-        self.shut.store(false, Ordering::SeqCst);
-        self.opened.notify_waiters();
-    }
-
-    fn fail(&self, times: u32) {
-        self.failing.store(times, Ordering::SeqCst);
-    }
-
-    async fn until_came(&self, calls: u32) {
-        wait_until(SOON, async || self.came.load(Ordering::SeqCst) >= calls).await;
-    }
-
-    async fn door(&self) -> Result<(), Fault> {
-        let opened = self.opened.notified();
-        self.came.fetch_add(1, Ordering::SeqCst);
-        if self.shut.load(Ordering::SeqCst) {
-            opened.await;
-        }
-        assert!(!self.panics.load(Ordering::SeqCst), "the store panics");
-        let failing = self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |times| times.checked_sub(1));
-        if failing.is_ok() { Err("the store is down".into()) } else { Ok(()) }
-    }
-}
-
-#[derive(Clone)]
-struct Shop(Arc<Store>);
-
-#[async_trait]
-impl Loader<String, u64> for Shop {
-    async fn load(&self, key: &String) -> Result<Option<u64>, Fault> {
-        self.0.loads.fetch_add(1, Ordering::SeqCst);
-        self.0.door().await?;
-        Ok(self.0.get(key))
-    }
-
-    fn keys(&self) -> BoxStream<'_, Result<String, Fault>> {
-        let keys: Vec<_> = self.0.has.lock().unwrap().keys().cloned().map(Ok).collect();
-        futures_util::stream::iter(keys).boxed()
-    }
-}
-
-#[async_trait]
-impl Writer<String, u64> for Shop {
-    async fn write(&self, entries: &[(String, u64)]) -> Result<(), Fault> {
-        self.0.writes.fetch_add(1, Ordering::SeqCst);
-        self.0.door().await?;
-        self.0.has.lock().unwrap().extend(entries.iter().cloned());
-        self.0.history.lock().unwrap().extend(entries.iter().map(|(key, value)| (key.clone(), Some(*value))));
-        Ok(())
-    }
-
-    async fn delete(&self, keys: &[String]) -> Result<(), Fault> {
-        self.0.writes.fetch_add(1, Ordering::SeqCst);
-        self.0.door().await?;
-        let mut has = self.0.has.lock().unwrap();
-        for key in keys {
-            has.remove(key);
-            self.0.history.lock().unwrap().push((key.clone(), None));
-        }
-        Ok(())
-    }
-}
-
-fn key(name: &str) -> String {
-    name.to_owned()
-}
-
-/// The map `m` in front of a store.
-fn before(client: &redgrid_core::Client, store: &Arc<Store>) -> Backing<String, u64, Json, Json> {
-    let shop = Shop(Arc::clone(store));
-    Map::<String, u64>::new(client, "m").backed().loader(shop.clone()).writer(shop)
-}
-
-fn behind(delay: Duration) -> WriteBehind {
-    WriteBehind { delay, ..WriteBehind::default() }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_missing_is_loaded_once_and_stays() {
@@ -152,18 +34,19 @@ async fn a_crowd_that_wants_one_key_has_it_loaded_once() {
     let store = Store::with([("a", 1)]);
     store.shut();
     let map = before(&client, &store).build().unwrap();
-    let crowd: Vec<_> = (0..50)
-        .map(|_| {
-            let map = map.clone();
-            tokio::spawn(async move { map.get(&key("a")).await.unwrap() })
-        })
-        .collect();
+    let wants = || {
+        let map = map.clone();
+        tokio::spawn(async move { map.get(&key("a")).await.unwrap() })
+    };
+    let first = wants();
     store.until_came(1).await;
+    let crowd: Vec<_> = (0..50).map(|_| wants()).collect();
     // The one that began it goes away: the others have it all the same.
-    crowd[0].abort();
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
     store.open();
     let found = join_all(crowd).await;
-    assert!(found.into_iter().skip(1).all(|value| value.unwrap() == Some(1)));
+    assert!(found.into_iter().all(|value| value.unwrap() == Some(1)));
     assert_eq!(store.loads.load(Ordering::SeqCst), 1);
 }
 
@@ -279,7 +162,7 @@ async fn what_the_store_does_not_take_is_changed_back() {
     assert_eq!(map.map().get_many(["a", "c"]).await.unwrap(), [Some(1), None]);
     // Where others have changed it meanwhile, it stays as they left it.
     store.shut();
-    let calls = store.came.load(Ordering::SeqCst);
+    let calls = store.calls();
     let change = tokio::spawn({
         let map = map.clone();
         async move { map.insert(key("a"), 9).await }
@@ -304,7 +187,7 @@ async fn a_map_that_can_not_be_changed_back_is_told() {
     store.fail(1);
     map.insert(key("a"), 2).await.unwrap_err();
     store.shut();
-    let calls = store.came.load(Ordering::SeqCst);
+    let calls = store.calls();
     let change = tokio::spawn({
         let map = map.clone();
         async move { map.insert(key("a"), 3).await }
@@ -422,10 +305,12 @@ async fn a_full_queue_holds_changes_back_and_changes_nothing() {
     let store = Store::with([]);
     let terms = WriteBehind { capacity: 2, room_within: Duration::from_millis(100), ..behind(NEVER) };
     let map = before(&client, &store).write_behind(terms).build().unwrap();
+    store.shut();
     map.set_many([(key("a"), 1), (key("b"), 2)]).await.unwrap();
     let told = map.set(key("c"), 3).await.unwrap_err();
     assert!(matches!(told, BackedError::Full { capacity: 2, .. }), "{told:?}");
     assert_eq!(map.map().get("c").await.unwrap(), None);
+    store.open();
     assert!(map.flush(SOON).await);
     map.set(key("c"), 3).await.unwrap();
     // A part is no larger than the queue.

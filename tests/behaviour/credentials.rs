@@ -356,3 +356,16 @@ async fn the_password_at_the_sentinels_rotates_and_their_silence_is_told() {
     let refused = Config::single("host").unwrap().sentinel_password_from(vault).unwrap_err().to_string();
     assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit: it logs in at sentinels");
 }
+
+/// Words of a script: the server's own say that nothing was carried out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_asks_for_a_login_is_run_once() {
+    let server = server().await;
+    let client = client(&server, &Vault::new(Says::Password("first"))).await;
+    let script =
+        redgrid_script::Script::new("redis.call('INCR', KEYS[1]); return redis.error_reply('NOAUTH at this shop')");
+    let told = script.call().key("n").query::<i64>(&client).await.unwrap_err();
+    assert!(in_full(&told).contains("NOAUTH at this shop"), "{}", in_full(&told));
+    let count: i64 = redgrid_script::Call::command("GET").key("n").query(&client).await.unwrap();
+    assert_eq!(count, 1);
+}

@@ -3,6 +3,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redgrid_atomic_long::{AtomicDouble, AtomicLong};
 use redgrid_barrier::{Barrier, Condition, DoubleBarrier, Event, Notify, Phaser};
 use redgrid_bucket::Bucket;
@@ -17,6 +18,7 @@ use redgrid_rate_limiter::{GcraLimiter, Quota, Rate, RateLimiter};
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
+use tokio::task::JoinHandle;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -274,6 +276,97 @@ async fn all_that_belongs_to_an_object_goes_with_it() {
         assert_eq!(left(&observer, &to).await, Vec::<String>::new(), "{kind}");
         assert!(!renamed.exists().await.unwrap() && !renamed.delete().await.unwrap(), "{kind}");
         end(client).await;
+    }
+}
+
+/// Somebody who waits for what another one uses, of those types that can be waited for.
+fn waiting_for(kind: &str, client: &Client, name: &str) -> Option<JoinHandle<()>> {
+    fn wait(waits: impl Future + Send + 'static) -> JoinHandle<()> {
+        tokio::spawn(async move { drop(waits.await) })
+    }
+    Some(match kind {
+        "lock" => wait(Lock::new(client, name).acquire().into_future()),
+        "fair lock" => wait(FairLock::new(client, name).acquire().into_future()),
+        "fenced lock" => wait(FencedLock::new(client, name).acquire().into_future()),
+        "spin lock" => wait(SpinLock::new(client, name).acquire().into_future()),
+        "read" => wait(RwLock::new(client, name).fair().write().into_future()),
+        "upgradable read" => wait(RwLock::new(client, name).upgradable_read().into_future()),
+        "write" => wait(RwLock::new(client, name).read().into_future()),
+        "election" => wait(Election::new(client, name).campaign().into_future()),
+        "semaphore" => wait(Semaphore::new(client, name).acquire_many(2).into_future()),
+        "semaphore with leases" => wait(PermitExpirableSemaphore::new(client, name).acquire_many(2).into_future()),
+        "latch" => wait(CountDownLatch::new(client, name).wait().into_future()),
+        "barrier" => wait(Barrier::new(client, name, 3).wait().into_future()),
+        "double barrier" => wait(DoubleBarrier::new(client, name, 3).enter().into_future()),
+        "phaser" => wait(Phaser::new(client, name).wait_advance(0).into_future()),
+        "notify" => wait(Notify::new(client, name).notified().into_future()),
+        "event" => wait(Event::new(client, name).wait().into_future()),
+        "rate" => wait(RateLimiter::new(client, name).acquire().permits(5).into_future()),
+        "gcra" => wait(GcraLimiter::new(client, name, Quota::new(5, HOUR)).acquire().permits(5).into_future()),
+        _ => return None,
+    })
+}
+
+/// How what is in use goes away, whether somebody waits for it, and who has it keeps it until its client has shut down.
+#[derive(Clone, Copy, Debug)]
+struct Going {
+    renamed: bool,
+    waits: bool,
+    kept: bool,
+}
+
+/// Has one of a type go away that is in use, and its clients shut down; what is wrong then.
+async fn ends_without(url: &str, kind: &str, name: String, going: Going) -> Option<String> {
+    // What is sent again until its lease ends would be for long.
+    let client = async || client_with(url, |config| config.watchdog_lease(HOUR)).await;
+    let (one, two) = (client().await, client().await);
+    let (object, used) = one_of(kind, &one, &name).await;
+    let mut waiting = Vec::new();
+    if going.waits {
+        waiting.extend([&one, &two].into_iter().filter_map(|client| waiting_for(kind, client, &name)));
+        // Most hear of what they wait for; the others do not wait for long where they are.
+        let hear = async || two.in_hand().channels > 0;
+        let _ = tokio::time::timeout(Duration::from_millis(500), wait_until(SOON, hear)).await;
+    }
+    match going.renamed {
+        true => object.rename(format!("{name} elsewhere")).await,
+        false => object.delete().await,
+    }
+    .unwrap();
+    let used = going.kept.then_some(used);
+    let began = std::time::Instant::now();
+    let ended = tokio::join!(one.shutdown(SOON), two.shutdown(SOON));
+    let took = began.elapsed();
+    drop(used);
+    if ended.0.is_err() || ended.1.is_err() {
+        return Some(format!("{kind}, {going:?}: {ended:?} after {took:?}"));
+    }
+    for waits in waiting {
+        if tokio::time::timeout(SOON, waits).await.is_err() {
+            return Some(format!("{kind}, {going:?}: who waits is not told"));
+        }
+    }
+    None
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_shuts_down_although_what_it_uses_is_gone() {
+    let server = server().await;
+    let (url, mut wrong) = (server.url(), Vec::new());
+    for (nth, kind) in TYPES.into_iter().enumerate() {
+        let goings = (0..8).map(|of| Going { renamed: of & 1 != 0, waits: of & 2 != 0, kept: of & 4 != 0 });
+        let name = |at: usize| format!("of{nth:02}going{at:02}");
+        let ends = goings.enumerate().map(|(at, going)| ends_without(&url, kind, name(at), going));
+        wrong.extend(join_all(ends).await.into_iter().flatten());
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_has_nothing_in_hand_shuts_down_in_no_time() {
+    let server = server().await;
+    for _ in 0..20 {
+        client(&server).await.shutdown(Duration::ZERO).await.unwrap();
     }
 }
 

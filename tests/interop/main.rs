@@ -30,6 +30,7 @@ mod numbers_real;
 mod rates;
 mod read_write;
 mod reentry;
+mod scripts;
 mod semaphore;
 mod semaphore_crowds;
 mod semaphore_ids;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         rates::scenarios(),
         read_write::scenarios(),
         reentry::scenarios(),
+        scripts::scenarios(),
         semaphore::scenarios(),
         semaphore_crowds::scenarios(),
         semaphore_ids::scenarios(),

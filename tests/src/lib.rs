@@ -10,6 +10,7 @@ pub mod made;
 pub mod model;
 pub mod process;
 pub mod spread;
+pub mod store;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

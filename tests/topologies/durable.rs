@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use redgrid_core::InHand;
 use redgrid_core::config::Durability;
 use redgrid_locks::{AcquireError, CommitError, ExtendError, Lock, LostReason};
+use redgrid_script::{Batch, Call, CallError};
 use redgrid_testkit::{Replicated, wait_until};
 use redgrid_tests::SOON;
 
@@ -18,6 +19,7 @@ scenarios![
     a_weaker_hold_that_is_shortened_is_not_handed_to_who_asks_for_more,
     a_theft_and_an_extension_that_no_replica_has_are_told,
     all_who_wait_for_the_same_are_told_together,
+    a_batch_that_no_replica_has_is_told_for_each_call,
 ];
 
 const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
@@ -148,4 +150,29 @@ async fn all_who_wait_for_the_same_are_told_together() {
     }
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     weak.await.unwrap().unwrap().release().await.unwrap();
+}
+
+async fn a_batch_that_no_replica_has_is_told_for_each_call() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let client = connected(by_list(&replicated)).await;
+    let send = async |atomic: bool, durability| {
+        let batch = Batch::new(&client).durable(durability);
+        let mut batch = if atomic { batch.atomic() } else { batch };
+        let handles = ["{tag}:a", "{tag}:b"].map(|name| batch.push::<i64>(Call::command("INCRBY").key(name).int(1)));
+        let results = batch.send().await.unwrap();
+        handles.map(|handle| results.get(&handle))
+    };
+    for atomic in [false, true] {
+        let results = send(atomic, Durability::Replicas { at_least: 1, timeout: SOON }).await;
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+    }
+    replicated.replicas()[0].pause().await.unwrap();
+    for atomic in [false, true] {
+        for told in send(atomic, BY_ONE).await {
+            let short = matches!(&told, Err(CallError::NotDurable { source: CommitError::Shortfall { .. }, .. }));
+            assert!(short, "{told:?}");
+        }
+    }
+    let n: i64 = Call::command("GET").key("{tag}:a").query(&client).await.unwrap();
+    assert_eq!(n, 4);
 }

@@ -170,15 +170,17 @@ pub(crate) fn published(topology: Topology) -> String {
             "&__key*__:*",
             "+scan",
             "+lset",
+            "+multi",
         ]
         .into_iter()
         .flat_map(rules),
     );
     // What tests do besides locking: they read, from replicas too, and list connections.
     all.extend(["+get", "+client|list", "+readonly", "+role"].map(str::to_owned));
-    // Before 7.0 there are no sharded channels, and a server does not start with commands it does not know.
+    // Before 7.0 there are no sharded channels and no functions, and a server does not start with commands it does not know.
     if is_before_7() {
-        all.retain(|rule| !["+ssubscribe", "+sunsubscribe", "+spublish"].contains(&rule.as_str()));
+        let newer = ["+ssubscribe", "+sunsubscribe", "+spublish", "+eval_ro", "+evalsha_ro", "+fcall", "+function|"];
+        all.retain(|rule| !newer.iter().any(|newer| rule.starts_with(newer)));
     }
     all.join(" ")
 }

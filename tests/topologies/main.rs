@@ -27,6 +27,7 @@ mod pipe;
 mod rates;
 mod rates_failover;
 mod read_write;
+mod scripts;
 mod semaphores;
 
 use std::process::ExitCode;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
             latch::scenarios(),
             barriers::scenarios(),
             buckets::scenarios(),
+            scripts::scenarios(),
             maps::scenarios(),
             object_events::scenarios(),
             keys::scenarios(),

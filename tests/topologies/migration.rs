@@ -10,6 +10,7 @@ use redgrid_core::{Client, Code, Config, ServerError};
 use redgrid_countdown_latch::{CountDownLatch, WaitError};
 use redgrid_locks::{AcquireError, Lock, LockGuard, MultiLock};
 use redgrid_rate_limiter::{GcraLimiter, Quota, Rate, RateLimiter};
+use redgrid_script::{Batch, Call};
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
@@ -30,6 +31,7 @@ scenarios![
     permits_are_conserved_on_either_side_of_a_migration,
     who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides,
     many_values_are_read_and_set_while_they_are_on_both_sides,
+    batches_go_on_while_their_slot_moves_and_nothing_is_carried_out_twice,
     rates_stand_still_while_their_slot_moves_and_nothing_is_taken_twice,
 ];
 
@@ -412,4 +414,42 @@ async fn many_values_are_read_and_set_while_they_are_on_both_sides() {
     cluster.move_keys(slot).await.unwrap();
     cluster.finish_migration(slot).await.unwrap();
     assert!(get(&values).await.is_empty());
+}
+
+/// MULTI and what is behind it are refused by the one side before anything is carried out, and go whole to the other.
+async fn batches_go_on_while_their_slot_moves_and_nothing_is_carried_out_twice() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster).timeout(SOON).retries(5)).await;
+    let (slot, to) = moving(&cluster, "{tag}").await;
+    let atomic = async |names: &[&str]| {
+        let mut batch = Batch::new(&client).atomic();
+        let handles: Vec<_> =
+            names.iter().map(|name| batch.push::<i64>(Call::command("INCRBY").key(name).int(1))).collect();
+        let results = batch.send().await.unwrap();
+        handles.iter().map(|handle| results.get(handle).unwrap()).collect::<Vec<_>>()
+    };
+    let plain = async || {
+        let mut batch = Batch::new(&client);
+        let names = ["{tag}:here", "{tag}:there", "{tag}:here", "{tag}:there", "elsewhere"];
+        let handles = names.map(|name| batch.push::<i64>(Call::command("INCRBY").key(name).int(1)));
+        let results = batch.send().await.unwrap();
+        handles.map(|handle| results.get(&handle).unwrap())
+    };
+    assert_eq!(atomic(&["{tag}:here", "{tag}:there"]).await, [1, 1]);
+    assert_eq!(plain().await, [2, 2, 3, 3, 1]);
+    cluster.begin_migration(slot, to).await.unwrap();
+    assert!(cluster.move_key("{tag}:there").await.unwrap());
+    // Those of one side.
+    assert_eq!(atomic(&["{tag}:here", "{tag}:here"]).await, [4, 5]);
+    assert_eq!(atomic(&["{tag}:there", "{tag}:there"]).await, [4, 5]);
+    assert_eq!(plain().await, [6, 6, 7, 7, 2]);
+    // What is on both waits.
+    let both = async { atomic(&["{tag}:there", "{tag}:here"]).await };
+    let mut both = std::pin::pin!(both);
+    assert!(tokio::time::timeout(Duration::from_millis(500), &mut both).await.is_err());
+    cluster.move_keys(slot).await.unwrap();
+    cluster.finish_migration(slot).await.unwrap();
+    assert_eq!(both.await, [8, 8]);
+    assert_eq!(atomic(&["{tag}:there", "{tag}:here"]).await, [9, 9]);
+    assert_eq!(plain().await, [10, 10, 11, 11, 3]);
 }

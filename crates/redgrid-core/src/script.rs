@@ -1,9 +1,12 @@
-//! Lua scripts as statics: the number of keys is part of the type, the hash is computed once.
+//! Lua scripts as statics: the number of keys is part of the type, the hash is computed once. Scripts that are made while a program
+//! runs are [`OwnedScript`]s.
 //!
 //! A script is sent by its hash. Where the server does not know it (a restart, `SCRIPT FLUSH`, a new node), the same
 //! call goes out once more with the text, to that node only; the server then remembers it.
 
-use std::sync::OnceLock;
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -11,11 +14,12 @@ use crate::connection::Request;
 
 /// The text of a script and its hash.
 pub struct Body {
-    name: &'static str,
+    name: Cow<'static, str>,
     /// What several scripts have in common, and its own part, of which the whole is made when it is first needed.
     prelude: &'static str,
-    text: &'static str,
+    text: Cow<'static, str>,
     whole: OnceLock<String>,
+    bytes: OnceLock<Bytes>,
     sha: OnceLock<Bytes>,
 }
 
@@ -26,20 +30,29 @@ impl Body {
 
     /// A script that begins with `prelude`.
     pub(crate) const fn behind(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
-        Body { name, prelude, text, whole: OnceLock::new(), sha: OnceLock::new() }
+        Body::made(Cow::Borrowed(name), prelude, Cow::Borrowed(text))
+    }
+
+    const fn made(name: Cow<'static, str>, prelude: &'static str, text: Cow<'static, str>) -> Self {
+        Body { name, prelude, text, whole: OnceLock::new(), bytes: OnceLock::new(), sha: OnceLock::new() }
     }
 
     /// What it is called in errors and traces, as `lock/acquire`.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its Lua source.
     pub fn text(&self) -> &str {
         match self.prelude {
-            "" => self.text,
+            "" => &self.text,
             prelude => self.whole.get_or_init(|| format!("{prelude}{}", self.text)),
         }
+    }
+
+    /// The same as it is sent.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.bytes.get_or_init(|| Bytes::copy_from_slice(self.text().as_bytes())).clone()
     }
 
     /// The SHA-1 of the text in lower-case hex, by which servers know it.
@@ -50,7 +63,48 @@ impl Body {
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name)
+        f.write_str(&self.name)
+    }
+}
+
+/// The script that a request calls.
+#[derive(Debug, Clone)]
+pub(crate) enum Called {
+    Static(&'static Body),
+    /// One of a user: what it answers is not taken for the server's own words.
+    Owned(Arc<Body>),
+}
+
+impl Deref for Called {
+    type Target = Body;
+
+    fn deref(&self) -> &Body {
+        match self {
+            Called::Static(body) => body,
+            Called::Owned(body) => body,
+        }
+    }
+}
+
+/// A script whose text is made while the program runs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct OwnedScript(Arc<Body>);
+
+impl OwnedScript {
+    /// A script by its name (for errors) and text.
+    pub fn new(name: impl Into<Cow<'static, str>>, text: impl Into<Cow<'static, str>>) -> Self {
+        OwnedScript(Arc::new(Body::made(name.into(), "", text.into())))
+    }
+
+    /// A call of the script with these keys, all of one slot; arguments are added to the result. An error that it returns is final,
+    /// whatever its words: only the server's own refusals have it sent again.
+    pub fn with(&self, keys: impl IntoIterator<Item = Bytes>) -> Request {
+        Request::called(Called::Owned(Arc::clone(&self.0))).keys(keys)
+    }
+
+    /// The text and its hash.
+    pub fn body(&self) -> &Body {
+        &self.0
     }
 }
 

@@ -20,6 +20,9 @@ impl Keys {
     /// Deletes everything that is said, fences and counters of tokens too: whoever holds a lock is told so at its next renewal, and tokens
     /// may begin anew. The servers free the memory in the background.
     ///
+    /// Without a namespace each primary is asked once: where a slot moves meanwhile, keys that go from one that has not done it to one
+    /// that has are left.
+    ///
     /// # Errors
     ///
     /// [`KeysError::InvalidArgument`] where the client's namespace and what is said do not go together. [`KeysError::NotEverywhere`]

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
-use redgrid_core::object::belongings::{belongings, beside};
+use redgrid_core::object::belongings::{belongings, beside, faces};
 use redgrid_core::object::{Lifetime, Object, ObjectError, layouts};
 use redgrid_core::{Client, LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, Name, Request, millis_since_1970};
 
@@ -48,7 +48,8 @@ impl Keys {
         Listing::new(&self.client, Shown::All)
     }
 
-    /// How many keys there are, companions too. By one DBSIZE a primary; with a namespace by a stream of all keys.
+    /// How many keys there are, companions too. By one DBSIZE a primary; with a namespace by a stream of all keys, where one may count
+    /// twice, as a stream may tell it twice.
     ///
     /// # Errors
     ///
@@ -104,11 +105,12 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] says which were not deleted, as far as is known; all were tried.
+    /// [`KeysError::Partial`] says which were not deleted, as far as is known; all were tried. While a slot moves, an object may be
+    /// deleted in part: that is told as an outcome that is unknown.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// What has left is carried out although nobody waits for it. While a slot moves, it may be done to some keys of an object only.
     pub async fn delete<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
         self.done(names, Deed::Remove("DEL")).await
     }
@@ -130,11 +132,12 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] says which were not given an end, as far as is known; all were tried.
+    /// [`KeysError::Partial`] says which were not given an end, as far as is known; all were tried. While a slot moves, it may be done
+    /// to some keys of an object only: that is told as an outcome that is unknown.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// What has left is carried out although nobody waits for it. While a slot moves, it may be done to some keys of an object only.
     #[doc(alias = "expire")]
     pub async fn expire_in<K: ToKey>(
         &self,
@@ -207,7 +210,7 @@ impl Keys {
         Ok(outcomes.into_iter().filter_map(|(key, told)| Some((key, Lifetime::of(told.ok()?)))).collect())
     }
 
-    /// What is under this key; `None` where nothing is.
+    /// What the object of this name is kept as; `None` where there is none. What has no key of its plain name, as a barrier, is found too.
     ///
     /// # Errors
     ///
@@ -219,8 +222,14 @@ impl Keys {
     #[doc(alias = "getType")]
     pub async fn kind(&self, name: impl ToKey) -> Result<Option<Kind>, KeysError> {
         let key = name.to_key(&self.client)?;
-        let request = Request::command("TYPE").key(key.wire().clone()).idempotent();
-        Ok(Kind::of(&self.client.run::<Bytes>(request).await.map_err(KeysError::of_read)?))
+        for face in faces(&key.object(self.client.namespace().as_str())) {
+            let request = Request::command("TYPE").key(face).idempotent();
+            let word: Bytes = self.client.run(request).await.map_err(KeysError::of_read)?;
+            if let Some(kind) = Kind::of(&word) {
+                return Ok(Some(kind));
+            }
+        }
+        Ok(None)
     }
 
     /// The slot of a name in a cluster; 0 where there are no slots. Asks nobody.
@@ -230,7 +239,8 @@ impl Keys {
     /// [`InvalidName`] where it breaks the rules of names.
     #[doc(alias = "getSlot")]
     pub fn slot(&self, name: impl ToKey) -> Result<u16, InvalidName> {
-        name.to_key(&self.client).map(|key| self.client.slot(key.wire()))
+        let namespace = self.client.namespace().as_str();
+        name.to_key(&self.client).map(|key| self.client.slot(&key.object(namespace)))
     }
 
     /// The object of a name, whatever it is, with what belongs to it: what is beside it is looked at for that.
@@ -261,6 +271,9 @@ impl Keys {
 
     /// Gives an object another name, with all that belongs to it; what has that name is replaced. See [`Object::rename`].
     ///
+    /// What could be somebody's own is looked at before, by a request of its own: leases of a semaphore that had none then, and of which
+    /// the first is given meanwhile, stay behind. Of an object whose type is known its own `object().rename(…)` takes everything.
+    ///
     /// # Errors
     ///
     /// [`KeysError::Object`] says what is true then.
@@ -288,7 +301,7 @@ impl Keys {
     }
 
     /// Makes a second object with another name, with all that belongs to it, unless something has that name; tells whether it did.
-    /// See [`Object::copy_to`].
+    /// See [`Object::copy_to`]; what is looked at before is as with [`Keys::rename`].
     ///
     /// # Errors
     ///

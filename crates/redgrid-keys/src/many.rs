@@ -43,6 +43,10 @@ impl Deed {
         }
     }
 
+    fn is_change(&self) -> bool {
+        matches!(self, Deed::Remove(_) | Deed::Live(..))
+    }
+
     /// The keys of an object that it is about.
     fn row(&self, object: &[u8]) -> Vec<Bytes> {
         match self {
@@ -67,15 +71,14 @@ impl Deed {
         }
     }
 
-    /// To one object whose keys are on both sides of a migration: one by one.
+    /// To one object whose keys are on both sides of a migration: one by one, its own first, as by that one others find it.
     async fn alone(&self, client: &Client, object: &Bytes) -> Result<i64, ServerError> {
         let mut keys = self.row(object);
-        if matches!(self, Deed::Remove(_) | Deed::Live(..)) {
+        if self.is_change() {
             // Looked at before its own key goes, by which is told what is its.
             let own = row::beside(client, object).await?;
             let beside = beside(object);
             keys.retain(|key| own.contains(key) || !beside.contains(key));
-            keys.rotate_left(1);
         }
         let mut told = if matches!(self, Deed::Lifetimes) { -2 } else { 0 };
         for key in keys {
@@ -85,7 +88,10 @@ impl Deed {
                 Deed::Live(_, None) | Deed::Remove(_) => request,
                 Deed::Count(_) | Deed::Lifetimes => request.idempotent(),
             };
-            let answer: i64 = client.run(request).await?;
+            let answer: i64 = match client.run(request).await {
+                Ok(answer) => answer,
+                Err(error) => return Err(if self.is_change() && told > 0 { half_done(error) } else { error }),
+            };
             match self {
                 Deed::Lifetimes if told == -2 => told = answer,
                 Deed::Lifetimes => {}
@@ -93,6 +99,16 @@ impl Deed {
             }
         }
         Ok(told)
+    }
+}
+
+/// What is true of an object of which a key was changed before this: not that nothing is.
+fn half_done(then: ServerError) -> ServerError {
+    match then {
+        ServerError::NotSent { .. } | ServerError::Refused { .. } => {
+            ServerError::Unknown { reason: format!("some of its keys are done; then {then}").into() }
+        }
+        other => other,
     }
 }
 
@@ -157,5 +173,21 @@ pub(crate) fn counted(outcomes: Outcomes) -> Result<u64, KeysError> {
     match failed.is_empty() {
         true => Ok(done),
         false => Err(KeysError::Partial { done, failed }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_in_part_is_not_told_as_not_done() {
+        let told = half_done(ServerError::NotSent { reason: "the node is gone".into() });
+        assert!(matches!(&told, ServerError::Unknown { .. }), "{told:?}");
+        assert!(
+            told.to_string().contains("some of its keys are done") && told.to_string().contains("the node is gone")
+        );
+        let unknown = ServerError::Unknown { reason: "it is late".into() };
+        assert_eq!(half_done(unknown.clone()).to_string(), unknown.to_string());
     }
 }

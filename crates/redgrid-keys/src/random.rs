@@ -1,8 +1,8 @@
 //! A key by chance.
 
 use bytes::Bytes;
-use redgrid_core::object::belongings::may_be_beside;
-use redgrid_core::{Primary, Request};
+use redgrid_core::object::belongings::{faces, may_be_beside};
+use redgrid_core::{Code, Primary, Request};
 
 use crate::{Key, Keys, KeysError, row};
 
@@ -59,18 +59,25 @@ impl Keys {
     async fn own(&self, wire: Bytes) -> Result<Option<Key>, KeysError> {
         let namespace = self.client.namespace().as_str();
         let beside = match may_be_beside(&wire) {
-            Some(object) => {
-                let own = row::beside(&self.client, &object).await.map_err(KeysError::of_read)?;
-                own.contains(&wire).then_some(object)
+            Some(perhaps) => {
+                let belongs = row::is_beside(&self.client, &wire, &perhaps).await.map_err(KeysError::of_read)?;
+                belongs.then_some(perhaps.object)
             }
             None => None,
         };
-        let key = Key::found(namespace, wire, beside).filter(|key| !key.outlives());
-        // Of a companion the object, which has this name.
-        Ok(key.map(|key| match key.is_companion() {
-            true => Key::found(namespace, key.object(namespace), None).unwrap_or(key),
-            false => key,
-        }))
+        let Some(key) = Key::found(namespace, wire, beside).filter(|key| !key.outlives()) else { return Ok(None) };
+        if !key.is_companion() {
+            return Ok(Some(key));
+        }
+        // Of a companion the object, which has this name, if it is there.
+        let object = key.object(namespace);
+        let there = Request::command("EXISTS").keys(faces(&object)).idempotent();
+        match self.client.run::<u64>(there).await {
+            Ok(0) => Ok(None),
+            Ok(_) => Ok(Key::found(namespace, object, None)),
+            Err(error) if error.code() == Some(Code::NoPermission) => Ok(None),
+            Err(error) => Err(KeysError::of_read(error)),
+        }
     }
 
     /// One of all objects.

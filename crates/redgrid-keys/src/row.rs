@@ -1,7 +1,7 @@
 //! The keys that go with an object, in a row, and which of those that may be somebody's own do.
 
 use bytes::Bytes;
-use redgrid_core::object::belongings;
+use redgrid_core::object::belongings::{self, Perhaps, Proof};
 
 use redgrid_core::{BulkScript, Client, Code, Request, ServerError};
 
@@ -17,10 +17,30 @@ pub(crate) fn row(object: &[u8]) -> Vec<Bytes> {
 
 /// Those keys beside an object that belong to it.
 pub(crate) async fn beside(client: &Client, object: &Bytes) -> Result<Vec<Bytes>, ServerError> {
-    let beside = belongings::beside(object);
+    of_these(client, object, &belongings::beside(object)).await
+}
+
+/// Whether a key belongs to the object beside which it may be. Who may not look at the object has it for somebody's own.
+pub(crate) async fn is_beside(client: &Client, key: &Bytes, perhaps: &Perhaps) -> Result<bool, ServerError> {
+    let told = match &perhaps.proof {
+        Proof::Kinds(at) => {
+            // Of one client, it is what all clients have at this place.
+            let mut beside = belongings::beside(&perhaps.object);
+            beside[*at] = key.clone();
+            of_these(client, &perhaps.object, &beside).await.map(|own| own.contains(key))
+        }
+        Proof::There(round) => client.run(Request::command("EXISTS").key(round.clone()).idempotent()).await,
+    };
+    match told {
+        Err(error) if error.code() == Some(Code::NoPermission) => Ok(false),
+        told => told,
+    }
+}
+
+async fn of_these(client: &Client, object: &Bytes, beside: &[Bytes; 4]) -> Result<Vec<Bytes>, ServerError> {
     let keys = [object.clone()].into_iter().chain(beside.clone());
     match client.run_undivided(BELONGS.with(keys).idempotent()).await {
-        Err(error) if error.code() == Some(Code::TryAgain) => looked_at(client, object, &beside).await,
+        Err(error) if error.code() == Some(Code::TryAgain) => looked_at(client, object, beside).await,
         answer => answer,
     }
 }
@@ -32,6 +52,9 @@ async fn looked_at(client: &Client, object: &Bytes, beside: &[Bytes; 4]) -> Resu
         client.run::<bool>(Request::command("HEXISTS").key(object.clone()).arg(field).idempotent()).await
     };
     let is_number = async |key: &Bytes| {
+        if client.run::<u64>(Request::command("STRLEN").key(key.clone()).idempotent()).await? > 20 {
+            return Ok(false);
+        }
         let text: Option<Bytes> = client.run(Request::command("GET").key(key.clone()).idempotent()).await?;
         let digits = text.as_deref().map(|text| text.strip_prefix(b"-").unwrap_or(text));
         Ok::<_, ServerError>(digits.is_some_and(|text| !text.is_empty() && text.iter().all(u8::is_ascii_digit)))
@@ -40,7 +63,7 @@ async fn looked_at(client: &Client, object: &Bytes, beside: &[Bytes; 4]) -> Resu
     let mut own = Vec::new();
     match &*kind(object).await? {
         b"string" => {
-            if kind(timeout).await? == "zset" {
+            if kind(timeout).await? == "zset" && is_number(object).await? {
                 own.push(timeout.clone());
             }
             if kind(allocation).await? == "string" && is_number(object).await? && is_number(allocation).await? {

@@ -173,6 +173,9 @@ impl Walk {
     /// The slots of which something may not have been told in a pass.
     fn unsettled(&self, before: &View, after: &View) -> BTreeSet<u16> {
         let is_unsettled = |slot: &u16| {
+            if before.is_unclaimed(*slot) || after.is_unclaimed(*slot) {
+                return true;
+            }
             let places: BTreeSet<_> = before.places(*slot).into_iter().chain(after.places(*slot)).collect();
             let all_asked = places.iter().all(|member| self.been.contains(member));
             !(all_asked && (places.len() < 2 || places.len() == 2 && self.twice))
@@ -192,12 +195,12 @@ impl Walk {
             page.into_iter().filter(|wire| self.slots.as_ref().is_none_or(|slots| slots.contains(&client.slot(wire))));
         let found = stream::iter(page).map(async |wire| {
             let own = || Key::found(namespace, wire.clone(), None);
-            let Some(object) = may_be_beside(&wire) else { return Ok(own()) };
-            let theirs = Key::found(namespace, wire.clone(), Some(object.clone()));
+            let Some(perhaps) = may_be_beside(&wire) else { return Ok(own()) };
+            let theirs = Key::found(namespace, wire.clone(), Some(perhaps.object.clone()));
             if ![own(), theirs.clone()].iter().flatten().any(|key| self.matches(key)) {
                 return Ok(None);
             }
-            let belongs = row::beside(client, &object).await?.contains(&wire);
+            let belongs = row::is_beside(client, &wire, &perhaps).await?;
             Ok::<_, ServerError>(if belongs { theirs } else { own() })
         });
         let found: Vec<Option<Key>> = found.buffered(UNDER_WAY).try_collect().await.map_err(KeysError::of_read)?;
@@ -222,8 +225,8 @@ async fn ask(client: &Client, wanted: &Wanted, at: &mut At) -> Result<Option<Vec
     }
     let (next, page): (Bytes, Vec<Bytes>) = client.run_on(&at.primary, request.idempotent()).await?;
     let after = Process::of(at.primary.epoch());
-    let is_one =
-        after.is_some() && before == after && at.process.as_ref().is_none_or(|known| Some(known) == after.as_ref());
+    // The process that has answered so far and answers now did so in between, too, whether there was a connection all the time or not.
+    let is_one = after.is_some() && after == at.process.clone().or(before);
     if !is_one {
         // The first page of whom was not connected counts as that of another, too.
         (at.cursor, at.process) = ("0".into(), None);

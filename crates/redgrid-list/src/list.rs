@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
-use redgrid_core::object::{Object, ObjectError, Place, alone};
+use redgrid_core::object::{Object, ObjectError, Place, layouts};
 
 /// The type, with the codec of one that names none: there is one only with the feature `json`, so that what a list stores never
 /// depends on the features that others ask for.
@@ -48,7 +48,7 @@ impl<T, C: Codec> List<T, C> {
 
     /// What every object has: whether it is there, its lifetime, other names, its size in memory.
     pub fn object(&self) -> Object {
-        self.place.object(alone)
+        self.place.object(layouts::list)
     }
 
     /// How many elements it has.

@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use redgrid_codecs::Decode;
-use redgrid_core::name::tagged;
-use redgrid_core::object::ObjectError;
+use redgrid_core::object::{ObjectError, layouts};
 use redgrid_core::{Name, Script};
 
 use crate::list::List;
@@ -196,7 +195,7 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
                 let redissons = [b"__redisson_list_cursor_{", &**key, b"}"].concat();
                 Ok(match client.slot(&redissons) == client.slot(key) {
                     true => redissons.into(),
-                    false => [b"__redisson_list_cursor_", &*tagged(key)].concat().into(),
+                    false => layouts::list_cursor(key),
                 })
             }
         }

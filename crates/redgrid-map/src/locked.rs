@@ -137,7 +137,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
         F: FnMut() -> R,
         R: Future<Output = Option<V>>,
     {
-        if let Some(value) = self.map.get(key).await? {
+        let (name, _) = self.map.place.named()?;
+        let field = self.map.place.encoded(&self.map.keys, key)?;
+        // From the primary: a replica may have it not yet, or still.
+        let has = self.map.stored(&Rounds::of(self.map.place.client(), name), &field).await?;
+        if let Some(value) = self.map.value(&field, has)? {
             return Ok(Some(value));
         }
         let change = |has: Option<V>| {

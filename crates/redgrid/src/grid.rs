@@ -204,6 +204,27 @@ impl Grid {
         redgrid_map::Map::<K, V, redgrid_codecs::Raw>::new(&self.client, name).with_codecs(keys, values)
     }
 
+    /// The scripts that the servers remember; to run one, see [`script::Script`](redgrid_script::Script).
+    #[cfg(feature = "script")]
+    #[doc(alias = "getScript")]
+    pub fn scripts(&self) -> redgrid_script::Scripts {
+        redgrid_script::Scripts::new(&self.client)
+    }
+
+    /// The libraries of functions that the servers keep. See [`Functions`](redgrid_script::Functions).
+    #[cfg(feature = "script")]
+    #[doc(alias = "getFunction")]
+    pub fn functions(&self) -> redgrid_script::Functions {
+        redgrid_script::Functions::new(&self.client)
+    }
+
+    /// Calls that are sent together. See [`Batch`](redgrid_script::Batch).
+    #[cfg(feature = "script")]
+    #[doc(alias = "createBatch")]
+    pub fn batch(&self) -> redgrid_script::Batch {
+        redgrid_script::Batch::new(&self.client)
+    }
+
     /// What any object has, under its name: whether it is there, its lifetime, other names. See [`Object`](redgrid_core::object::Object).
     pub fn object(&self, name: impl AsRef<str>) -> redgrid_core::object::Object {
         redgrid_core::object::Object::new(&self.client, name)

@@ -34,7 +34,7 @@ pub use redgrid_barrier::{
 };
 #[cfg(feature = "bucket")]
 pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
-#[cfg(any(feature = "bucket", feature = "list", feature = "map"))]
+#[cfg(any(feature = "bucket", feature = "list", feature = "map", feature = "script"))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
 pub use redgrid_core::object::{self, Object, ObjectError};
@@ -69,5 +69,9 @@ pub use redgrid_map::{self as map, Map};
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
 #[cfg(feature = "rate-limiter")]
 pub use redgrid_rate_limiter::{self as rate_limiter, GcraLimiter, LimitError, Quota, Rate, RateKind, RateLimiter};
+#[cfg(feature = "script")]
+pub use redgrid_script::{
+    self as script, Batch, Call, CallError, Everywhere, Function, Functions, Handle, Library, Results, Scripts,
+};
 #[cfg(feature = "semaphore")]
 pub use redgrid_semaphore::{self as semaphore, Semaphore};

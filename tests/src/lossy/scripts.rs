@@ -22,7 +22,7 @@ impl Call {
     /// What goes over the wire for `request` when its time limit is written as `not_after`.
     pub fn of(request: &Request, not_after: &Bytes) -> Call {
         let argument = |arg: &Arg| match arg {
-            Arg::Bytes(bytes) => bytes.clone(),
+            Arg::Bytes(bytes) | Arg::Key(bytes) => bytes.clone(),
             Arg::NotAfter => not_after.clone(),
             Arg::Publish => Bytes::from_static(b"PUBLISH"),
         };

@@ -14,6 +14,9 @@ use crate::error::ServerError;
 use crate::once::{OnceRequest, chase, memory};
 use crate::wait::Hearing;
 
+/// For how long before the end of a shutdown things may be left in order, at most.
+const ORDER: Duration = Duration::from_secs(1);
+
 /// The client as work of its own has it that goes on for as long as the client lives: it does not keep the client, and may
 /// still ask when that is being shut down. Made by [`Client::attend`].
 #[derive(Clone)]
@@ -72,6 +75,28 @@ impl Attendant {
     pub async fn closing(&self) {
         // Without a sender the client has gone.
         let _ = self.closing.clone().wait_for(|closing| *closing != Closing::No).await;
+    }
+
+    /// Until when a shutdown waits for what still goes on: then it is dropped. `None` while there is no shutdown.
+    pub fn closes_by(&self) -> Option<Instant> {
+        match *self.closing.borrow() {
+            Closing::No => None,
+            Closing::By(by) => Some(by),
+        }
+    }
+
+    /// Completes when a shutdown has lasted for `within`, or soon waits no longer: a quarter of its time, 1 s at most, is left to
+    /// leave things in order.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing; the next counts from anew.
+    pub async fn nearly_closed(&self, within: Duration) {
+        self.closing().await;
+        let now = self.core.clock.now();
+        let left = self.closes_by().map_or(Duration::ZERO, |by| by.since(now));
+        let left = left - (left / 4).min(ORDER);
+        self.core.clock.sleep_until(now + left.min(within)).await;
     }
 
     /// Hears a channel at the primary of `key`, whatever `subscription_mode` says: who publishes there counts this client.

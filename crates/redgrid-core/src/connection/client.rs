@@ -222,9 +222,9 @@ impl Client {
         self.run_with(request, until, Persistence::Retries).await
     }
 
-    /// The same for an idempotent request of several keys whose caller can do with fewer: keys on both sides of a slot's migration
-    /// are told as [`Code::TryAgain`](crate::Code::TryAgain) at once, where [`Client::run`] asks again. After lost replies it is sent
-    /// again until its time is over.
+    /// The same for a request of several keys whose caller can do with fewer: keys on both sides of a slot's migration are told as
+    /// [`Code::TryAgain`](crate::Code::TryAgain) at once, where [`Client::run`] asks again. After a lost reply an idempotent one is sent
+    /// again until its time is over; any other is sent once.
     ///
     /// # Errors
     ///

@@ -140,6 +140,8 @@ pub(super) async fn run(
         }
     };
     let in_time = tokio::select! {
+        // First: what is done when the time is over was done in time.
+        biased;
         () = drained => true,
         () = core.clock.sleep_until(by) => false,
     };

@@ -178,9 +178,9 @@ pub(super) async fn exchange(
                 true
             }
             Err(ServerError::Refused { code: Code::TryAgain, .. }) if persistence == Persistence::Together => false,
-            Err(error @ ServerError::Refused { code, .. }) => {
+            Err(error @ ServerError::Refused { code, message }) => {
                 progress.refused(error);
-                code.is_passing()
+                code.is_passing() && request.is_servers_own(message)
             }
             Err(ServerError::Unknown { reason }) => {
                 progress.unanswered();

@@ -78,6 +78,16 @@ impl Lines {
         self.links.iter().for_each(|link| link.doubt());
     }
 
+    /// The server has said, to one that is none of these, that it takes no writes.
+    pub(super) fn take_no_writes(&self) {
+        self.links.iter().for_each(|link| link.takes_no_writes());
+    }
+
+    /// Has others made soon, because these lead elsewhere.
+    pub(super) fn leave(&self, why: &str) {
+        self.links.iter().for_each(|link| link.leave(why));
+    }
+
     /// Begins a new epoch on the same connections.
     pub(super) fn greet_again(&self, why: &str) {
         self.links.iter().for_each(|link| link.greet_again(why));

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use self::build::build;
 pub(super) use self::frames::info_field;
-use self::frames::{classify, from_value, into_reply, refusal};
+use self::frames::{classify, from_value, into_reply, is_read_only, refusal, wants_login};
 use self::silence::Silence;
 use super::lines::Seat;
 use super::login::Login;
@@ -33,7 +33,7 @@ use super::way::Way;
 use super::{Epoch, Reply, ServerClock};
 use crate::clock::Clock;
 use crate::config::{Credentials, Settings};
-use crate::error::{Code, ServerError};
+use crate::error::ServerError;
 
 /// Waits between attempts to connect: 50 ms, doubled up to 2 s.
 const RECONNECT: (u32, u32) = (50, 2000);
@@ -75,6 +75,15 @@ pub(super) enum Named {
     Any(Bytes),
 }
 
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Named::Known(name) => f.write_str(name),
+            Named::Any(name) => f.write_str(&String::from_utf8_lossy(name)),
+        }
+    }
+}
+
 impl Named {
     fn command(self) -> CustomCommand {
         match self {
@@ -102,6 +111,8 @@ pub(super) enum Part {
 
 /// What is asked on a new connection before it is believed.
 pub(super) enum Greeting {
+    /// Nothing: a server that runs a script for too long refuses all but its end.
+    Nothing,
     /// A sign of life.
     Life,
     /// Which process answers there, and of which replication history its data is.
@@ -205,7 +216,7 @@ impl Link {
     pub(super) fn answers(&self) -> bool {
         let round_trip = match &self.greeting {
             Greeting::Data { time, .. } => time.round_trip(),
-            Greeting::Life | Greeting::Identity => Duration::ZERO,
+            Greeting::Nothing | Greeting::Life | Greeting::Identity => Duration::ZERO,
         };
         self.is_up() && self.silence.lasts(&self.clock) < patience(round_trip)
     }
@@ -232,7 +243,7 @@ impl Link {
         let Some(login) = &self.login else { return self.send_once(name, args).await };
         let count = login.count();
         match self.send_once(name.clone(), args.clone()).await {
-            Err(refused) if refused.code() == Some(Code::NoAuth) => {
+            Err(refused) if wants_login(&refused) => {
                 let again = async {
                     login.again(count, |credentials| self.authenticate(credentials)).await?;
                     self.send_once(name, args).await
@@ -260,7 +271,7 @@ impl Link {
         match answer {
             Ok(frame) => match into_reply(frame) {
                 Reply::Error(error) => {
-                    if error.code() == Some(Code::ReadOnly) {
+                    if is_read_only(&error) {
                         self.takes_no_writes();
                     }
                     Err(error)
@@ -300,8 +311,8 @@ impl Link {
 
     /// The server has said that it takes no writes. Where no topology finds out who has taken its place, its name or address may
     /// lead to that one by now, while the former one keeps its connections.
-    fn takes_no_writes(&self) {
-        if !matches!(self.greeting, Greeting::Data { part: Part::Any, .. }) {
+    pub(super) fn takes_no_writes(&self) {
+        if !matches!(self.greeting, Greeting::Identity | Greeting::Data { part: Part::Any, .. }) {
             return self.doubt.notify_one();
         }
         let mut left_at = self.left_at.lock().unwrap_or_else(|p| p.into_inner());
@@ -337,8 +348,7 @@ impl Link {
         let Some(login) = &self.login else { return self.send_together_once(commands).await };
         let count = login.count();
         let answers = self.send_together_once(commands.clone()).await;
-        let is_refused =
-            |answer: &Result<_, ServerError>| answer.as_ref().is_err_and(|error| error.code() == Some(Code::NoAuth));
+        let is_refused = |answer: &Result<_, ServerError>| answer.as_ref().is_err_and(wants_login);
         if !answers.iter().all(is_refused) || login.again(count, |with| self.authenticate(with)).await.is_err() {
             return answers;
         }
@@ -368,7 +378,7 @@ impl Link {
         if any(&ServerError::is_unknown) {
             self.doubt.notify_one();
         }
-        if any(&|error| error.code() == Some(Code::ReadOnly)) {
+        if any(&is_read_only) {
             self.takes_no_writes();
         }
         answers.resize_with(count, || Err(ServerError::unknown("no answer")));

@@ -1,11 +1,13 @@
 //! Connections: one server behind the [`Server`] seam, which server is asked behind [`Topology`], and the [`Client`]
 //! that users hold.
 //!
-//! Only this module knows the Redis client below us (fred), and only `link`, `node`, `commit`, `subscriber`, `login` and
+//! Only this module knows the Redis client below us (fred), and only `link`, `node`, `aside`, `commit`, `subscriber`, `login` and
 //! `encryption` in it. fred
 //! carries one pipelined connection to one node; retries, redirection and subscriptions are ours.
 
+mod aside;
 mod attendant;
+mod batch;
 mod client;
 mod command;
 mod commit;
@@ -34,6 +36,7 @@ mod way;
 
 pub(crate) use self::core::Core;
 pub use attendant::Attendant;
+pub use batch::Batched;
 pub use client::{Client, ConnectError, InHand, NotClosed, NotReady, WeakClient};
 pub use command::Command;
 pub use commit::CommitError;

@@ -1,30 +1,27 @@
 //! One node on fred: a connection for requests, or several, and one that carries subscriptions and nothing else; where
 //! durability is asked for, one more for each level of it, and one for the events of all keys where somebody listens to those.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+mod carry;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use fred::prelude::Value;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::aside::Aside;
 use super::commit::Commits;
 use super::lines::Lines;
-use super::link::{Greeting, Link, Named, Part};
-use super::request::What;
+use super::link::{Greeting, Link, Part};
 use super::subscriber::Subscriber;
 use super::way::{Entry, Place, Way};
-use super::{Arg, ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
+use super::{ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::clock::Clock;
 use crate::config::{Address, Config, ConfigError, Durability, Settings};
-use crate::error::{Code, ServerError};
-
-/// The largest argument that a server takes (`proto-max-bulk-len`, unless it is set otherwise): with a larger one it closes the
-/// connection, and with that all that is under way there.
-const LARGEST: usize = 512 << 20;
+use crate::error::ServerError;
 
 /// What the nodes of one client have in common.
 #[derive(Clone)]
@@ -79,6 +76,10 @@ pub(super) struct Node {
     way: Way,
     settings: Settings,
     commits: Commits,
+    aside: Aside,
+    batches: Aside,
+    /// The number of the connection on which the server was seen not to know commands for scripts that only read.
+    without_read_only: AtomicU64,
     /// Its data is older than a replica's may be.
     behind: AtomicBool,
     watchers: Mutex<Vec<JoinHandle<()>>>,
@@ -114,6 +115,9 @@ impl Node {
             clock: clock.clone(),
             time,
             subscriber,
+            aside: Aside::new(way.clone(), settings, clock.clone()),
+            batches: Aside::beside(Arc::clone(&commands), way.clone(), settings, clock.clone()),
+            without_read_only: AtomicU64::new(0),
             events: Mutex::default(),
             way: way.clone(),
             settings: settings.clone(),
@@ -175,73 +179,8 @@ impl Node {
             events.close();
         }
         self.commits.stop();
-    }
-
-    async fn one(&self, request: Request) -> Result<Reply, ServerError> {
-        let (command, head) = match &request.what {
-            What::Command(name) => (Named::Any(name.clone()), Vec::new()),
-            What::Script(body) => (Named::Known("EVALSHA"), vec![Value::from(body.sha().clone())]),
-        };
-        let args = self.arguments(&request, head)?;
-        let link = self.commands.of(request.keys.first().map(|key| &key[..]));
-        match (link.send(command, args).await, &request.what) {
-            (Err(ServerError::Refused { code: Code::NoScript, .. }), What::Script(body)) => {
-                // Not carried out, so sending it once more is safe; its time limit is written anew.
-                let args = self.arguments(&request, vec![Value::from_static_str(body.text())])?;
-                // Boxed: it is rare, and the future of every call would have room for it.
-                Box::pin(link.send(Named::Known("EVAL"), args)).await
-            }
-            (answer, _) => answer,
-        }
-    }
-
-    /// Sends requests back to back, with none of others between them. Scripts go with their text: a request for it could not
-    /// be adjacent any more.
-    async fn together(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
-        let mut commands = Vec::with_capacity(requests.len());
-        for request in &requests {
-            let (name, head) = match &request.what {
-                What::Command(name) => (Named::Any(name.clone()), Vec::new()),
-                What::Script(body) => (Named::Known("EVAL"), vec![Value::from_static_str(body.text())]),
-            };
-            match self.arguments(request, head) {
-                Ok(args) => commands.push((name, args)),
-                Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
-            }
-        }
-        let key = requests.iter().find_map(|request| request.keys.first());
-        self.commands.of(key.map(|key| &key[..])).send_together(commands).await
-    }
-
-    fn arguments(&self, request: &Request, mut head: Vec<Value>) -> Result<Vec<Value>, ServerError> {
-        head.reserve(1 + request.keys.len() + request.args.len());
-        if let What::Script(_) = request.what {
-            head.push(Value::from(request.keys.len() as i64));
-        }
-        let sizes = request.keys.iter().map(Bytes::len).chain(request.args.iter().map(Arg::len));
-        if let Some(size) = sizes.max().filter(|size| *size > LARGEST) {
-            let message = format!("not sent: an argument has {size} bytes, and servers take {LARGEST} at most");
-            return Err(ServerError::Refused { code: Code::TooLarge, message });
-        }
-        head.extend(request.subcommand.map(Value::from_static_str));
-        head.extend(request.keys.iter().cloned().map(Value::from));
-        for arg in &request.args {
-            head.push(match arg {
-                Arg::Bytes(bytes) => Value::from(bytes.clone()),
-                Arg::NotAfter => Value::from(self.not_after(request)?),
-                Arg::Publish if self.sharded.load(Ordering::Relaxed) => Value::from_static_str("SPUBLISH"),
-                Arg::Publish => Value::from_static_str("PUBLISH"),
-            });
-        }
-        Ok(head)
-    }
-
-    fn not_after(&self, request: &Request) -> Result<Bytes, ServerError> {
-        let now = self.clock.now();
-        let limit = request.not_after.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?;
-        let micros =
-            self.time.at(limit, now).ok_or_else(|| ServerError::not_sent("the server's clock is not known yet"))?;
-        Ok(micros.to_string().into())
+        self.aside.stop();
+        self.batches.stop();
     }
 }
 
@@ -252,14 +191,26 @@ impl Server for Node {
     }
 
     async fn call(&self, mut requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
-        if !self.commands.is_up() {
+        // A server that runs a script for too long greets nobody, and is to be told to end it.
+        if !self.commands.is_up() && !requests.iter().all(|request| request.aside) {
             return requests.iter().map(|_| Err(self.commands.down())).collect();
         }
         match requests.len() {
             _ if requests.iter().any(|request| request.adjacent) => self.together(requests).await,
-            1 => vec![self.one(requests.remove(0)).await],
+            1 => {
+                let request = requests.remove(0);
+                vec![self.one(self.line(&request), request).await]
+            }
             // Polled in their order for the first time, and a first poll hands the bytes to fred.
-            _ => Box::pin(join_all(requests.into_iter().map(|request| self.one(request)))).await,
+            _ => {
+                // What is to stay in its order goes by one connection.
+                let line = requests.iter().all(|request| request.in_order).then(|| Arc::clone(self.line(&requests[0])));
+                let one = async |request: Request| match &line {
+                    Some(line) => self.one(line, request).await,
+                    None => self.one(self.line(&request), request).await,
+                };
+                Box::pin(join_all(requests.into_iter().map(one))).await
+            }
         }
     }
 
@@ -320,6 +271,8 @@ impl Server for Node {
             let _ = watcher.await;
         }
         self.commits.close().await;
+        self.aside.close().await;
+        self.batches.close().await;
     }
 }
 

@@ -54,8 +54,11 @@ impl Client {
     ///
     /// Dropping it changes nothing.
     pub async fn primaries(&self) -> Result<Vec<Primary>, ServerError> {
+        self.primaries_until(self.core().clock.now() + self.patience()).await
+    }
+
+    async fn primaries_until(&self, until: Instant) -> Result<Vec<Primary>, ServerError> {
         let core = self.core();
-        let until = core.clock.now() + self.patience();
         let mut changes = core.topology.changes();
         loop {
             self.is_open()?;
@@ -82,6 +85,11 @@ impl Client {
         decides(self.core(), &primary.server)
     }
 
+    /// Has the client look soon who decides for keys: this node says that it does not.
+    pub fn doubt(&self, primary: &Primary) {
+        self.core().topology.doubt(Doubt::Node(primary.id().clone()));
+    }
+
     /// Carries out a request without keys at this node, and reads its reply as `T`. It is not sent on to others.
     ///
     /// It is tried again as by [`Client::run`], for as long as the node is a primary: [`Client::is_primary`] tells, after an error.
@@ -96,7 +104,7 @@ impl Client {
     pub async fn run_on<T: FromReply>(&self, primary: &Primary, request: Request) -> Result<T, ServerError> {
         self.is_open()?;
         let until = self.core().clock.now() + self.patience();
-        ask(self.core(), &primary.server, request, until).await?.into_typed()
+        ask(self, &primary.server, request, until).await?.into_typed()
     }
 
     /// The same at every primary, at the same time. Each answers for itself.
@@ -112,9 +120,26 @@ impl Client {
         &self,
         request: Request,
     ) -> Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError> {
-        let primaries = self.primaries().await?;
+        self.run_on_primaries_until(request, self.core().clock.now() + self.patience()).await
+    }
+
+    /// The same until `until`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::primaries`]; nobody was asked then.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::run_on`].
+    pub async fn run_on_primaries_until<T: FromReply>(
+        &self,
+        request: Request,
+        until: Instant,
+    ) -> Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError> {
+        let primaries = self.primaries_until(until).await?;
         let asked = primaries.iter().map(async |primary| {
-            let answer = self.run_on(primary, request.clone()).await;
+            let answer = ask(self.core(), &primary.server, request.clone(), until).await.and_then(Reply::into_typed);
             (primary.id().clone(), answer)
         });
         Ok(join_all(asked).await)
@@ -133,7 +158,13 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
 }
 
 /// Sends copies to one node until one is answered for good, it is no primary any more, or `until` has passed.
-async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {
+async fn ask(
+    client: &Client,
+    server: &Arc<dyn Server>,
+    request: Request,
+    until: Instant,
+) -> Result<Reply, ServerError> {
+    let core = client.core();
     // Copies that may have been carried out, whatever later ones are told.
     let mut unanswered = 0;
     loop {
@@ -157,14 +188,14 @@ async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Ins
         }
         let again = match &error {
             ServerError::NotSent { .. } => true,
-            ServerError::Refused { code, .. } => code.is_passing(),
+            ServerError::Refused { code, message } => code.is_passing() && request.is_servers_own(message),
             ServerError::Unknown { .. } => {
                 unanswered += 1;
                 request.is_idempotent() && unanswered <= core.settings.retries
             }
             ServerError::Decode { .. } => false,
         };
-        if !again || !pause(core, server, until).await {
+        if !again || !pause(client, server, until).await {
             return Err(told(unanswered, error));
         }
     }
@@ -180,8 +211,9 @@ fn told(unanswered: u32, last: ServerError) -> ServerError {
     }
 }
 
-/// Waits a little, and then for a connection, until the topology changes; false where the time is over before.
-async fn pause(core: &Core, server: &Arc<dyn Server>, until: Instant) -> bool {
+/// Waits a little, and then for a connection, until the topology changes; false where the time is over before, or the client shuts down.
+async fn pause(client: &Client, server: &Arc<dyn Server>, until: Instant) -> bool {
+    let core = client.core();
     let mut changes = core.topology.changes();
     let mut epoch = server.epoch();
     let up = async {
@@ -194,6 +226,7 @@ async fn pause(core: &Core, server: &Arc<dyn Server>, until: Instant) -> bool {
         () = up => {}
         Ok(()) = changes.changed() => {}
         () = core.clock.sleep_until(until) => return false,
+        () = client.closing() => return false,
     }
     core.clock.now() < until
 }

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
+use super::slot::slot;
 use crate::clock::Instant;
-use crate::script::Body;
+use crate::script::{Body, Called};
 
 /// A command or a script call.
 ///
@@ -16,20 +17,47 @@ pub struct Request {
     /// The second word of a command whose name is two: it comes before the keys.
     pub(crate) subcommand: Option<&'static str>,
     pub(crate) keys: Vec<Bytes>,
+    /// How many of its keys, the last ones, stand among the arguments.
+    pub(crate) keys_behind: usize,
     pub(crate) args: Vec<Arg>,
     pub(crate) idempotent: bool,
     pub(crate) not_after: Option<Instant>,
     pub(crate) adjacent: bool,
     pub(crate) reads: bool,
     pub(crate) tells_time: bool,
+    pub(crate) writes_nothing: bool,
+    pub(crate) in_order: bool,
+    pub(crate) aside: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum What {
     /// The command's name; `keys` come before `args`.
     Command(Bytes),
-    Script(&'static Body),
+    Script(Called),
+    /// A function, and the code of its library where that is known.
+    Function {
+        name: Bytes,
+        library: Option<Bytes>,
+    },
+    /// Requests that are carried out together, and all or none.
+    Together(Vec<Request>),
 }
+
+/// How servers begin the refusals that pass, before a script has begun. How they send elsewhere is read as a whole.
+const OWN_WORDS: [&str; 11] = [
+    "NOSCRIPT No matching script",
+    "READONLY You can't write against a read only",
+    "LOADING Redis is loading",
+    "LOADING Valkey is loading",
+    "BUSY Redis is busy",
+    "BUSY Valkey is busy",
+    "TRYAGAIN Multiple keys request during rehashing",
+    "CLUSTERDOWN Hash slot not served",
+    "CLUSTERDOWN The cluster is down",
+    "MASTERDOWN Link with MASTER is down",
+    "NOREPLICAS Not enough good replicas",
+];
 
 /// One argument of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,13 +70,15 @@ pub enum Arg {
     /// Where the command goes by which a script publishes on the channels of its keys: `PUBLISH`, or `SPUBLISH` where they are
     /// sharded.
     Publish,
+    /// A key that stands behind arguments; it is among the request's keys, too.
+    Key(Bytes),
 }
 
 impl Arg {
     /// How many bytes it has, but for those that are written when it is sent: those are few.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Arg::Bytes(bytes) => bytes.len(),
+            Arg::Bytes(bytes) | Arg::Key(bytes) => bytes.len(),
             Arg::NotAfter | Arg::Publish => 0,
         }
     }
@@ -65,8 +95,35 @@ impl Request {
         Request { subcommand: Some(subcommand), ..Request::command(name) }
     }
 
+    /// Adds the second word of the name of a command.
+    pub fn and_second(self, subcommand: &'static str) -> Self {
+        Request { subcommand: Some(subcommand), ..self }
+    }
+
     pub(crate) fn script(body: &'static Body) -> Self {
-        Request::new(What::Script(body))
+        Request::called(Called::Static(body))
+    }
+
+    pub(crate) fn called(script: Called) -> Self {
+        Request::new(What::Script(script))
+    }
+
+    /// A call of a function that servers keep (Redis 7.0 or newer, Valkey). Where one does not know it and the code of its `library` is
+    /// given, that is loaded there, and the function is called once more. An error that it returns is final, whatever its words.
+    pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
+        Request::new(What::Function { name: name.into(), library })
+    }
+
+    /// Requests whose keys share a slot, carried out between MULTI and EXEC: nobody else is served between them, and where one can
+    /// not even be queued none is carried out. It is answered by a list of their answers in their order, and what fails when it is carried out
+    /// is an error at its place there: the others are carried out all the same.
+    ///
+    /// It may be sent again if each of them may.
+    pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {
+        let requests: Vec<_> = requests.into_iter().collect();
+        let idempotent = requests.iter().all(Request::is_idempotent);
+        let keys: Vec<_> = requests.iter().flat_map(|request| request.keys.iter().cloned()).collect();
+        Request { keys, idempotent, ..Request::new(What::Together(requests)) }
     }
 
     fn new(what: What) -> Self {
@@ -74,24 +131,36 @@ impl Request {
             what,
             subcommand: None,
             keys: Vec::new(),
+            keys_behind: 0,
             args: Vec::new(),
             idempotent: false,
             not_after: None,
             adjacent: false,
             reads: false,
             tells_time: false,
+            writes_nothing: false,
+            in_order: false,
+            aside: false,
         }
     }
 
     /// Adds a key. Keys come before arguments.
     pub fn key(mut self, key: impl Into<Bytes>) -> Self {
-        self.keys.push(key.into());
+        self.keys.insert(self.keys.len() - self.keys_behind, key.into());
         self
     }
 
     /// Adds several keys.
-    pub fn keys(mut self, keys: impl IntoIterator<Item = Bytes>) -> Self {
-        self.keys.extend(keys);
+    pub fn keys(self, keys: impl IntoIterator<Item = Bytes>) -> Self {
+        keys.into_iter().fold(self, Request::key)
+    }
+
+    /// Adds a key of a command behind what was added before: for commands that have keys among their arguments.
+    pub fn key_here(mut self, key: impl Into<Bytes>) -> Self {
+        let key = key.into();
+        self.args.push(Arg::Key(key.clone()));
+        self.keys.push(key);
+        self.keys_behind += 1;
         self
     }
 
@@ -150,6 +219,46 @@ impl Request {
         self.idempotent()
     }
 
+    /// Has the server refuse what a script or a function writes, where it can: EVALSHA_RO from Redis 7.0 on, FCALL_RO.
+    pub fn writes_nothing(mut self) -> Self {
+        self.writes_nothing = true;
+        self
+    }
+
+    /// Keeps it in its order among others that say so: they go by one connection, where a node has several, and a script goes with its text. Sent
+    /// by its hash, it would come behind what was sent after it where the server does not know it.
+    pub fn in_order(mut self) -> Self {
+        self.in_order = true;
+        self
+    }
+
+    /// Has it sent on a connection of its own, for what must not queue behind others: SCRIPT KILL, behind the script.
+    pub fn aside(mut self) -> Self {
+        self.aside = true;
+        self
+    }
+
+    /// Whether `message` is the server's own, and not of a script that may have done something before it answered so.
+    pub(crate) fn is_servers_own(&self, message: &str) -> bool {
+        match &self.what {
+            // UNKILLABLE says that the script goes on.
+            _ if self.aside => false,
+            What::Script(Called::Owned(_)) | What::Function { .. } => {
+                OWN_WORDS.iter().any(|words| message.starts_with(words)) || self.is_sent_elsewhere(message)
+            }
+            What::Command(_) | What::Script(Called::Static(_)) | What::Together(_) => true,
+        }
+    }
+
+    /// Whether `message` is, to its end, how a server sends elsewhere what has these keys: `MOVED 3999 127.0.0.1:6381`.
+    fn is_sent_elsewhere(&self, message: &str) -> bool {
+        let words: Vec<_> = message.split(' ').collect();
+        let ["MOVED" | "ASK", number, address] = words[..] else { return false };
+        let is_port = |(_, port): (&str, &str)| port.parse::<u16>().is_ok();
+        let is_its_slot = |number: u16| self.keys.first().is_some_and(|key| slot(key) == number);
+        number.parse().is_ok_and(is_its_slot) && address.rsplit_once(':').is_some_and(is_port)
+    }
+
     /// Whether it may be sent again after a lost reply.
     pub fn is_idempotent(&self) -> bool {
         self.idempotent
@@ -163,6 +272,11 @@ impl Request {
     /// Whether it has a place for its time limit.
     pub fn is_limited(&self) -> bool {
         self.args.contains(&Arg::NotAfter)
+    }
+
+    /// Its keys that come before its arguments.
+    pub(crate) fn keys_in_front(&self) -> &[Bytes] {
+        &self.keys[..self.keys.len() - self.keys_behind]
     }
 
     /// The key that decides which node it goes to; empty where it has none.
@@ -186,6 +300,52 @@ impl Request {
         match &self.what {
             What::Command(name) => std::str::from_utf8(name).unwrap_or("command"),
             What::Script(body) => body.name(),
+            What::Function { name, .. } => std::str::from_utf8(name).unwrap_or("function"),
+            What::Together(_) => "MULTI",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::OwnedScript;
+
+    #[test]
+    fn of_a_script_only_the_whole_words_of_a_server_are_not_its_own() {
+        let number = slot(b"a");
+        let script = || OwnedScript::new("s", "return 1").with([Bytes::from_static(b"a")]);
+        for words in [
+            format!("MOVED {number} 127.0.0.1:6381"),
+            format!("ASK {number} :6381"),
+            format!("MOVED {number} ?:6381"),
+            "CLUSTERDOWN Hash slot not served".into(),
+            "CLUSTERDOWN The cluster is down and only accepts read commands".into(),
+            "NOREPLICAS Not enough good replicas to write.".into(),
+        ] {
+            assert!(script().is_servers_own(&words), "{words}");
+        }
+        for words in [
+            format!("MOVED {} 127.0.0.1:6381", number + 1),
+            format!("MOVED {number} 127.0.0.1:6381 "),
+            format!("MOVED {number} 127.0.0.1"),
+            format!("ASK {number} a:b"),
+            "MOVED house".into(),
+            "ASK me".into(),
+            "CLUSTERDOWN come later".into(),
+        ] {
+            assert!(!script().is_servers_own(&words), "{words}");
+            assert!(Request::command("GET").key("a").is_servers_own(&words), "{words}");
+        }
+        let keyless = OwnedScript::new("s", "return 1").with([]);
+        assert!(!keyless.is_servers_own(&format!("MOVED {number} 127.0.0.1:6381")));
+    }
+
+    #[test]
+    fn keys_stand_in_front_or_where_they_were_added() {
+        let request = Request::command("MSET").key("a").arg("1").key_here("b").arg("2").key("c");
+        assert_eq!(request.keys_in_front(), ["a", "c"]);
+        assert_eq!(request.touched(), ["a", "c", "b"]);
+        assert_eq!(request.args, [Arg::Bytes("1".into()), Arg::Key("b".into()), Arg::Bytes("2".into())]);
     }
 }

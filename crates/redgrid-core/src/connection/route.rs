@@ -96,7 +96,9 @@ pub(super) async fn once_telling(
         let at_home = hops == 0 && !request.reads;
         let Err(error) = &result else { return Answer { result, by, epoch, at_home } };
         let host = by.id().host();
-        let Some(redirection) = Redirection::of(error, host).filter(|_| hops < MOST_HOPS) else {
+        // A script may say so, too, and is not followed.
+        let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
+        let Some(redirection) = Redirection::of(error, host).filter(|_| own && hops < MOST_HOPS) else {
             if is_doubtful(error) {
                 topology.doubt(Doubt::Node(by.id().clone()));
             }

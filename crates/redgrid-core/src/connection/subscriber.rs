@@ -8,6 +8,7 @@
 //! An SSUBSCRIBE is answered as any command is, channel by channel, if it carries one channel.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -73,6 +74,8 @@ pub(super) struct Subscriber {
     pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
     /// What is subscribed no more, to be told behind its last message.
     ended: mpsc::UnboundedSender<Vec<Bytes>>,
+    /// The last connection on which something was subscribed; 0 before there was one.
+    confirmed: Arc<AtomicU64>,
 }
 
 /// What was subscribed, and on which connection.
@@ -119,8 +122,10 @@ impl Subscriber {
         carries: Carries,
     ) -> (Self, JoinHandle<()>) {
         let (ended, endings) = mpsc::unbounded_channel();
-        let reading = tokio::spawn(read(Arc::clone(&link), Arc::clone(&pushes), endings, commands, carries));
-        (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes, ended }, reading)
+        let confirmed = Arc::new(AtomicU64::new(0));
+        let told = (Arc::clone(&pushes), Arc::clone(&confirmed));
+        let reading = tokio::spawn(read(Arc::clone(&link), told, endings, commands, carries));
+        (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes, ended, confirmed }, reading)
     }
 
     /// Subscribes them, and tells which of them the server refused.
@@ -151,6 +156,8 @@ impl Subscriber {
                 return if denied { Ok(all_denied(&channels)) } else { Err(error) };
             }
         };
+        // First this, then the look: whoever reads sees it when the connection has gone, or it is seen here.
+        self.confirmed.store(connection, Ordering::SeqCst);
         if self.connection() != Some(connection) {
             return Err(ServerError::unknown("the connection was replaced"));
         }
@@ -307,7 +314,7 @@ impl Subscriber {
 /// Hands messages on, and tells a gap when the connection is lost, when it is new, and whenever some were missed.
 async fn read(
     link: Arc<Link>,
-    pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
+    (pushes, confirmed): (Arc<Mutex<mpsc::UnboundedSender<Push>>>, Arc<AtomicU64>),
     mut endings: mpsc::UnboundedReceiver<Vec<Bytes>>,
     mut commands: watch::Receiver<Option<Epoch>>,
     carries: Carries,
@@ -348,10 +355,10 @@ async fn read(
             changed = epoch.changed() => {
                 if changed.is_err() { return }
                 let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);
-                // Lost, or new: in both cases nothing is in force. That of events is opened by who subscribes, and waits for it: its first
-                // one has lost nobody anything.
+                // Lost, or new: in both cases nothing is in force. That of events is opened by who subscribes, and waits for it: as long as
+                // nothing was subscribed on it, it has lost nobody anything.
                 if connection != told {
-                    if told != 0 || carries == Carries::Messages {
+                    if ![0, connection].contains(&confirmed.load(Ordering::SeqCst)) || carries == Carries::Messages {
                         let _ = push(carries.gap());
                     }
                     told = connection;

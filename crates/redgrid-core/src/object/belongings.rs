@@ -4,13 +4,12 @@
 //! What a key belongs to is read off the key itself, so only shapes that are no names of users' own count. What is beside an
 //! object under a name that could be somebody's own (`{a}:timeout`) is in [`BESIDE`], and has to be looked at.
 
-use std::ops::Range;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 
 use super::layouts::ALL;
-use crate::name::{companion, companion_apart, suffixed};
+use crate::name::{companion, companion_apart, suffixed, tagged};
 
 /// What becomes of a key when the object to which it belongs is deleted by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +22,7 @@ pub enum Fate {
     Stays,
 }
 
+/// What is in front of the braces.
 struct Prefix {
     text: String,
     fate: Fate,
@@ -46,17 +46,23 @@ const BESIDES_LAYOUTS: [(&str, Fate, bool); 12] = [
     ("redgrid_commit", Fate::Stays, false),
 ];
 
+/// When the process of a server of a quorum began to vote.
+const BIRTH: &[u8] = b"redgrid_birth";
+
+/// Longer than a name behind a namespace in a companion of a companion, with ids: no key of ours is.
+const LONGEST: usize = 2_048;
+
 /// Every prefix of docs/keys.md.
 static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
     let mut all: Vec<Prefix> = Vec::new();
-    let besides = BESIDES_LAYOUTS.iter().map(|(text, fate, with_id)| ((*text).to_owned(), *fate, *with_id));
+    let besides = BESIDES_LAYOUTS.iter().map(|(text, fate, with_id)| (format!("{text}:"), *fate, *with_id));
     let layouts = ALL.iter().flat_map(|kind| (kind.keys)(b"x").into_iter().enumerate()).filter_map(|(at, key)| {
-        let text = std::str::from_utf8(&key).ok()?.strip_suffix(":{x}")?.to_owned();
+        let text = std::str::from_utf8(&key).ok()?.strip_suffix("{x}").filter(|text| !text.is_empty())?.to_owned();
         Some((text, if at == 0 { Fate::Is } else { Fate::Goes }, false))
     });
     for (text, fate, with_id) in besides.chain(layouts) {
         // The queue of what is a lock itself is found by its own prefix.
-        if !text.contains(':') && !all.iter().any(|known| known.text == text) {
+        if !text.trim_end_matches(':').contains(':') && !all.iter().any(|known| known.text == text) {
             all.push(Prefix { text, fate, with_id });
         }
     }
@@ -83,7 +89,8 @@ pub fn belongings(key: &[u8]) -> Vec<Bytes> {
 
 /// The key of an object, and after it those of the types that have nothing under the plain name: it is there where one of them is.
 pub fn faces(key: &[u8]) -> Vec<Bytes> {
-    let faces = PREFIXES.iter().filter(|prefix| prefix.fate == Fate::Is).map(|prefix| companion(&prefix.text, key));
+    let face = |prefix: &Prefix| [prefix.text.as_bytes(), &tagged(key)].concat().into();
+    let faces = PREFIXES.iter().filter(|prefix| prefix.fate == Fate::Is).map(face);
     [Bytes::copy_from_slice(key)].into_iter().chain(faces).collect()
 }
 
@@ -94,68 +101,106 @@ pub fn beside(key: &[u8]) -> [Bytes; 4] {
 
 /// The key of the object to which a key belongs by its shape, and what becomes of it; `None` where it is an object itself, or may be.
 pub fn belongs_to(key: &[u8]) -> Option<(Bytes, Fate)> {
-    let (object, fate) = by_prefix(key).or_else(|| by_suffix(key))?;
-    // The queue of a companion that is a lock itself.
-    match belongs_to(&object) {
+    if key.len() > LONGEST {
+        return None;
+    }
+    if key.strip_suffix(BIRTH).is_some_and(|rest| rest.is_empty() || rest.ends_with(b":")) {
+        return Some((Bytes::copy_from_slice(key), Fate::Stays));
+    }
+    let (object, fate) = once(key)?;
+    // The queue of a companion that is a lock itself, or what was answered to a round: nothing is further away than that.
+    let of_round = || by_id(&object).filter(|_| fate == Fate::Stays).map(|perhaps| (perhaps.object, fate));
+    match once(&object).or_else(of_round) {
         Some((outer, _)) => Some((outer, if fate == Fate::Is { Fate::Goes } else { fate })),
         None => Some((object, fate)),
     }
 }
 
-/// The key of the object beside which this one may be.
-pub fn may_be_beside(key: &[u8]) -> Option<Bytes> {
-    BESIDE.iter().find_map(|suffix| untagged(key.strip_suffix(suffix.as_bytes())?.strip_suffix(b":")?))
+/// What a key may be, by a name that could be somebody's own: what is there has to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Perhaps {
+    /// The key of the object beside which it may be.
+    pub object: Bytes,
+    /// What tells whether it is.
+    pub proof: Proof,
+}
+
+/// What tells whether a key belongs to an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// What both are: it would be what is at this place of [`BESIDE`].
+    Kinds(usize),
+    /// This key is there.
+    There(Bytes),
+}
+
+/// The object beside which this key may be.
+pub fn may_be_beside(key: &[u8]) -> Option<Perhaps> {
+    if key.len() > LONGEST {
+        return None;
+    }
+    let named = |(at, suffix): (usize, &&str)| {
+        let object = untagged(key.strip_suffix(suffix.as_bytes())?.strip_suffix(b":")?)?;
+        Some(Perhaps { object, proof: Proof::Kinds(at) })
+    };
+    BESIDE.iter().enumerate().find_map(named).or_else(|| by_id(key))
+}
+
+fn once(key: &[u8]) -> Option<(Bytes, Fate)> {
+    by_prefix(key).or_else(|| of_reader(key))
 }
 
 fn by_prefix(key: &[u8]) -> Option<(Bytes, Fate)> {
-    let (prefix, rest) = key.split_at_checked(key.iter().position(|byte| *byte == b':')?)?;
-    let rest = &rest[1..];
-    let known = PREFIXES.iter().find(|known| known.text.as_bytes() == prefix)?;
+    let (known, rest) = PREFIXES.iter().find_map(|known| Some((known, key.strip_prefix(known.text.as_bytes())?)))?;
     let rest = if known.with_id { without_id(rest) } else { rest };
     // A latch whose name is a hash tag, and perhaps the same behind it, has one more behind that.
-    let apart = rest.strip_suffix(b":tag").filter(|rest| prefix == b"redgrid_latch" && rest.starts_with(b"{"));
+    let apart = rest.strip_suffix(b":tag").filter(|rest| known.text == "redgrid_latch:" && rest.starts_with(b"{"));
     if let Some(apart) = apart.filter(|apart| companion_apart("redgrid_latch", apart) == key) {
         return Some((Bytes::copy_from_slice(apart), known.fate));
     }
     Some((untagged(rest)?, known.fate))
 }
 
-/// A reader's lease, a client's permits, a round of an adder: shapes that nobody gives a name.
-fn by_suffix(key: &[u8]) -> Option<(Bytes, Fate)> {
-    let parts: Vec<Range<usize>> = colons(key);
-    let part = |from_end: usize| parts.len().checked_sub(from_end).and_then(|at| key.get(parts[at].clone()));
-    let taken = match (part(4), part(3), part(2), part(1)?) {
-        (Some(id), Some(_), Some(b"rwlock_timeout"), number) if is_id(id) && is_number(number) => 4,
-        (_, _, Some(b"value" | b"permits"), id) if is_id(id) => 2,
-        (_, _, Some(id), b"counter" | b"semaphore") if is_id(id) => 2,
-        _ => return None,
-    };
-    let end = parts[parts.len() - taken].start.checked_sub(1)?;
-    Some((untagged(&key[..end])?, Fate::Goes))
+/// A reader's lease: a shape that nobody gives a name.
+fn of_reader(key: &[u8]) -> Option<(Bytes, Fate)> {
+    let (before, [id, _, word, number]) = last_parts(key)?;
+    let is_lease = is_id(id) && word == b"rwlock_timeout" && is_number(number);
+    Some((untagged(before).filter(|_| is_lease)?, Fate::Goes))
 }
 
-/// The parts between the colons.
-fn colons(key: &[u8]) -> Vec<Range<usize>> {
-    let mut parts = Vec::new();
-    let mut start = 0;
-    for (at, _) in key.iter().enumerate().filter(|(_, byte)| **byte == b':') {
-        parts.push(start..at);
-        start = at + 1;
+/// A client's permits, and a round of an adder.
+fn by_id(key: &[u8]) -> Option<Perhaps> {
+    let (before, [one, other]) = last_parts(key)?;
+    let kinds = |word: &[u8]| BESIDE.iter().position(|suffix| suffix.as_bytes() == word);
+    match (one, other) {
+        (b"value" | b"permits", id) if is_id(id) => {
+            Some(Perhaps { object: untagged(before)?, proof: Proof::Kinds(kinds(one)?) })
+        }
+        (id, b"counter" | b"semaphore") if is_id(id) => {
+            let object = untagged(before)?;
+            let round = [&companion("redgrid_adder_round", &object)[..], b":", id].concat();
+            Some(Perhaps { object, proof: Proof::There(round.into()) })
+        }
+        _ => None,
     }
-    parts.push(start..key.len());
-    parts
+}
+
+/// The last parts between colons, and what is before them.
+fn last_parts<const N: usize>(key: &[u8]) -> Option<(&[u8], [&[u8]; N])> {
+    let mut parts = [&b""[..]; N];
+    let mut before = key;
+    for part in parts.iter_mut().rev() {
+        let colon = before.iter().rposition(|byte| *byte == b':')?;
+        (before, *part) = (&before[..colon], &before[colon + 1..]);
+    }
+    Some((before, parts))
 }
 
 /// Without an id at its end, and a number or a word behind that.
 fn without_id(rest: &[u8]) -> &[u8] {
-    let parts = colons(rest);
-    for back in 1..=2.min(parts.len().saturating_sub(1)) {
-        let part = parts[parts.len() - back].clone();
-        if is_id(&rest[part.clone()]) {
-            return &rest[..part.start - 1];
-        }
-    }
-    rest
+    let one = last_parts::<1>(rest).filter(|(_, [id])| is_id(id)).map(|(before, _)| before);
+    let two = || last_parts::<2>(rest).filter(|(_, [id, _])| is_id(id)).map(|(before, _)| before);
+    one.or_else(two).unwrap_or(rest)
 }
 
 /// A UUID, or 16 bytes in hex.
@@ -214,7 +259,7 @@ mod tests {
             }
             assert_eq!(belongs_to(name.as_bytes()), None);
             for key in beside(name.as_bytes()) {
-                assert_eq!((belongs_to(&key), may_be_beside(&key).unwrap()), (None, name.into()), "{key:?}");
+                assert_eq!((belongs_to(&key), may_be_beside(&key).unwrap().object), (None, name.into()), "{key:?}");
             }
             assert!(faces(name.as_bytes()).iter().all(|face| all.contains(face)));
         }
@@ -226,9 +271,7 @@ mod tests {
         let stays = |name: &str| Some((name.to_owned(), Fate::Stays));
         assert_eq!(of(&format!("{{R}}:{CLIENT}:7:rwlock_timeout:1")), goes("R"));
         assert_eq!(of(&format!("a{{R}}:{CLIENT}:7:rwlock_timeout:1")), goes("a{R}"));
-        assert_eq!(of(&format!("{{R}}:value:{CLIENT}")), goes("R"));
         assert_eq!(of(&format!("redgrid_rate:{{R}}:{CLIENT}")), goes("R"));
-        assert_eq!(of(&format!("{{R}}:{ROUND}:counter")), goes("R"));
         assert_eq!(of(&format!("redgrid_adder_round:{{R}}:{ROUND}")), goes("R"));
         assert_eq!(of(&format!("redgrid_once:{{R}}:{CLIENT}")), stays("R"));
         assert_eq!(of(&format!("redgrid_once:{{R}}:{ROUND}:counter:{CLIENT}")), stays("R"));
@@ -241,6 +284,45 @@ mod tests {
         }
         assert_eq!(of("redisson_lock_queue:redgrid_rw_line:{R}"), goes("R"));
         assert_eq!(of("redgrid_barrier:{R}"), Some(("R".to_owned(), Fate::Is)));
+    }
+
+    #[test]
+    fn what_has_an_id_and_could_be_somebodys_own_is_to_be_looked_at() {
+        let perhaps = |key: String| {
+            assert_eq!(of(&key), None, "{key}");
+            may_be_beside(key.as_bytes()).map(|perhaps| (perhaps.object, perhaps.proof))
+        };
+        assert_eq!(perhaps(format!("{{R}}:value:{CLIENT}")), Some(("R".into(), Proof::Kinds(1))));
+        assert_eq!(perhaps(format!("a{{R}}:permits:{CLIENT}")), Some(("a{R}".into(), Proof::Kinds(2))));
+        let round = Proof::There(format!("redgrid_adder_round:{{R}}:{ROUND}").into());
+        for word in ["counter", "semaphore"] {
+            assert_eq!(perhaps(format!("{{R}}:{ROUND}:{word}")), Some(("R".into(), round.clone())));
+        }
+        assert_eq!(perhaps(format!("a:value:{CLIENT}")), None);
+        // Who waits for a lock of that name is in its own queue.
+        let lock = format!("{{R}}:{CLIENT}:semaphore");
+        assert_eq!(of(&format!("redisson_lock_queue:{lock}")), Some((lock, Fate::Goes)));
+    }
+
+    #[test]
+    fn a_list_s_cursor_goes_with_it_and_the_birth_of_a_server_stays() {
+        assert_eq!(of("__redisson_list_cursor_{a:b}"), Some(("a:b".to_owned(), Fate::Goes)));
+        assert_eq!(of("__redisson_list_cursor_a"), None);
+        for birth in ["redgrid_birth", "prod:redgrid_birth"] {
+            assert_eq!(of(birth), Some((birth.to_owned(), Fate::Stays)));
+        }
+        assert_eq!(of("my_redgrid_birth"), None);
+    }
+
+    #[test]
+    fn a_key_that_nobody_of_us_made_is_read_at_no_cost() {
+        // Each level would have a copy of the rest.
+        let nested = "redgrid_wait:".repeat(10_000) + "{a}";
+        assert_eq!((of(&nested), may_be_beside(nested.as_bytes())), (None, None));
+        let some = "redgrid_wait:".repeat(100) + "{a}";
+        assert_eq!(of(&some), Some(("redgrid_wait:".repeat(98) + "{a}", Fate::Goes)));
+        let colons = ":".repeat(1 << 20) + "{a}:value";
+        assert_eq!((of(&colons), may_be_beside(colons.as_bytes())), (None, None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::Layout;
 pub use super::{alone, fence};
-use crate::name::{companion, companion_apart, suffixed};
+use crate::name::{companion, companion_apart, suffixed, tagged};
 
 /// A type of objects by its keys.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,16 @@ pub struct Kind {
 /// Nothing.
 pub fn none(_key: &[u8]) -> Vec<Bytes> {
     Vec::new()
+}
+
+/// A list, and where those go on who share a stream of it: in a new list of that name they begin anew.
+pub fn list(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), list_cursor(key)]
+}
+
+/// Redisson's key of such a place.
+pub fn list_cursor(key: &[u8]) -> Bytes {
+    [b"__redisson_list_cursor_", &*tagged(key)].concat().into()
 }
 
 /// The queue of a fair lock.
@@ -127,7 +137,7 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
 pub static ALL: [Kind; 21] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
-    Kind { name: "list", keys: alone, along: fence },
+    Kind { name: "list", keys: list, along: fence },
     of("lock", alone),
     of("fair lock", fair_lock),
     Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },

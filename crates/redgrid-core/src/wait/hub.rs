@@ -433,7 +433,11 @@ fn leave(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sink)> {
     if let Some((poll, post)) = channel.poll.take().zip(posts.get_mut(&channel.primary)) {
         post.desired.polls.remove(&(poll.due, name.clone()));
     }
-    let post = posts.get_mut(&channel.home)?;
+    let Some(post) = posts.get_mut(&channel.home) else {
+        // The node has gone, and all that was subscribed there.
+        channels.remove(name);
+        return None;
+    };
     post.desired.to_leave.insert(name.clone());
     post.lane.wanted.notify_one();
     channel.may_be_subscribed().then(|| channel.home.clone()).zip(sink)

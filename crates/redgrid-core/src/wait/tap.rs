@@ -100,7 +100,7 @@ impl Tap {
             match state.heard.back_mut() {
                 Some(Tapped::Missed(count)) => *count += 1,
                 // It is told of already.
-                Some(Tapped::Gap | Tapped::Denied) => {}
+                Some(Tapped::Gap) => {}
                 _ => state.heard.push_back(Tapped::Missed(1)),
             }
         }

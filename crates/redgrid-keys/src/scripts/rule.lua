@@ -13,7 +13,7 @@ end
 local function row(at, each)
   local all = {KEYS[at]}
   local of = kind(KEYS[at])
-  if of == 'string' and kind(KEYS[at + 1]) == 'zset' then
+  if of == 'string' and kind(KEYS[at + 1]) == 'zset' and is_number(KEYS[at]) then
     all[#all + 1] = KEYS[at + 1]
   end
   if of == 'hash' and redis.call('HEXISTS', KEYS[at], 'rate') + redis.call('HEXISTS', KEYS[at], 'interval') == 2 then

@@ -21,11 +21,12 @@ pub struct WriteBehind {
     /// `writeBehindDelay`. With a longer one more is lost when the process dies.
     pub delay: Duration,
     /// So many keys may wait, those that are just written included, 1 to 10,000,000: it bounds what is lost when the process dies.
-    /// Beyond it a change waits for room, as long as [`WriteBehind::room_within`]. 10,000.
+    /// Beyond it what waits goes at once, and a change waits for room, as long as [`WriteBehind::room_within`]. 10,000.
     pub capacity: usize,
     /// How long a change waits for room before it ends [`BackedError::Full`](crate::BackedError::Full) and nothing is changed, up to an hour. 5 s.
     pub room_within: Duration,
-    /// How long a shutdown of the client goes on writing what waits, up to an hour; what is left is told as lost. 10 s.
+    /// How long a shutdown of the client goes on writing what waits, up to an hour; what is left is told as lost. 10 s. A shutdown with less
+    /// time for all ends it shortly before that is over, and so does the end of the client's last handle, after 5 s.
     pub flush_within: Duration,
 }
 

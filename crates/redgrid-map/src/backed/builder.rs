@@ -132,7 +132,8 @@ impl<K, V, KC: Codec, VC: Codec> Backing<K, V, KC, VC> {
     }
 
     /// Loads and writes under the [lock of the key](Map::lock): one process at a time is at a key of the store, Redisson's loads
-    /// included, for an acquire and a release more.
+    /// included, for an acquire and a release more. A lock that is lost ends the call of the store as one that failed. Whoever holds
+    /// the lock of a key already waits here in vain.
     #[cfg(feature = "locks")]
     pub fn exclusive(mut self) -> Self {
         self.terms.exclusive = true;
@@ -147,7 +148,8 @@ where
     KC: Encode<K>,
     VC: Encode<V> + Decode<V>,
 {
-    /// The map.
+    /// The map. **Make one of a name in a process, and clone it** where it writes behind: each has a queue of its own, and of two
+    /// the store may get an older value last.
     ///
     /// # Errors
     ///
@@ -179,7 +181,14 @@ where
                 Mode::Behind(Queue::start(map.place.client(), behind, terms, writer, on_loss))
             }
         };
-        Ok(BackedMap(Arc::new(Inner { map, loader, mode, terms, flights: Default::default() })))
+        Ok(BackedMap(Arc::new(Inner {
+            map,
+            loader,
+            mode,
+            terms,
+            flights: Default::default(),
+            under_way: Default::default(),
+        })))
     }
 }
 

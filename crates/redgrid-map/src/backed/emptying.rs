@@ -9,7 +9,7 @@ use redgrid_core::clock::Instant;
 
 use super::behind::{Loss, WriteBehind};
 use super::builder::Terms;
-use super::queue::{Entry, OutOfTime, Waiting};
+use super::queue::{Entry, Waiting};
 use super::store::Writer;
 use super::turn::Batch;
 
@@ -24,8 +24,8 @@ pub(super) struct Emptying<K, V> {
     waiting: Arc<Waiting<K, V>>,
     terms: Terms,
     writer: Arc<dyn Writer<K, V>>,
-    /// When a shutdown goes on no more.
-    end: Option<Instant>,
+    /// Whether the client is being shut down.
+    closing: bool,
 }
 
 /// While a shutdown waits for changes that are just made in the map, it looks this often whether they have come.
@@ -37,14 +37,15 @@ where
     V: Clone + Send + Sync + 'static,
 {
     pub(super) fn new(waiting: Arc<Waiting<K, V>>, terms: Terms, writer: Arc<dyn Writer<K, V>>) -> Self {
-        Emptying { waiting, terms, writer, end: None }
+        Emptying { waiting, terms, writer, closing: false }
     }
 
     pub(super) async fn run(mut self, attendant: Attendant) {
+        let mut over = std::pin::pin!(attendant.nearly_closed(self.waiting.behind.flush_within));
         loop {
-            if attendant.is_closing() && self.end.is_none() {
+            if attendant.is_closing() && !self.closing {
                 self.waiting.room.close();
-                self.end = Some(self.waiting.clock.now() + self.waiting.behind.flush_within);
+                self.closing = true;
             }
             if let Some(part) = self.due() {
                 tokio::select! {
@@ -54,15 +55,11 @@ where
                         drop(part.entries);
                         self.waiting.done(&part.fields, lost);
                     }
-                    () = self.out_of_time(&attendant) => {
-                        let keys = part.entries.into_iter().map(|entry| entry.key).collect();
-                        self.waiting.done(&part.fields, vec![Loss { keys, error: Arc::new(OutOfTime) }]);
-                        return self.waiting.give_up();
-                    }
+                    () = &mut over => return,
                 }
                 continue;
             }
-            if self.end.is_some() && self.waiting.is_over() {
+            if self.closing && self.waiting.is_over() {
                 return;
             }
             let (at, abandoned) = {
@@ -74,10 +71,10 @@ where
             }
             tokio::select! {
                 () = self.waiting.nudge.notified() => {}
-                () = attendant.closing(), if self.end.is_none() => {}
+                () = attendant.closing(), if !self.closing => {}
                 () = self.until(at), if at.is_some() => {}
-                () = tokio::time::sleep(LOOK), if self.end.is_some() => {}
-                () = self.out_of_time(&attendant) => return self.waiting.give_up(),
+                () = tokio::time::sleep(LOOK), if self.closing => {}
+                () = &mut over => return,
             }
         }
     }
@@ -88,26 +85,15 @@ where
         }
     }
 
-    /// Completes when a shutdown has lasted as long as it may.
-    async fn out_of_time(&self, attendant: &Attendant) {
-        let end = match self.end {
-            Some(end) => end,
-            None => {
-                attendant.closing().await;
-                self.waiting.clock.now() + self.waiting.behind.flush_within
-            }
-        };
-        self.waiting.clock.sleep_until(end).await;
-    }
-
     /// What goes now: a batch that is full, whose time has come, or that somebody waits for.
     fn due(&self) -> Option<Part<K, V>> {
         let WriteBehind { batch, delay, .. } = self.waiting.behind;
         let mut lines = self.waiting.lines();
         let now = self.waiting.clock.now();
         let gone = lines.came - lines.order.len() as u64;
-        let due = self.end.is_some()
+        let due = self.closing
             || lines.abandoned
+            || lines.wanted > 0
             || lines.order.len() >= batch
             || gone < lines.at_once
             || lines.since.is_some_and(|since| now >= since + delay);
@@ -117,7 +103,8 @@ where
         }
         let fields: Vec<Bytes> = lines.order.drain(..count).collect();
         let entries: Vec<_> = fields.iter().filter_map(|field| lines.waiting.remove(field)).collect();
-        lines.under_way = fields.iter().cloned().zip(entries.iter().map(|entry| entry.value.clone())).collect();
+        lines.under_way =
+            fields.iter().cloned().zip(entries.iter().map(|entry| (entry.key.clone(), entry.value.clone()))).collect();
         // Those behind came later; their delay counts from now at the latest.
         lines.since = (!lines.order.is_empty()).then_some(now);
         Some(Part { fields, entries })
@@ -139,5 +126,12 @@ where
             lost.extend(batch.stored(&self.terms, &self.writer).await.err().map(|error| Loss { keys: removed, error }));
         }
         lost
+    }
+}
+
+/// However it ends, also when it is dropped in the midst of a write: what is left is told.
+impl<K, V> Drop for Emptying<K, V> {
+    fn drop(&mut self) {
+        self.waiting.give_up();
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::slice;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -12,9 +13,9 @@ use futures_util::{FutureExt, StreamExt, stream};
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::object::ObjectError;
 
-use super::store::{BackedError, Fault};
-use super::turn::within;
-use super::write::done;
+use super::carry::done;
+use super::store::{BackedError, Fault, TookTooLong};
+use super::turn::{Turn, lost, within};
 use super::{BackedMap, Inner, Mode};
 use crate::insert::INSERT_IF_ABSENT;
 
@@ -122,7 +123,18 @@ where
     pub async fn load_all(&self, replaced: bool, at_once: usize) -> Result<Loaded, BackedError> {
         match &self.0.loader {
             None => Ok(Loaded::default()),
-            Some(loader) => self.load_each(loader.keys(), replaced, at_once).await,
+            Some(loader) => {
+                let within = self.0.terms.store_timeout;
+                // No key takes longer than any other call of the store.
+                let keys = stream::unfold(Some(loader.keys()), move |keys| async move {
+                    let mut keys = keys?;
+                    match tokio::time::timeout(within, keys.next()).await {
+                        Ok(key) => key.map(|key| (key, Some(keys))),
+                        Err(_) => Some((Err(TookTooLong(within).into()), None)),
+                    }
+                });
+                self.load_each(keys.boxed(), replaced, at_once).await
+            }
         }
     }
 
@@ -220,12 +232,18 @@ where
     /// Loads a key and puts it into the map; tells what the map has then.
     async fn load(&self, key: K, field: Bytes, replaced: bool) -> Result<Option<Bytes>, BackedError> {
         let turn = self.turn(&field).await?;
-        let found = self.load_in_turn(key, field, replaced).await;
+        let found = self.load_in_turn(&turn, key, field, replaced).await;
         turn.over().await;
         found
     }
 
-    async fn load_in_turn(&self, key: K, field: Bytes, replaced: bool) -> Result<Option<Bytes>, BackedError> {
+    async fn load_in_turn(
+        &self,
+        turn: &Turn,
+        key: K,
+        field: Bytes,
+        replaced: bool,
+    ) -> Result<Option<Bytes>, BackedError> {
         let map = &self.map;
         if !replaced {
             // From the primary: a replica may be behind, and others may have loaded it while this one waited.
@@ -242,7 +260,11 @@ where
         let loaded = match (waits, self.loader.clone()) {
             (Some(waits), _) => waits,
             (None, Some(loader)) => {
-                let loaded = within(&self.terms, async move { loader.load(&key).await }).await;
+                let loaded = tokio::select! {
+                    biased;
+                    lost = lost(slice::from_ref(turn)) => Err(lost),
+                    loaded = within(&self.terms, async move { loader.load(&key).await }) => loaded,
+                };
                 loaded.map_err(|source| self.not_loaded(source))?
             }
             (None, None) => None,

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
-use redgrid_core::Request;
-use redgrid_core::object::parts;
+use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::{Attendant, Request, Script};
+use tokio::sync::OwnedSemaphorePermit;
 
+use super::carry::{Change, Made, is_unanswered};
 use super::store::BackedError;
-use super::turn::Batch;
-use super::write::{Made, done};
+use super::turn::{Batch, Turn};
 use super::{BackedMap, Inner, Mode};
 
-/// A key as its codec writes it, itself, and what it is to have: its value and the bytes of that.
-type Change<K, V> = (Bytes, K, Option<(V, Bytes)>);
+static SET_MANY: Script<1> = Script::new("map/set_many", include_str!("../scripts/set_many.lua"));
+static REMOVE_MANY: Script<1> = Script::new("map/remove_many", include_str!("../scripts/remove_many.lua"));
 
 impl<K, V, KC, VC> BackedMap<K, V, KC, VC>
 where
@@ -64,7 +65,6 @@ where
 
     /// In the order of their fields: two that change many never wait for each other's keys.
     async fn change_many(&self, changes: Vec<Change<K, V>>) -> Result<u64, BackedError> {
-        let name = self.0.name()?;
         let size = |(field, _, value): &Change<K, V>| field.len() + value.as_ref().map_or(0, |(_, bytes)| bytes.len());
         // A part takes room for all its keys at once, so it may not be larger than that.
         let most = match &self.0.mode {
@@ -74,8 +74,7 @@ where
         let mut removed = 0;
         for part in parts(&changes, size).flat_map(|part| part.chunks(most)) {
             let (inner, part) = (Arc::clone(&self.0), part.to_vec());
-            let task = tokio::spawn(async move { inner.change_part(part).await });
-            removed += done(&name, task).await?;
+            removed += self.carried(|attendant| async move { inner.change_part(&attendant, part).await }).await?;
         }
         Ok(removed)
     }
@@ -88,7 +87,7 @@ where
     KC: Encode<K>,
     VC: Encode<V> + Decode<V>,
 {
-    async fn change_part(&self, part: Vec<Change<K, V>>) -> Result<u64, BackedError> {
+    async fn change_part(&self, attendant: &Attendant, part: Vec<Change<K, V>>) -> Result<u64, BackedError> {
         let name = self.name()?;
         let rooms = match &self.mode {
             Mode::Behind(queue) => Some(queue.rooms(&name, part.len()).await?),
@@ -96,7 +95,7 @@ where
         };
         let mut turns = Vec::with_capacity(part.len());
         for (field, ..) in &part {
-            match self.turn(field).await {
+            match self.turn_unless_closed(attendant, field).await {
                 Ok(turn) => turns.push(turn),
                 Err(error) => {
                     futures_util::future::join_all(turns.into_iter().map(super::turn::Turn::over)).await;
@@ -104,55 +103,63 @@ where
                 }
             }
         }
-        let outcome = self.change_in_turn(part, rooms).await;
+        let outcome = self.change_in_turn(attendant, &turns, part, rooms.unwrap_or_default()).await;
         futures_util::future::join_all(turns.into_iter().map(super::turn::Turn::over)).await;
         outcome
     }
 
     async fn change_in_turn(
         &self,
+        attendant: &Attendant,
+        turns: &[Turn],
         part: Vec<Change<K, V>>,
-        rooms: Option<Vec<tokio::sync::OwnedSemaphorePermit>>,
+        rooms: Vec<OwnedSemaphorePermit>,
     ) -> Result<u64, BackedError> {
-        let place = &self.map.place;
-        let fields = || -> Vec<Bytes> { part.iter().map(|(field, ..)| field.clone()).collect() };
-        // What they have, for the way back: others may change it before it is changed here, and then it stays as it is here.
-        let was: Vec<Option<Bytes>> =
-            place.ask(fields().into_iter().fold(place.command("HMGET")?, Request::arg)).await?;
-        let mut set = place.command("HSET")?;
-        let mut sets = false;
-        for (field, _, value) in &part {
-            if let Some((_, bytes)) = value {
-                set = set.arg(field.clone()).arg(bytes.clone());
-                sets = true;
+        let (removed, was) = match self.change_in_map(&part).await {
+            Err(error) if is_unanswered(&error) => {
+                self.settled(attendant, turns, part, rooms, &error).await?;
+                return Err(error.into());
             }
-        }
-        let removed = match sets {
-            true => place.change::<i64>(set).await.map(|_| 0)?,
-            false => place.change::<u64>(fields().into_iter().fold(place.command("HDEL")?, Request::arg)).await?,
+            changed => changed?,
         };
-        if let (Mode::Behind(queue), Some(rooms)) = (&self.mode, rooms) {
+        if let Mode::Behind(queue) = &self.mode {
             for ((field, key, value), room) in part.into_iter().zip(rooms) {
                 queue.push(field, key, value.map(|(value, _)| value), room);
             }
             return Ok(removed);
         }
-        let (mut written, mut gone, mut made) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut changes, mut made) = (Vec::new(), Vec::new());
         for ((field, key, value), was) in part.into_iter().zip(was) {
-            let new = match value {
-                Some((value, bytes)) => {
-                    written.push((key, value));
-                    Some(bytes)
-                }
-                None => {
-                    gone.push(key);
-                    None
-                }
-            };
+            let (value, new) = value.unzip();
+            changes.push((key, value));
             made.push((field, Made { was, new }));
         }
-        let batch = if sets { Batch::Write(Arc::new(written)) } else { Batch::Delete(Arc::new(gone)) };
-        self.through(&batch, &made).await?;
+        self.through(attendant, turns, &Batch::of(changes), made).await?;
         Ok(removed)
+    }
+
+    /// Tells how many were removed, and, where there may be a way back, what they had.
+    async fn change_in_map(&self, part: &[Change<K, V>]) -> Result<(u64, Vec<Option<Bytes>>), ObjectError> {
+        let place = &self.map.place;
+        let (_, map) = place.named()?;
+        let sets = part.iter().any(|(.., value)| value.is_some());
+        let told = matches!(self.mode, Mode::Through(_));
+        let request = match (sets, told) {
+            (true, true) => SET_MANY.with([map.clone()]),
+            (false, true) => REMOVE_MANY.with([map.clone()]),
+            (true, false) => place.command("HSET")?,
+            (false, false) => place.command("HDEL")?,
+        };
+        let args = part.iter().flat_map(|(field, _, value)| {
+            std::iter::once(field.clone()).chain(value.as_ref().map(|(_, bytes)| bytes.clone()))
+        });
+        let request = args.fold(request, Request::arg);
+        if told {
+            let was: Vec<Option<Bytes>> = place.change(request).await?;
+            let removed = if sets { 0 } else { was.iter().flatten().count() as u64 };
+            return Ok((removed, was));
+        }
+        let count: u64 = place.change(request).await?;
+        Ok((if sets { 0 } else { count }, Vec::new()))
     }
 }

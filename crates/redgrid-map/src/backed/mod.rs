@@ -2,6 +2,7 @@
 
 mod behind;
 mod builder;
+mod carry;
 mod emptying;
 mod load;
 mod many;
@@ -20,6 +21,7 @@ use redgrid_core::object::ObjectError;
 pub use self::behind::{Behind, Loss, WriteBehind};
 pub use self::builder::Backing;
 use self::builder::Terms;
+use self::carry::UnderWay;
 use self::load::Flights;
 pub use self::load::Loaded;
 use self::queue::Queue;
@@ -37,9 +39,10 @@ use crate::map::Map;
 ///   all tasks that have clones of this; across processes with `exclusive` (feature `locks`). That a store has nothing is not remembered.
 /// - **Writing through.** The map is changed first, then the store, and the call returns when both have it. Where the store does not take it, the map is changed back,
 ///   unless others have changed it meanwhile. In between others see what is not stored yet. Changes of a key by this process reach map and store in
-///   one order; across processes with `exclusive` (feature `locks`), else the store may end with another process's value than the map.
+///   one order; across processes with `exclusive` (feature `locks`), else the store may end with another process's value than the map. A shutdown of the client waits for them.
 /// - **Writing behind.** The map is changed, and the call returns; the store follows within the delay, of each key with its newest value. What waits is in the memory of this process:
 ///   at most [`WriteBehind::capacity`] keys are lost when it dies. A shutdown of the client writes what waits, within a bound. What is not written is counted and told.
+/// - **Lost answers.** Where the answer of the map to a change is lost, it is asked what it has, and the store gets what is there of the change.
 /// - **Around it.** Changes by [`BackedMap::map`], by other processes that do not write, and entries that vanish with a whole map (`clear`, a lifetime) do not reach the store.
 pub struct BackedMap<K, V, KC, VC>(Arc<Inner<K, V, KC, VC>>);
 
@@ -49,6 +52,7 @@ struct Inner<K, V, KC, VC> {
     mode: Mode<K, V>,
     terms: Terms,
     flights: Flights,
+    under_way: UnderWay,
 }
 
 /// Where changes go.
@@ -73,7 +77,8 @@ impl<K, V, KC, VC> BackedMap<K, V, KC, VC> {
         }
     }
 
-    /// Writes what waits at the moment, at once; tells whether all that was waiting is written or told as lost `within` this time.
+    /// Writes what waits at the moment, at once; tells whether all that was waiting is written or told as lost `within` this time. Of a map
+    /// that writes through: waits until no change is under way.
     ///
     /// # Cancel safety
     ///
@@ -81,7 +86,7 @@ impl<K, V, KC, VC> BackedMap<K, V, KC, VC> {
     pub async fn flush(&self, within: Duration) -> bool {
         match &self.0.mode {
             Mode::Behind(queue) => queue.flush(within).await,
-            Mode::Kept | Mode::Through(_) => true,
+            Mode::Kept | Mode::Through(_) => self.0.under_way.none(within).await,
         }
     }
 }

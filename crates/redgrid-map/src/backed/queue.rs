@@ -1,6 +1,7 @@
 //! What waits for the store: each key with its newest value, in the order in which they came.
 
 use std::collections::{HashMap, VecDeque};
+use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::{Clock, Instant};
 use redgrid_core::{Client, Name};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
 
 use super::behind::{Behind, Loss, WriteBehind};
 use super::builder::{OnLoss, Terms};
@@ -38,8 +39,8 @@ pub(super) struct Waiting<K, V> {
 pub(super) struct Lines<K, V> {
     pub(super) waiting: HashMap<Bytes, Entry<K, V>>,
     pub(super) order: VecDeque<Bytes>,
-    /// What is just written: `None` where it is removed.
-    pub(super) under_way: HashMap<Bytes, Option<V>>,
+    /// What is just written: no value where it is removed.
+    pub(super) under_way: HashMap<Bytes, (K, Option<V>)>,
     /// When the first of those that wait was changed.
     pub(super) since: Option<Instant>,
     /// How many have ever waited.
@@ -47,6 +48,8 @@ pub(super) struct Lines<K, V> {
     /// So many are to go without a delay.
     pub(super) at_once: u64,
     pub(super) told: Behind,
+    /// So many wait for room.
+    pub(super) wanted: usize,
     /// Nobody uses it any more.
     pub(super) abandoned: bool,
     /// Nobody empties it any more.
@@ -81,6 +84,7 @@ where
                 since: None,
                 came: 0,
                 at_once: 0,
+                wanted: 0,
                 told: Behind::default(),
                 abandoned: false,
                 over: false,
@@ -98,11 +102,21 @@ where
     /// Room for so many more, which may not be more than there can be; whoever has none changes nothing.
     pub(super) async fn rooms(&self, name: &Name, count: usize) -> Result<Vec<OwnedSemaphorePermit>, BackedError> {
         let WriteBehind { capacity, room_within: waited, .. } = self.0.behind;
-        let all = Arc::clone(&self.0.room).acquire_many_owned(u32::try_from(count).unwrap_or(u32::MAX));
-        let mut all = match tokio::time::timeout(waited, all).await {
-            Ok(Ok(all)) => all,
-            Ok(Err(_)) => return Err(BackedError::Closed { name: name.clone() }),
-            Err(_) => return Err(BackedError::Full { name: name.clone(), capacity, waited }),
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let mut all = Arc::clone(&self.0.room).try_acquire_many_owned(count);
+        if let Err(TryAcquireError::NoPermits) = all {
+            // What waits goes now, also where a batch is larger than the queue and the delay not over.
+            let _wants = Wants::room(&self.0);
+            let free = Arc::clone(&self.0.room).acquire_many_owned(count);
+            all = match tokio::time::timeout(waited, free).await {
+                Ok(free) => free.map_err(|_| TryAcquireError::Closed),
+                Err(_) => Err(TryAcquireError::NoPermits),
+            };
+        }
+        let mut all = match all {
+            Ok(all) => all,
+            Err(TryAcquireError::Closed) => return Err(BackedError::Closed { name: name.clone() }),
+            Err(TryAcquireError::NoPermits) => return Err(BackedError::Full { name: name.clone(), capacity, waited }),
         };
         Ok(std::iter::from_fn(|| all.split(1)).collect())
     }
@@ -115,9 +129,8 @@ where
     pub(super) fn push(&self, field: Bytes, key: K, value: Option<V>, room: OwnedSemaphorePermit) {
         let mut lines = self.0.lines();
         if lines.over {
-            lines.told.lost += 1;
             drop(lines);
-            return self.0.tell(vec![Loss { keys: vec![key], error: Arc::new(OutOfTime) }]);
+            return self.lose(vec![key], Arc::new(OutOfTime));
         }
         match lines.waiting.get_mut(&field) {
             // Its own room goes back.
@@ -133,10 +146,21 @@ where
         self.0.nudge.notify_one();
     }
 
+    /// Tells what is changed in the map, or may be, and will not be written.
+    pub(super) fn lose(&self, keys: Vec<K>, error: Arc<dyn Error + Send + Sync>) {
+        self.0.lines().told.lost += keys.len() as u64;
+        self.0.tell(vec![Loss { keys, error }]);
+    }
+
     /// What waits of a key, the newest: `None` in it where that is removed.
     pub(super) fn waits(&self, field: &Bytes) -> Option<Option<V>> {
         let lines = self.0.lines();
-        lines.waiting.get(field).map(|entry| &entry.value).or_else(|| lines.under_way.get(field)).cloned()
+        lines
+            .waiting
+            .get(field)
+            .map(|entry| &entry.value)
+            .or_else(|| lines.under_way.get(field).map(|(_, value)| value))
+            .cloned()
     }
 }
 
@@ -200,16 +224,37 @@ impl<K, V> Waiting<K, V> {
         over
     }
 
-    /// Tells all that waits as lost.
+    /// Nothing more may come, and all that waits or is just written is told as lost.
     pub(super) fn give_up(&self) {
+        self.room.close();
         let (fields, keys) = {
             let mut lines = self.lines();
             lines.over = true;
-            let fields: Vec<Bytes> = lines.order.drain(..).collect();
-            (fields, lines.waiting.drain().map(|(_, entry)| entry.key).collect::<Vec<_>>())
+            let (mut fields, mut keys): (Vec<Bytes>, Vec<K>) =
+                lines.under_way.drain().map(|(field, (key, _))| (field, key)).unzip();
+            fields.extend(lines.order.drain(..));
+            keys.extend(lines.waiting.drain().map(|(_, entry)| entry.key));
+            (fields, keys)
         };
         if !keys.is_empty() {
             self.done(&fields, vec![Loss { keys, error: Arc::new(OutOfTime) }]);
         }
+    }
+}
+
+/// Somebody who waits for room: what waits goes on at once meanwhile.
+struct Wants<'a, K, V>(&'a Waiting<K, V>);
+
+impl<'a, K, V> Wants<'a, K, V> {
+    fn room(waiting: &'a Waiting<K, V>) -> Self {
+        waiting.lines().wanted += 1;
+        waiting.nudge.notify_one();
+        Wants(waiting)
+    }
+}
+
+impl<K, V> Drop for Wants<'_, K, V> {
+    fn drop(&mut self) {
+        self.0.lines().wanted -= 1;
     }
 }

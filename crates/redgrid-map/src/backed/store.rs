@@ -36,7 +36,8 @@ pub trait Loader<K: Send + Sync + 'static, V: 'static>: Send + Sync + 'static {
     /// [`Backing::store_timeout`](crate::Backing::store_timeout).
     async fn load(&self, key: &K) -> Result<Option<V>, Fault>;
 
-    /// All keys of the store, for [`BackedMap::load_all`](crate::BackedMap::load_all); none unless it says so.
+    /// All keys of the store, for [`BackedMap::load_all`](crate::BackedMap::load_all); none unless it says so. The next key may take as
+    /// long as a call.
     #[doc(alias = "loadAllKeys")]
     fn keys(&self) -> BoxStream<'_, Result<K, Fault>> {
         empty().boxed()
@@ -67,7 +68,9 @@ pub struct TookTooLong(pub Duration);
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackedError {
-    /// The map was not read or changed; it says what is true. Where it is `OutcomeUnknown`, the map may have the change and the store has not.
+    /// The map was not read or changed; it says what is true. Where it is `OutcomeUnknown`, the map may have the change. It was asked, and the
+    /// store was given what it had of it; a `compare_and_remove`, and an `alter` that removes, was not. Where it is `Decode` after a change,
+    /// map and store have the change, and what the key had before can not be read.
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// The store could not be read. The map is unchanged.
@@ -124,14 +127,14 @@ pub enum BackedError {
         /// How long.
         waited: Duration,
     },
-    /// The client is shut down, and what waits for the store is written no more. Nothing is changed.
+    /// The client is shut down. Nothing is changed.
     #[error("the client of `{name}` is shut down")]
     Closed {
         /// The map.
         name: Name,
     },
-    /// The runtime of tokio ended meanwhile. What is done of the change is not known.
-    #[error("the runtime ended before a change of `{name}` was done")]
+    /// The client, or the runtime of tokio, ended meanwhile. What is done of the change is not known.
+    #[error("the client or the runtime ended before a change of `{name}` was done")]
     Ended {
         /// The map.
         name: Name,

@@ -1,6 +1,9 @@
 //! Whose turn it is at a key, in this process and, where that is asked for, in all of them; and calls of a store, within their time.
 
+#[cfg(feature = "locks")]
+use std::convert::Infallible;
 use std::error::Error;
+use std::future::pending;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -60,6 +63,23 @@ impl<K, V, KC: Codec, VC: Codec> Inner<K, V, KC, VC> {
     }
 }
 
+/// Completes when the lock of one of these keys is lost; never without locks.
+pub(super) async fn lost(turns: &[Turn]) -> Arc<dyn Error + Send + Sync> {
+    #[cfg(feature = "locks")]
+    {
+        let guards = turns.iter().filter_map(|turn| turn.everywhere.as_ref());
+        let losses: Vec<_> = guards.map(|guard| Box::pin(guard.run(pending::<Infallible>()))).collect();
+        if !losses.is_empty() {
+            match futures_util::future::select_all(losses).await.0 {
+                Err(lost) => return Arc::new(lost),
+                Ok(never) => match never {},
+            }
+        }
+    }
+    let _ = turns;
+    pending().await
+}
+
 /// A call of a store: in a task, so that a panic of it is an error like others; it ends with its time and with who waits for it.
 pub(super) async fn within<T: Send + 'static>(
     terms: &Terms,
@@ -91,6 +111,18 @@ pub(super) enum Batch<K, V> {
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Batch<K, V> {
+    /// What becomes of keys that all get values, or are all removed.
+    pub(super) fn of(changes: impl IntoIterator<Item = (K, Option<V>)>) -> Self {
+        let (mut written, mut removed) = (Vec::new(), Vec::new());
+        for (key, value) in changes {
+            match value {
+                Some(value) => written.push((key, value)),
+                None => removed.push(key),
+            }
+        }
+        if written.is_empty() { Batch::Delete(Arc::new(removed)) } else { Batch::Write(Arc::new(written)) }
+    }
+
     pub(super) async fn tried(
         &self,
         terms: &Terms,

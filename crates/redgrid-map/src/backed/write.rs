@@ -1,26 +1,22 @@
 //! Changing a key: in the map, and then in the store.
 
+use std::slice;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::Name;
+use redgrid_codecs::{Decode, Encode};
+use redgrid_core::Attendant;
 use redgrid_core::object::{ObjectError, Rounds};
-use tokio::task::JoinHandle;
+use tokio::sync::OwnedSemaphorePermit;
 
+use super::carry::{Made, is_unanswered};
 use super::store::BackedError;
-use super::turn::Batch;
+use super::turn::{Batch, Turn};
 use super::{BackedMap, Inner, Mode};
 use crate::compare::{compare_and_remove, compare_and_set};
 use crate::insert::{INSERT, INSERT_IF_ABSENT, REPLACE};
 use crate::remove::REMOVE;
 use crate::update::Step;
-
-/// What a change made of a key in the map.
-pub(super) struct Made {
-    pub(super) was: Option<Bytes>,
-    pub(super) new: Option<Bytes>,
-}
 
 /// A change in the map: its answer, and what it made of the key where it made anything.
 type Changed = Result<(Option<Bytes>, Option<Made>), ObjectError>;
@@ -50,7 +46,7 @@ where
             let was: Option<Bytes> = inner.map.scripted(&INSERT, [field, bytes]).await?;
             Ok((was.clone(), Some(Made { was, new: made })))
         };
-        let was = self.changed(key.clone(), Some(value), change).await?;
+        let was = self.changed(key.clone(), Some(value), true, change).await?;
         self.told(&key, was)
     }
 
@@ -73,7 +69,7 @@ where
             let was: Option<Bytes> = inner.map.scripted(&INSERT, [field, bytes]).await?;
             Ok((None, Some(Made { was, new: made })))
         };
-        self.changed(key, Some(value), change).await.map(drop)
+        self.changed(key, Some(value), true, change).await.map(drop)
     }
 
     /// Gives the key a value if it is not in the map; else tells what it has. The store is not asked whether it has the key.
@@ -96,7 +92,7 @@ where
             let made = has.is_none().then_some(Made { was: None, new });
             Ok((has, made))
         };
-        let has = self.changed(key.clone(), Some(value), change).await?;
+        let has = self.changed(key.clone(), Some(value), true, change).await?;
         self.told(&key, has)
     }
 
@@ -121,7 +117,7 @@ where
             let made = was.is_some().then(|| Made { was: was.clone(), new });
             Ok((was, made))
         };
-        let was = self.changed(key.clone(), Some(value), change).await?;
+        let was = self.changed(key.clone(), Some(value), true, change).await?;
         self.told(&key, was)
     }
 
@@ -145,7 +141,7 @@ where
             let done: bool = inner.map.place.change(request).await?;
             Ok(flagged(done.then_some(Made { was: Some(expected), new: Some(bytes) })))
         };
-        Ok(self.changed(key, Some(new), change).await?.is_some())
+        Ok(self.changed(key, Some(new), true, change).await?.is_some())
     }
 
     /// Removes the key if it has `expected` in the map; tells whether it did.
@@ -165,7 +161,7 @@ where
             let done: bool = inner.map.place.change(compare_and_remove(map, false, [field, expected.clone()])).await?;
             Ok(flagged(done.then_some(Made { was: Some(expected), new: None })))
         };
-        Ok(self.changed(key, None, change).await?.is_some())
+        Ok(self.changed(key, None, false, change).await?.is_some())
     }
 
     /// Removes the key, in map and store, in the store also where the map has it not; tells what it had in the map.
@@ -185,7 +181,7 @@ where
             let was: Option<Bytes> = inner.map.scripted(&REMOVE, [field]).await?;
             Ok((was.clone(), Some(Made { was, new: None })))
         };
-        let was = self.changed(key.clone(), None, change).await?;
+        let was = self.changed(key.clone(), None, true, change).await?;
         self.told(&key, was)
     }
 
@@ -228,7 +224,7 @@ where
                     Step::Other(_) => Ok(flagged(None)),
                 }
             };
-            if self.changed(key.clone(), new.clone(), step).await?.is_some() {
+            if self.changed(key.clone(), new.clone(), new.is_some(), step).await?.is_some() {
                 return Ok(new);
             }
             rounds.lost().await?;
@@ -240,88 +236,69 @@ where
         Ok(self.0.map.value(&field, bytes)?)
     }
 
-    /// Makes a change in the map, and then what it made of the key in the store; in a task, which goes on whoever goes away.
+    /// Makes a change in the map, and then what it made of the key in the store; it goes on whoever goes away. After a lost answer what the
+    /// map has tells whether it was made, where that is a `sign`.
     async fn changed(
         &self,
         key: K,
         value: Option<V>,
+        sign: bool,
         change: impl Future<Output = Changed> + Send + 'static,
     ) -> Result<Option<Bytes>, BackedError> {
-        let (inner, name) = (Arc::clone(&self.0), self.0.name()?);
+        let inner = Arc::clone(&self.0);
         let field = inner.map.place.encoded(&inner.map.keys, &key)?;
-        let task = tokio::spawn(async move {
+        self.carried(|attendant| async move {
             let room = match &inner.mode {
-                Mode::Behind(queue) => queue.rooms(&name, 1).await?.pop(),
+                Mode::Behind(queue) => queue.rooms(&inner.name()?, 1).await?.pop(),
                 Mode::Kept | Mode::Through(_) => None,
             };
-            let turn = inner.turn(&field).await?;
-            let outcome = async {
-                let (answer, made) = change.await?;
-                let Some(made) = made else { return Ok(answer) };
-                match (&inner.mode, room) {
-                    (Mode::Behind(queue), Some(room)) => queue.push(field, key, value, room),
-                    _ => {
-                        let batch = match value {
-                            Some(value) => Batch::Write(Arc::new(vec![(key, value)])),
-                            None => Batch::Delete(Arc::new(vec![key])),
-                        };
-                        inner.through(&batch, &[(field, made)]).await?;
-                    }
-                }
-                Ok(answer)
-            }
-            .await;
+            let turn = inner.turn_unless_closed(&attendant, &field).await?;
+            let outcome = inner.changed_in_turn(&attendant, &turn, (field, key, value), sign, room, change).await;
             turn.over().await;
             outcome
-        });
-        done(&self.0.name()?, task).await
+        })
+        .await
     }
 }
 
-/// What a task came to that changes map and store. A panic in it, which only a codec can have, goes on in who waits.
-pub(super) async fn done<T>(name: &Name, task: JoinHandle<Result<T, BackedError>>) -> Result<T, BackedError> {
-    match task.await {
-        Ok(done) => done,
-        Err(panic) if panic.is_panic() => std::panic::resume_unwind(panic.into_panic()),
-        Err(_) => Err(BackedError::Ended { name: name.clone() }),
+impl<K, V, KC, VC> Inner<K, V, KC, VC>
+where
+    K: Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    KC: Encode<K>,
+    VC: Encode<V> + Decode<V>,
+{
+    async fn changed_in_turn(
+        &self,
+        attendant: &Attendant,
+        turn: &Turn,
+        (field, key, value): (Bytes, K, Option<V>),
+        sign: bool,
+        room: Option<OwnedSemaphorePermit>,
+        change: impl Future<Output = Changed> + Send,
+    ) -> Result<Option<Bytes>, BackedError> {
+        let turns = slice::from_ref(turn);
+        let (answer, made) = match change.await {
+            Err(error) if sign && is_unanswered(&error) => {
+                let encoded =
+                    |value: V| Ok::<_, ObjectError>((self.map.place.encoded(&self.map.values, &value)?, value));
+                let value = value.map(encoded).transpose()?.map(|(bytes, value)| (value, bytes));
+                let rooms = room.into_iter().collect();
+                self.settled(attendant, turns, vec![(field, key, value)], rooms, &error).await?;
+                return Err(error.into());
+            }
+            changed => changed?,
+        };
+        let Some(made) = made else { return Ok(answer) };
+        match (&self.mode, room) {
+            (Mode::Behind(queue), Some(room)) => queue.push(field, key, value, room),
+            _ => self.through(attendant, turns, &Batch::of([(key, value)]), vec![(field, made)]).await?,
+        }
+        Ok(answer)
     }
 }
 
 /// An answer that says whether it was done.
 fn flagged(made: Option<Made>) -> (Option<Bytes>, Option<Made>) {
     (made.is_some().then(Bytes::new), made)
-}
-
-impl<K, V, KC, VC> Inner<K, V, KC, VC>
-where
-    K: Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    KC: Codec,
-    VC: Codec,
-{
-    /// Writes to the store what was made in the map; where that does not take it, the map is changed back.
-    pub(super) async fn through(&self, batch: &Batch<K, V>, made: &[(Bytes, Made)]) -> Result<(), BackedError> {
-        let Mode::Through(writer) = &self.mode else { return Ok(()) };
-        let (name, attempts) = (self.name()?, self.terms.attempts);
-        let Err(source) = batch.stored(&self.terms, writer).await else { return Ok(()) };
-        for (field, made) in made {
-            if let Err(undo) = self.undone(field, made).await {
-                return Err(BackedError::Divided { name, attempts, undo: Arc::new(undo), source });
-            }
-        }
-        Err(BackedError::NotStored { name, attempts, source })
-    }
-
-    /// Gives a key what it had before a change, unless others have changed it since.
-    async fn undone(&self, field: &Bytes, made: &Made) -> Result<(), ObjectError> {
-        let (_, map) = self.map.place.named()?;
-        let request = match (made.was.clone(), made.new.clone()) {
-            (None, None) => return Ok(()),
-            (Some(was), Some(new)) if was == new => return Ok(()),
-            (Some(was), Some(new)) => compare_and_set(map, false, [field.clone(), new, was]),
-            (None, Some(new)) => compare_and_remove(map, false, [field.clone(), new]),
-            (Some(was), None) => self.map.place.command("HSETNX")?.arg(field.clone()).arg(was),
-        };
-        self.map.place.change::<bool>(request).await.map(drop)
-    }
 }

@@ -14,10 +14,27 @@ pub(super) fn refusal(error: &FredError) -> Option<ServerError> {
         Some(Code::ClusterDown) => None,
         // fred has no kind for these, and no words of its own that begin so.
         Some(Code::Other) => {
-            (*error.kind() == ErrorKind::Unknown && error.details().starts_with("ERR ")).then_some(refused)
+            (*error.kind() == ErrorKind::Unknown && begins_with_code(error.details())).then_some(refused)
         }
         _ => Some(refused),
     }
+}
+
+/// Whether the first word is one as errors of servers and scripts begin with: `ERR`, `SOLDOUT`.
+fn begins_with_code(details: &str) -> bool {
+    let is_of_code = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    details.split_once(' ').is_some_and(|(word, _)| word.len() > 1 && word.chars().all(is_of_code))
+}
+
+/// Whether the server wants a login before anything else, in its own words: a script has words of its own.
+pub(super) fn wants_login(error: &ServerError) -> bool {
+    matches!(error, ServerError::Refused { message, .. } if message.starts_with("NOAUTH Authentication required"))
+}
+
+/// Whether the server takes no writes, in its own words.
+pub(super) fn is_read_only(error: &ServerError) -> bool {
+    let words = "READONLY You can't write against a read only";
+    matches!(error, ServerError::Refused { message, .. } if message.contains(words))
 }
 
 pub(super) fn from_value(value: Value) -> Reply {
@@ -102,10 +119,13 @@ mod tests {
         let arity = "ERR wrong number of arguments for 'set' command";
         assert_eq!(refused(ErrorKind::Unknown, arity), Some(Code::Other));
         assert_eq!(refused(ErrorKind::Unknown, "OOM command not allowed"), Some(Code::OutOfMemory));
+        assert_eq!(refused(ErrorKind::Unknown, "SOLDOUT none left"), Some(Code::Other));
         for (kind, details) in [
             (ErrorKind::Unknown, "Too many failed write attempts."),
             (ErrorKind::Cluster, "CLUSTERDOWN The cluster is down"),
             (ErrorKind::IO, "ERR closed"),
+            (ErrorKind::Unknown, "No connections are blocked."),
+            (ErrorKind::Unknown, "Missing response."),
         ] {
             assert_eq!(refused(kind, details), None, "{details}");
         }

@@ -156,14 +156,18 @@ impl Link {
 
     async fn handshake(&self) -> Result<Epoch, ServerError> {
         let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
-        tolerate_refusal(named)?;
+        match (&self.greeting, named) {
+            // It goes without a name.
+            (Greeting::Nothing, Err(ServerError::Refused { .. })) => {}
+            (_, named) => drop(tolerate_refusal(named)?),
+        }
         let mut run_id = Arc::default();
         if let Greeting::Data { part, .. } = self.greeting {
             self.check(part).await?;
         }
         if let Greeting::Life = self.greeting {
             self.send_static("PING", Vec::new()).await?;
-        } else {
+        } else if !matches!(self.greeting, Greeting::Nothing) {
             let (server, replication) = tokio::join!(self.info("server"), self.info("replication"));
             run_id = info_field(&server?, "run_id").into();
             *self.history.lock().unwrap_or_else(|p| p.into_inner()) = info_field(&replication?, "master_replid").into();
@@ -190,7 +194,9 @@ impl Link {
                 self.ask_time(time).await?;
                 self.check(*part).await
             }
-            Greeting::Life | Greeting::Identity => self.send_static("PING", Vec::new()).await.map(drop),
+            Greeting::Nothing | Greeting::Life | Greeting::Identity => {
+                self.send_static("PING", Vec::new()).await.map(drop)
+            }
         }
     }
 

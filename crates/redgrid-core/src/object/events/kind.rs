@@ -10,7 +10,8 @@ pub enum Kind {
     /// behind it.
     #[doc(alias = "NewObjectListener")]
     Created,
-    /// A command changed its value; [`Event::command`](super::Event::command) says which.
+    /// A command changed its value; [`Event::command`](super::Event::command) says which. By pattern, those that Redis and Valkey have
+    /// themselves: what modules tell has to be [named](Kinds::named) there.
     #[doc(alias = "SetObjectListener")]
     #[doc(alias = "IncrByListener")]
     #[doc(alias = "MapPutListener")]
@@ -26,7 +27,7 @@ pub enum Kind {
     #[doc(alias = "ScoredSortedSetAddListener")]
     #[doc(alias = "ScoredSortedSetRemoveListener")]
     Updated,
-    /// It was deleted, or lost its last element. When a slot moves, its former node says the same of its keys.
+    /// It was deleted, or lost its last element; servers tell nothing of FLUSHDB and FLUSHALL. When a slot moves, its former node says the same of its keys.
     #[doc(alias = "DeletedObjectListener")]
     Deleted,
     /// Its life was over, and the server has deleted it.
@@ -40,10 +41,13 @@ pub enum Kind {
     Moved,
     /// The end of its life was set or taken away: `expire`, `persist`.
     LifetimeSet,
+    /// What changes nothing, or is told beside what it says: `keymiss` of a read that found nothing, `overwritten`, `type_changed`. Told
+    /// only to who [names](Kinds::named) it.
+    Aside,
 }
 
 impl Kind {
-    /// All of them.
+    /// All of them but [`Kind::Aside`].
     pub const ALL: [Kind; 8] = [
         Kind::Created,
         Kind::Updated,
@@ -65,6 +69,7 @@ impl Kind {
             "rename_from" | "rename_to" => Kind::Renamed,
             "move_from" | "move_to" => Kind::Moved,
             "expire" | "persist" => Kind::LifetimeSet,
+            "keymiss" | "overwritten" | "type_changed" => Kind::Aside,
             _ => Kind::Updated,
         }
     }
@@ -72,7 +77,7 @@ impl Kind {
 
 /// The events of servers by the letter of `notify-keyspace-events` with which they are told. Source: redis.io, "Redis keyspace
 /// notifications", and the calls of `notifyKeyspaceEvent` of Redis 7.0 to 8.2 and Valkey 8.
-const TOLD: [(char, &[&str]); 9] = [
+const TOLD: [(char, &[&str]); 10] = [
     ('g', &["del", "rename_from", "rename_to", "move_from", "move_to", "copy_to", "restore", "expire", "persist"]),
     ('$', &["set", "setrange", "incrby", "incrbyfloat", "append", "setbit", "setnx", "pfadd"]),
     ('l', &["lpush", "rpush", "lpop", "rpop", "linsert", "lset", "lrem", "ltrim", "sortstore"]),
@@ -94,6 +99,21 @@ const TOLD: [(char, &[&str]); 9] = [
             "zunionstore",
             "zrangestore",
             "geosearchstore",
+            "georadiusstore",
+        ],
+    ),
+    (
+        't',
+        &[
+            "xadd",
+            "xdel",
+            "xtrim",
+            "xsetid",
+            "xgroup-create",
+            "xgroup-createconsumer",
+            "xgroup-delconsumer",
+            "xgroup-destroy",
+            "xgroup-setid",
         ],
     ),
     ('x', &["expired"]),
@@ -194,7 +214,8 @@ mod tests {
         assert_eq!(letters(Kind::Expired.into()), "Kx");
         assert_eq!(letters([Kind::Deleted, Kind::Created].into()), "Kgn");
         assert_eq!(letters(Kinds::named(["hset", "rpush"])), "Klh");
-        assert_eq!(letters(Kinds::changes()), "Kg$lshzxe");
+        assert_eq!(letters(Kinds::changes()), "Kg$lshztxe");
+        assert!(!Kinds::all().has("keymiss") && Kinds::named(["keymiss"]).has("keymiss"));
         assert_eq!(lacking("Kgxn", ""), "Kgxn");
         assert_eq!(lacking("Kgxn", "AKE"), "n");
         assert_eq!(lacking("Kg$", "Kg"), "$");

@@ -85,7 +85,8 @@ impl Listen {
 
     /// Where a server does not tell what is asked for, has it do so: its setting `notify-keyspace-events` gets the letters that it
     /// lacks, and loses none. It costs the server something for each change, whoever listens, and is gone with a restart unless it
-    /// is in its file; here it is set again then. The user needs `+config|get` and `+config|set`.
+    /// is in its file; here it is set again then. Two clients that enable different letters at the same moment may take away each other's:
+    /// where several do, all are to ask for the same, or the servers' files. The user needs `+config|get` and `+config|set`.
     pub fn enable(mut self) -> Self {
         self.enable = true;
         self
@@ -157,6 +158,10 @@ impl Listen {
             }
         };
         in_force(hub, &tap, until).await?;
+        // By now it may be another server than the one that was asked.
+        if let Some(needed) = &needed {
+            needed.clone().ensure(Arc::clone(hub), until).await?;
+        }
         tap.begin();
         Ok(Events::new(Arc::clone(hub), tap, heard, filter, needed))
     }

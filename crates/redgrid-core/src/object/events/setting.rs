@@ -6,7 +6,7 @@ use super::ListenError;
 use super::kind::lacking;
 use crate::clock::Instant;
 use crate::connection::{Reply, Request, Server};
-use crate::error::ServerError;
+use crate::error::{Code, ServerError};
 use crate::wait::Hub;
 
 const SETTING: &str = "notify-keyspace-events";
@@ -47,12 +47,16 @@ impl Needed {
         loop {
             let nodes = self.from.nodes(&hub);
             let mut failed = nodes.is_empty().then(|| ServerError::not_sent("no server is known"));
+            let mut refused = None;
             for node in nodes {
                 match self.ensure_at(&*node).await {
                     Ok(()) => {}
                     Err(ListenError::Unavailable { source }) => failed = Some(source),
-                    Err(error) => return Err(error),
+                    Err(error) => refused = refused.or(Some(error)),
                 }
+            }
+            if let Some(refused) = refused {
+                return Err(refused);
             }
             let Some(source) = failed else { return Ok(()) };
             let again = hub.clock().now() + hub.settings().retry_delay;
@@ -65,8 +69,9 @@ impl Needed {
 
     async fn ensure_at(&self, server: &dyn Server) -> Result<(), ListenError> {
         let node = || server.id().clone();
+        let is_passing = |source: &ServerError| source.code().is_none_or(Code::is_passing);
         let asked = |source: ServerError| match source {
-            ServerError::NotSent { .. } | ServerError::Unknown { .. } => ListenError::Unavailable { source },
+            source if is_passing(&source) => ListenError::Unavailable { source },
             source => ListenError::CannotCheck { node: node(), source },
         };
         // A client may take away what another has added at the same moment.
@@ -82,9 +87,7 @@ impl Needed {
             let wanted = set + &missing;
             match change(server, &wanted).await {
                 Ok(()) => {}
-                Err(source @ (ServerError::NotSent { .. } | ServerError::Unknown { .. })) => {
-                    return Err(ListenError::Unavailable { source });
-                }
+                Err(source) if is_passing(&source) => return Err(ListenError::Unavailable { source }),
                 Err(source) => return Err(ListenError::CannotEnable { node: node(), wanted, source }),
             }
         }

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -27,7 +28,15 @@ pub struct Events {
     /// What is asked of servers at the beginning, and behind each interruption; nothing where they are not to be asked.
     needed: Option<Needed>,
     asking: Option<BoxFuture<'static, Result<(), ListenError>>>,
+    /// A gap is held back until they have answered, or this is over.
+    held: Option<BoxFuture<'static, ()>>,
+    /// A gap was told before they had answered: it is told once more behind that, as they may have told nothing until then.
+    again: bool,
+    uncertain: Option<ListenError>,
 }
+
+/// How long a gap is held back while servers are asked what they tell: 1 s, many times what it takes.
+const HELD: Duration = Duration::from_secs(1);
 
 /// What is subscribed.
 pub(super) enum Heard {
@@ -79,7 +88,7 @@ fn text(bytes: &[u8]) -> String {
 
 impl Events {
     pub(super) fn new(hub: Arc<Hub>, tap: Arc<Tap>, heard: Heard, filter: Filter, needed: Option<Needed>) -> Events {
-        Events { hub, tap, _heard: heard, filter, needed, asking: None }
+        Events { hub, tap, _heard: heard, filter, needed, asking: None, held: None, again: false, uncertain: None }
     }
 
     /// What comes next; `None` when the client has ended.
@@ -96,14 +105,24 @@ impl Stream for Events {
     type Item = Notice;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Notice>> {
-        // Beside what comes: events are not held up by a server that does not answer.
+        const INTERRUPTED: Notice = Notice::Gap(Gap::Interrupted);
+        if let Some(why) = self.uncertain.take() {
+            return Poll::Ready(Some(Notice::Uncertain(why)));
+        }
         if let Some(asking) = &mut self.asking
             && let Poll::Ready(answer) = asking.as_mut().poll(context)
         {
             self.asking = None;
-            if let Err(why) = answer {
-                return Poll::Ready(Some(Notice::Uncertain(why)));
+            self.uncertain = answer.err();
+            if self.held.take().is_some() || std::mem::take(&mut self.again) {
+                return Poll::Ready(Some(INTERRUPTED));
             }
+        }
+        // Events are not held up for long by a server that does not answer.
+        if let Some(held) = &mut self.held {
+            std::task::ready!(held.as_mut().poll(context));
+            (self.held, self.again) = (None, true);
+            return Poll::Ready(Some(INTERRUPTED));
         }
         loop {
             return Poll::Ready(Some(match std::task::ready!(self.tap.poll_next(context)) {
@@ -113,11 +132,13 @@ impl Stream for Events {
                     None => continue,
                 },
                 Some(Tapped::Gap) => {
-                    // A server may be another one, with settings of its own.
-                    let until = self.hub.clock().now() + self.hub.settings().patience();
-                    let asking = self.needed.clone().map(|needed| needed.ensure(Arc::clone(&self.hub), until));
-                    self.asking = asking.map(|asking| Box::pin(asking) as _);
-                    Notice::Gap(Gap::Interrupted)
+                    let Some(needed) = self.needed.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
+                    // A server may be another one, with settings of its own: until it was asked, and set, it may tell nothing.
+                    let (hub, now) = (Arc::clone(&self.hub), self.hub.clock().now());
+                    let (until, clock) = (now + hub.settings().patience(), hub.clock().clone());
+                    self.asking = Some(Box::pin(needed.ensure(hub, until)));
+                    self.held = Some(Box::pin(async move { clock.sleep_until(now + HELD).await }));
+                    return self.poll_next(context);
                 }
                 Some(Tapped::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),
                 Some(Tapped::Denied) => Notice::Uncertain(ListenError::Denied),

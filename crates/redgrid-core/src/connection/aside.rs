@@ -1,0 +1,270 @@
+//! A connection of its own to a node, opened when it is first needed, for what must neither stand behind others nor have others between
+//! its parts: one for what goes between MULTI and EXEC, and one for SCRIPT KILL, which a server takes that greets nobody.
+//!
+//! # Why all or none
+//!
+//! MULTI and the commands leave back to back, as one piece, so all of them go over one connection or are lost with it. EXEC follows when
+//! each of them was seen to be queued, and on any other connection it is refused. What is queued and gets no EXEC is forgotten by the server.
+//! That MULTI is permitted is asked once for each connection: behind one that is refused, the commands would be carried out.
+//!
+//! What else is sent on the connection meanwhile, signs of life, is queued behind the commands, so its answers come behind theirs.
+//!
+//! # Where
+//!
+//! It leads to the process to which the connections for requests lead, or nothing is carried out: an address may have been given to another
+//! server meanwhile, and the older connections lead to the former one, which answers all the same. Whichever is older is made anew.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fred::prelude::Value;
+use tokio::task::JoinHandle;
+
+use super::lines::Lines;
+use super::link::{Greeting, Link, Named};
+use super::way::Way;
+use super::{Epoch, Reply};
+use crate::clock::{Clock, Instant};
+use crate::config::Settings;
+use crate::error::{Code, ServerError};
+
+/// A command as it is sent.
+pub(super) type Words = (Named, Vec<Value>);
+
+/// The connection of a node, and how it is opened.
+pub(super) struct Aside {
+    way: Way,
+    settings: Settings,
+    clock: Clock,
+    /// The connections for requests, where it is to lead to the same process.
+    beside: Option<Arc<Lines>>,
+    /// `None` before it is needed; without a lane once closed.
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    lane: Option<Arc<Lane>>,
+    watching: JoinHandle<()>,
+}
+
+struct Lane {
+    link: Arc<Link>,
+    beside: Option<Arc<Lines>>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// The number of the connection on which MULTI was seen to be permitted.
+    permitted: AtomicU64,
+}
+
+impl Aside {
+    /// For what can be told to a server that does nothing else. Opens nothing yet.
+    pub(super) fn new(way: Way, settings: &Settings, clock: Clock) -> Self {
+        Aside { way, settings: settings.clone(), clock, beside: None, open: Mutex::default() }
+    }
+
+    /// For what is carried out by the process to which `commands` lead. Opens nothing yet.
+    pub(super) fn beside(commands: Arc<Lines>, way: Way, settings: &Settings, clock: Clock) -> Self {
+        Aside { beside: Some(commands), ..Aside::new(way, settings, clock) }
+    }
+
+    /// Sends one command, when it is its turn.
+    pub(super) async fn send(&self, (name, args): Words) -> Result<Reply, ServerError> {
+        let (lane, _, _turn) = self.turn().await?;
+        lane.link.send(name, args).await
+    }
+
+    /// Has all of `commands` carried out, or none.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped while others have their turn, nothing is sent; afterwards it goes on by itself.
+    pub(super) async fn together(&self, asking: bool, commands: Vec<Words>) -> Result<Reply, ServerError> {
+        let (lane, epoch, turn) = self.turn().await?;
+        let work = tokio::spawn(async move {
+            let answer = lane.carry_out(&epoch, asking, commands).await;
+            drop(turn);
+            answer
+        });
+        work.await.unwrap_or_else(|_| Err(ServerError::unknown("the task that had it carried out ended")))
+    }
+
+    /// Waits for the turn and for the connection, as long as one request has; tells which that is.
+    async fn turn(&self) -> Result<(Arc<Lane>, Epoch, tokio::sync::OwnedMutexGuard<()>), ServerError> {
+        let by = self.clock.now() + self.settings.timeout;
+        let lane = self.lane()?;
+        let turn = Arc::clone(&lane.turn).lock_owned();
+        let turn =
+            self.in_time(by, turn).await.ok_or_else(|| ServerError::not_sent("others had their turn for too long"))?;
+        let mut epoch = lane.link.epoch();
+        let up = async { epoch.wait_for(Option::is_some).await.ok().and_then(|epoch| epoch.clone()) };
+        let epoch = self.in_time(by, up).await.flatten().ok_or_else(|| lane.link.down())?;
+        Ok((lane, epoch, turn))
+    }
+
+    async fn in_time<T>(&self, by: Instant, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.clock.sleep_until(by) => None,
+        }
+    }
+
+    fn lane(&self) -> Result<Arc<Lane>, ServerError> {
+        let mut open = self.open.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some(open) = &*open {
+            return open.lane.clone().ok_or_else(|| ServerError::not_sent("the client is shut down"));
+        }
+        let (what, greeting) = match self.beside {
+            Some(_) => ("batches", Greeting::Identity),
+            None => ("aside", Greeting::Nothing),
+        };
+        let name = format!("{}:{what}", self.settings.client_name);
+        let (link, watching) = Link::open(&self.way, &self.settings, self.clock.clone(), name, greeting, None)?;
+        let lane =
+            Arc::new(Lane { link, beside: self.beside.clone(), turn: Arc::default(), permitted: AtomicU64::new(0) });
+        *open = Some(Open { lane: Some(Arc::clone(&lane)), watching });
+        Ok(lane)
+    }
+
+    /// Has the connection end.
+    pub(super) fn stop(&self) {
+        let open = self.open.lock().unwrap_or_else(|p| p.into_inner());
+        open.iter().filter_map(|open| open.lane.as_ref()).for_each(|lane| lane.link.close());
+    }
+
+    /// Ends the connection; none is opened any more.
+    pub(super) async fn close(&self) {
+        let closed = Open { lane: None, watching: tokio::spawn(std::future::ready(())) };
+        let open = self.open.lock().unwrap_or_else(|p| p.into_inner()).replace(closed);
+        if let Some(open) = open {
+            // What was opened last, and no other is.
+            open.lane.iter().for_each(|lane| lane.link.close());
+            let _ = open.watching.await;
+        }
+    }
+}
+
+impl Lane {
+    async fn carry_out(&self, epoch: &Epoch, asking: bool, commands: Vec<Words>) -> Result<Reply, ServerError> {
+        let (link, connection) = (&self.link, epoch.connection);
+        self.leads_there(epoch).await?;
+        if self.permitted.load(Ordering::Relaxed) != connection {
+            link.send_static("MULTI", Vec::new()).await?;
+            self.forget().await;
+            self.permitted.store(connection, Ordering::Relaxed);
+        }
+        let names: Vec<_> = commands.iter().map(|(name, _)| name.clone()).collect();
+        let asked = asking.then(|| (Named::Known("ASKING"), Vec::new()));
+        let multi = (Named::Known("MULTI"), Vec::new());
+        let mut queued =
+            link.send_together(asked.into_iter().chain([multi]).chain(commands).collect()).await.into_iter();
+        let began: Vec<_> = queued.by_ref().take(1 + usize::from(asking)).collect();
+        let queued: Vec<_> = queued.collect();
+        if let Some(Err(error)) = began.iter().find(|answer| answer.is_err()) {
+            link.renew().await;
+            // Behind a MULTI that was refused they stood alone, and not behind a refused ASKING.
+            let alone = matches!(began.last(), Some(Err(ServerError::Refused { .. })))
+                && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
+            return Err(match alone {
+                true => ServerError::unknown(format!(
+                    "what was to be one step may have been carried out one by one: {error}"
+                )),
+                false => nothing(error),
+            });
+        }
+        if let Some(at) = queued.iter().position(|answer| !matches!(answer, Ok(Reply::Nil))) {
+            self.forget().await;
+            return Err(match &queued[at] {
+                Err(ServerError::Refused { code, message }) if !code.is_passing() => {
+                    let (code, nth, of) = (*code, at + 1, names.len());
+                    let message = format!("{message} (`{}`, command {nth} of {of}: none was carried out)", names[at]);
+                    ServerError::Refused { code, message }
+                }
+                Err(error) => nothing(error),
+                Ok(_) => ServerError::not_sent("a command was not queued behind MULTI"),
+            });
+        }
+        // Another one may lead elsewhere.
+        if link.epoch().borrow().as_ref() != Some(epoch) {
+            self.forget().await;
+            return Err(ServerError::not_sent("the connection was replaced before EXEC"));
+        }
+        match link.send_static("EXEC", Vec::new()).await.map_err(discarded) {
+            Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
+                if answers.len() > names.len() {
+                    // What a handshake has queued was not answered as it expects.
+                    link.renew().await;
+                    answers.truncate(names.len());
+                }
+                Ok(Reply::Array(answers))
+            }
+            Ok(other) => {
+                link.renew().await;
+                Err(ServerError::Decode { expected: "a list of answers to what was queued", got: format!("{other:?}") })
+            }
+            Err(ServerError::Refused { code: Code::Other, message }) if message.contains("without MULTI") => {
+                Err(ServerError::not_sent("the connection was replaced before EXEC"))
+            }
+            Err(error) => {
+                if error.is_unknown() {
+                    link.renew().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether it leads to the same process as the connections for requests. Where nobody may ask which that is, it is believed.
+    async fn leads_there(&self, epoch: &Epoch) -> Result<(), ServerError> {
+        let Some(beside) = &self.beside else { return Ok(()) };
+        let Some(there) = beside.epoch().borrow().clone() else { return Err(beside.down()) };
+        if there.run_id == epoch.run_id || there.run_id.is_empty() || epoch.run_id.is_empty() {
+            return Ok(());
+        }
+        if there.connection > epoch.connection {
+            self.link.renew().await;
+        } else {
+            beside.leave("another connection leads to another server process");
+        }
+        Err(ServerError::not_sent("the address leads to another server process now"))
+    }
+
+    /// Has the server forget what is queued: by a word, or else by another connection.
+    async fn forget(&self) {
+        if self.link.send_static("DISCARD", Vec::new()).await.is_err() {
+            self.link.renew().await;
+        }
+    }
+}
+
+/// What is true when EXEC was not sent: whatever became of the rest, nothing was carried out.
+fn nothing(error: &ServerError) -> ServerError {
+    match error {
+        ServerError::Refused { .. } => error.clone(),
+        other => ServerError::not_sent(format!("nothing was carried out, as EXEC was not sent: {other}")),
+    }
+}
+
+/// Why the server threw away what was queued, where it says so: it was carried out as little as what is refused alone.
+fn discarded(error: ServerError) -> ServerError {
+    let why = |message: &str| message.strip_prefix("EXECABORT Transaction discarded because of: ").map(str::to_owned);
+    match &error {
+        ServerError::Refused { message, .. } => why(message).map_or(error, ServerError::refused),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_discarded_for_a_passing_reason_is_refused_for_that() {
+        let code = |words: &str| discarded(ServerError::refused(words)).code();
+        let because = |why: &str| code(&format!("EXECABORT Transaction discarded because of: {why}"));
+        assert_eq!(because("READONLY You can't write against a read only replica."), Some(Code::ReadOnly));
+        assert_eq!(because("NOREPLICAS Not enough good replicas to write."), Some(Code::NoReplicas));
+        assert_eq!(because("OOM command not allowed when used memory > 'maxmemory'."), Some(Code::OutOfMemory));
+        assert_eq!(code("EXECABORT Transaction discarded because of previous errors."), Some(Code::Other));
+        assert!(discarded(ServerError::unknown("cut")).is_unknown());
+    }
+}

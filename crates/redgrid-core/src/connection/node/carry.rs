@@ -1,0 +1,226 @@
+//! How a node carries out requests: what they are sent as, and what is sent once more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use fred::prelude::Value;
+
+use super::Node;
+use crate::connection::link::{Link, Named};
+use crate::connection::request::What;
+use crate::connection::{Arg, Reply, Request};
+use crate::error::{Code, ServerError};
+
+/// The largest argument that a server takes (`proto-max-bulk-len`, unless it is set otherwise): with a larger one it closes the
+/// connection, and with that all that is under way there.
+const LARGEST: usize = 512 << 20;
+
+/// What a server says that does not know a function, word by word: what a function itself answers is seldom that.
+const NO_FUNCTION: &str = "ERR Function not found";
+
+/// Whether the server does not know the script; one of a user may say NOSCRIPT for reasons of its own.
+fn is_unknown_script(request: &Request, message: &str) -> bool {
+    Code::of(message) == Code::NoScript && request.is_servers_own(message)
+}
+
+/// Whether a server says that it does not know a command for scripts that only read.
+fn is_without(message: &str) -> bool {
+    let named = message.strip_prefix("ERR unknown command ").map(|named| named.trim_start_matches(['\'', '`']));
+    named.is_some_and(|named| named.starts_with("EVALSHA_RO") || named.starts_with("EVAL_RO"))
+}
+
+/// Has a server keep a library of functions.
+async fn load(link: &Link, code: &Bytes) -> Result<(), ServerError> {
+    match link.send(Named::Known("FUNCTION"), vec!["LOAD".into(), code.clone().into()]).await {
+        // Another client was quicker, or it is another library of that name.
+        Err(ServerError::Refused { message, .. }) if message.contains("already exists") => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+impl Node {
+    /// The connection of a request.
+    pub(super) fn line(&self, request: &Request) -> &Arc<Link> {
+        self.commands.of(request.keys.first().map(|key| &key[..]))
+    }
+
+    pub(super) async fn one(&self, link: &Link, request: Request) -> Result<Reply, ServerError> {
+        if let What::Together(parts) = &request.what {
+            return Box::pin(self.at_once(false, parts)).await;
+        }
+        let (mut whole, mut loaded) = (request.in_order, false);
+        loop {
+            let (name, head) = self.words(&request, whole);
+            let args = self.arguments(&request, head)?;
+            if request.aside {
+                return Box::pin(self.aside.send((name, args))).await;
+            }
+            let answer = link.send(name, args).await;
+            let Err(ServerError::Refused { message, .. }) = &answer else { return answer };
+            // Not carried out in any of these cases, so sending it once more is safe; its time limit is written anew.
+            match (&request.what, message) {
+                (What::Script(_), no) if !whole && is_unknown_script(&request, no) => whole = true,
+                (What::Script(_), no) if self.lacks_read_only(&request, no) => {}
+                (What::Function { library: Some(code), .. }, no) if !loaded && no == NO_FUNCTION => {
+                    loaded = true;
+                    // Boxed: it is rare, and the future of every call would have room for it.
+                    match Box::pin(load(link, code)).await {
+                        Ok(()) => {}
+                        Err(error) if error.is_unknown() => return answer,
+                        // A replica has it from its primary, and not from us.
+                        Err(error) if request.reads && error.code() == Some(Code::ReadOnly) => return answer,
+                        Err(error) => return Err(error),
+                    }
+                }
+                _ => return answer,
+            }
+        }
+    }
+
+    /// What a request is sent as, and what comes before its keys. A script goes with its `whole` text, or by its hash.
+    fn words(&self, request: &Request, whole: bool) -> (Named, Vec<Value>) {
+        let reading = request.writes_nothing && !self.is_without_read_only();
+        match &request.what {
+            What::Command(name) => (Named::Any(name.clone()), Vec::new()),
+            What::Script(body) => {
+                let (name, what) = match (whole, reading) {
+                    (false, false) => ("EVALSHA", body.sha().clone()),
+                    (false, true) => ("EVALSHA_RO", body.sha().clone()),
+                    (true, false) => ("EVAL", body.bytes()),
+                    (true, true) => ("EVAL_RO", body.bytes()),
+                };
+                (Named::Known(name), vec![Value::from(what)])
+            }
+            What::Function { name, .. } => {
+                let function = if request.writes_nothing { "FCALL_RO" } else { "FCALL" };
+                (Named::Known(function), vec![Value::from(name.clone())])
+            }
+            // Its parts are sent.
+            What::Together(_) => (Named::Known("EXEC"), Vec::new()),
+        }
+    }
+
+    /// Whether the server behind the present connection was seen not to know commands for scripts that only read (Redis 6.2).
+    fn is_without_read_only(&self) -> bool {
+        let connection = self.commands.epoch().borrow().as_ref().map(|epoch| epoch.connection);
+        connection.is_some_and(|connection| self.without_read_only.load(Ordering::Relaxed) == connection)
+    }
+
+    /// Whether `message` says so of a request that was sent as one of these; that is remembered.
+    fn lacks_read_only(&self, request: &Request, message: &str) -> bool {
+        let lacks = request.writes_nothing && !self.is_without_read_only() && is_without(message);
+        if let Some(epoch) = self.commands.epoch().borrow().as_ref().filter(|_| lacks) {
+            self.without_read_only.store(epoch.connection, Ordering::Relaxed);
+            return true;
+        }
+        false
+    }
+
+    /// Has the parts of a request carried out, all or none.
+    async fn at_once(&self, asking: bool, parts: &[Request]) -> Result<Reply, ServerError> {
+        loop {
+            let mut commands = Vec::with_capacity(parts.len());
+            for part in parts {
+                let (name, head) = self.words(part, true);
+                commands.push((name, self.arguments(part, head)?));
+            }
+            match self.batches.together(asking, commands).await {
+                // None was carried out.
+                Err(ServerError::Refused { message, .. })
+                    if parts.iter().any(|part| self.lacks_read_only(part, &message)) => {}
+                answer => {
+                    if answer.as_ref().is_err_and(|error| error.code() == Some(Code::ReadOnly)) {
+                        self.commands.take_no_writes();
+                    }
+                    return answer;
+                }
+            }
+        }
+    }
+
+    /// Sends a request behind an ASKING, and once more where the server did not know what it needs.
+    async fn behind_asking(&self, requests: [Request; 2]) -> Vec<Result<Reply, ServerError>> {
+        let mut loaded = false;
+        loop {
+            let mut answers = self.back_to_back(&requests).await;
+            let Some(Err(ServerError::Refused { message, .. })) = answers.last() else { return answers };
+            match &requests[1].what {
+                What::Script(_) if self.lacks_read_only(&requests[1], message) => {}
+                What::Function { library: Some(code), .. } if !loaded && message == NO_FUNCTION => {
+                    loaded = true;
+                    match load(self.line(&requests[1]), code).await {
+                        Ok(()) => {}
+                        // It was not called.
+                        Err(error) if error.is_unknown() => return answers,
+                        Err(error) => {
+                            answers.pop();
+                            answers.push(Err(error));
+                            return answers;
+                        }
+                    }
+                }
+                _ => return answers,
+            }
+        }
+    }
+
+    /// Sends requests so that each stands behind the one before it.
+    pub(super) async fn together(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
+        // Behind an ASKING, which is sent anew on the other connection.
+        if let [asking, Request { what: What::Together(parts), .. }] = &requests[..] {
+            debug_assert_eq!(asking.label(), "ASKING");
+            return vec![Ok(Reply::Nil), Box::pin(self.at_once(true, parts)).await];
+        }
+        match <[Request; 2]>::try_from(requests) {
+            Ok(pair) if pair[0].label() == "ASKING" => Box::pin(self.behind_asking(pair)).await,
+            Ok(pair) => self.back_to_back(&pair).await,
+            Err(requests) => self.back_to_back(&requests).await,
+        }
+    }
+
+    /// Sends requests back to back, with none of others between them. Scripts go with their text: a request for it could not
+    /// be adjacent any more.
+    async fn back_to_back(&self, requests: &[Request]) -> Vec<Result<Reply, ServerError>> {
+        let mut commands = Vec::with_capacity(requests.len());
+        for request in requests {
+            let (name, head) = self.words(request, true);
+            match self.arguments(request, head) {
+                Ok(args) => commands.push((name, args)),
+                Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
+            }
+        }
+        let key = requests.iter().find_map(|request| request.keys.first());
+        self.commands.of(key.map(|key| &key[..])).send_together(commands).await
+    }
+
+    fn arguments(&self, request: &Request, mut head: Vec<Value>) -> Result<Vec<Value>, ServerError> {
+        head.reserve(1 + request.keys.len() + request.args.len());
+        if let What::Script(_) | What::Function { .. } = request.what {
+            head.push(Value::from(request.keys.len() as i64));
+        }
+        let sizes = request.keys.iter().map(Bytes::len).chain(request.args.iter().map(Arg::len));
+        if let Some(size) = sizes.max().filter(|size| *size > LARGEST) {
+            let message = format!("not sent: an argument has {size} bytes, and servers take {LARGEST} at most");
+            return Err(ServerError::Refused { code: Code::TooLarge, message });
+        }
+        head.extend(request.subcommand.map(Value::from_static_str));
+        head.extend(request.keys_in_front().iter().cloned().map(Value::from));
+        for arg in &request.args {
+            head.push(match arg {
+                Arg::Bytes(bytes) | Arg::Key(bytes) => Value::from(bytes.clone()),
+                Arg::NotAfter => Value::from(self.not_after(request)?),
+                Arg::Publish if self.sharded.load(Ordering::Relaxed) => Value::from_static_str("SPUBLISH"),
+                Arg::Publish => Value::from_static_str("PUBLISH"),
+            });
+        }
+        Ok(head)
+    }
+
+    fn not_after(&self, request: &Request) -> Result<Bytes, ServerError> {
+        let now = self.clock.now();
+        let limit = request.not_after.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?;
+        let micros =
+            self.time.at(limit, now).ok_or_else(|| ServerError::not_sent("the server's clock is not known yet"))?;
+        Ok(micros.to_string().into())
+    }
+}

@@ -1,0 +1,132 @@
+//! Functions that servers keep, and the libraries they are in.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::call::Call;
+use crate::error::CallError;
+
+/// The code of a library of functions (Redis 7.0 or newer, Valkey): what a program brings along of what servers are to keep. Cheap to clone.
+///
+/// A call of one of its functions loads it where it is missing: on a node that joined later, or one that lost its data. It never takes the
+/// place of another library of that name: [`Functions::replace`](crate::Functions::replace) does.
+///
+/// ```no_run
+/// # async fn demo(client: &redgrid_script::Client) -> Result<(), redgrid_script::CallError> {
+/// use redgrid_script::Library;
+///
+/// let library = Library::new("#!lua name=stock\n
+///     redis.register_function('stock_take', function(keys, args)
+///         return redis.call('DECRBY', keys[1], args[1])
+///     end)")?;
+/// let left: i64 = library.function("stock_take").call().key("stock:7").int(2).query(client).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Library {
+    name: Arc<str>,
+    code: Bytes,
+}
+
+impl Library {
+    /// A library by its code, whose first line names it, as `#!lua name=stock`.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::InvalidArgument`] where the first line does not.
+    pub fn new(code: impl Into<Cow<'static, str>>) -> Result<Self, CallError> {
+        let code = code.into();
+        let first = code.lines().next().unwrap_or_default();
+        let name = first.strip_prefix("#!").and_then(|rest| {
+            rest.split_whitespace().skip(1).find_map(|word| word.strip_prefix("name=")).filter(|name| !name.is_empty())
+        });
+        let Some(name) = name else {
+            return Err(CallError::InvalidArgument {
+                what: "FUNCTION LOAD".into(),
+                option: "code",
+                expected: "a first line as `#!lua name=stock`".into(),
+                got: format!("`{}`", first.chars().take(64).collect::<String>()),
+            });
+        };
+        Ok(Library { name: name.into(), code: code.clone().into_owned().into() })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its code.
+    pub(crate) fn code(&self) -> &Bytes {
+        &self.code
+    }
+
+    /// One of its functions.
+    pub fn function(&self, name: impl Into<String>) -> Function {
+        Function { library: Some(self.code.clone()), ..Function::new(name) }
+    }
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A function that servers keep. Cheap to clone.
+#[derive(Clone)]
+#[doc(alias = "RFunction")]
+pub struct Function {
+    name: String,
+    library: Option<Bytes>,
+    idempotent: bool,
+    reads: bool,
+}
+
+impl Function {
+    /// One that the servers have from elsewhere. Where it is missing a call is refused; [`Library::function`] loads it.
+    pub fn new(name: impl Into<String>) -> Self {
+        Function { name: name.into(), library: None, idempotent: false, reads: false }
+    }
+
+    /// Says that running it twice is the same as once: see [`Call::idempotent`].
+    pub fn idempotent(self) -> Self {
+        Function { idempotent: true, ..self }
+    }
+
+    /// Says that it only reads (its flag is `no-writes`): see [`Call::reads`].
+    pub fn reads(self) -> Self {
+        Function { reads: true, ..self }
+    }
+
+    /// A call of it: keys and arguments are added.
+    pub fn call(&self) -> Call {
+        let call = Call::function(&self.name, self.library.clone());
+        let call = if self.idempotent { call.idempotent() } else { call };
+        if self.reads { call.reads() } else { call }
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Function").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_has_the_name_of_its_first_line() {
+        assert_eq!(Library::new("#!lua name=stock\nredis…").unwrap().name(), "stock");
+        assert_eq!(Library::new("#!lua  name=a\r\n").unwrap().name(), "a");
+        for bad in ["", "return 1", "#!lua\n", "#!lua name=\n", "\n#!lua name=late"] {
+            let told = Library::new(bad).unwrap_err();
+            assert!(matches!(told, CallError::InvalidArgument { option: "code", .. }), "{told:?}");
+        }
+    }
+}

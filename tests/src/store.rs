@@ -1,0 +1,151 @@
+//! A store behind a map, for tests: in memory, and it does what it is told.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use redgrid_map::codecs::Json;
+use redgrid_map::{Backing, BoxStream, Fault, Loader, Map, WriteBehind, Writer, async_trait};
+use redgrid_testkit::wait_until;
+use tokio::sync::Notify;
+
+use crate::SOON;
+
+/// Longer than any test takes: what is to come sooner does not come by itself.
+pub const NEVER: Duration = Duration::from_secs(600);
+
+/// A store in memory, which does what it is told.
+#[derive(Default)]
+pub struct Store {
+    /// What it has.
+    pub has: Mutex<BTreeMap<String, u64>>,
+    /// Every write and removal of a key, in order.
+    pub history: Mutex<Vec<(String, Option<u64>)>>,
+    /// How often it was read.
+    pub loads: AtomicU32,
+    /// How often it was written.
+    pub writes: AtomicU32,
+    /// The keys are not named.
+    pub silent: AtomicBool,
+    /// So many calls fail.
+    failing: AtomicU32,
+    /// Calls panic.
+    pub panics: AtomicBool,
+    /// Calls wait until it is opened.
+    shut: AtomicBool,
+    opened: Notify,
+    /// Who has come to the door.
+    came: AtomicU32,
+}
+
+impl Store {
+    /// One that has these.
+    pub fn with(entries: impl IntoIterator<Item = (&'static str, u64)>) -> Arc<Store> {
+        let store = Store::default();
+        store.has.lock().unwrap().extend(entries.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        Arc::new(store)
+    }
+
+    /// What it has of a key.
+    pub fn get(&self, key: &str) -> Option<u64> {
+        self.has.lock().unwrap().get(key).copied()
+    }
+
+    /// How many calls have come.
+    pub fn calls(&self) -> u32 {
+        self.came.load(Ordering::SeqCst)
+    }
+
+    /// Has calls wait.
+    pub fn shut(&self) {
+        self.shut.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets them go on.
+    pub fn open(&self) {
+        self.shut.store(false, Ordering::SeqCst);
+        self.opened.notify_waiters();
+    }
+
+    /// Has so many calls fail.
+    pub fn fail(&self, times: u32) {
+        self.failing.store(times, Ordering::SeqCst);
+    }
+
+    /// Waits until so many calls have come.
+    pub async fn until_came(&self, calls: u32) {
+        wait_until(SOON, async || self.came.load(Ordering::SeqCst) >= calls).await;
+    }
+
+    async fn door(&self) -> Result<(), Fault> {
+        let opened = self.opened.notified();
+        self.came.fetch_add(1, Ordering::SeqCst);
+        if self.shut.load(Ordering::SeqCst) {
+            opened.await;
+        }
+        assert!(!self.panics.load(Ordering::SeqCst), "the store panics");
+        let failing = self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |times| times.checked_sub(1));
+        if failing.is_ok() { Err("the store is down".into()) } else { Ok(()) }
+    }
+}
+
+/// It as a map has it.
+#[derive(Clone)]
+pub struct Shop(pub Arc<Store>);
+
+#[async_trait]
+impl Loader<String, u64> for Shop {
+    async fn load(&self, key: &String) -> Result<Option<u64>, Fault> {
+        self.0.loads.fetch_add(1, Ordering::SeqCst);
+        self.0.door().await?;
+        Ok(self.0.get(key))
+    }
+
+    fn keys(&self) -> BoxStream<'_, Result<String, Fault>> {
+        if self.0.silent.load(Ordering::SeqCst) {
+            return futures_util::stream::pending().boxed();
+        }
+        let keys: Vec<_> = self.0.has.lock().unwrap().keys().cloned().map(Ok).collect();
+        futures_util::stream::iter(keys).boxed()
+    }
+}
+
+#[async_trait]
+impl Writer<String, u64> for Shop {
+    async fn write(&self, entries: &[(String, u64)]) -> Result<(), Fault> {
+        self.0.writes.fetch_add(1, Ordering::SeqCst);
+        self.0.door().await?;
+        self.0.has.lock().unwrap().extend(entries.iter().cloned());
+        self.0.history.lock().unwrap().extend(entries.iter().map(|(key, value)| (key.clone(), Some(*value))));
+        Ok(())
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<(), Fault> {
+        self.0.writes.fetch_add(1, Ordering::SeqCst);
+        self.0.door().await?;
+        let mut has = self.0.has.lock().unwrap();
+        for key in keys {
+            has.remove(key);
+            self.0.history.lock().unwrap().push((key.clone(), None));
+        }
+        Ok(())
+    }
+}
+
+/// A key.
+pub fn key(name: &str) -> String {
+    name.to_owned()
+}
+
+/// The map `m` in front of a store.
+pub fn before(client: &redgrid_core::Client, store: &Arc<Store>) -> Backing<String, u64, Json, Json> {
+    let shop = Shop(Arc::clone(store));
+    Map::<String, u64>::new(client, "m").backed().loader(shop.clone()).writer(shop)
+}
+
+/// Behind it, with this delay.
+pub fn behind(delay: Duration) -> WriteBehind {
+    WriteBehind { delay, ..WriteBehind::default() }
+}
