@@ -184,7 +184,7 @@ async fn no_element_is_taken_for_a_mark() {
         list.clear().await.unwrap();
         list.push_many(&all).await.unwrap();
         let done: (u8, u8) = observer
-            .query(&["EVAL", insert, "1", "list", &index, "mark", "1000", &marks[0], "new", &marks[2]])
+            .query(&["EVAL", insert, "1", "list", &index, "mark", "1000", "0", &marks[0], "new", &marks[2]])
             .await
             .unwrap();
         let mut more = all.clone();
@@ -194,7 +194,7 @@ async fn no_element_is_taken_for_a_mark() {
         // Nor is what is inserted.
         list.clear().await.unwrap();
         list.push_many(&["a", "b"].map(String::from)).await.unwrap();
-        let words = ["EVAL", insert, "1", "list", "1", "mark", "1000", &marks[0], "new", &marks[1]];
+        let words = ["EVAL", insert, "1", "list", "1", "mark", "1000", "0", &marks[0], "new", &marks[1]];
         assert_eq!(observer.query::<(u8, u8)>(&words).await.unwrap(), (3, 5));
         assert_eq!(list.read_all().await.unwrap(), ["a", &marks[0], "new", &marks[1], "b"]);
         list.clear().await.unwrap();
@@ -235,6 +235,7 @@ async fn what_is_refused_changes_nothing() {
         (few.insert(0, &1).await.unwrap(), few.remove_at(0).await.unwrap(), few.pop().await.unwrap()),
         (6, 1, Some(10))
     );
+    assert_eq!((few.pop_first().await.unwrap(), few.len().await.unwrap()), (Some(10), 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -342,6 +343,12 @@ async fn a_list_is_read_and_stored_in_another_order() {
     assert_eq!(numbers.sort().descending().store("sorted").await.unwrap(), 6);
     let sorted: List<i64, Long> = List::new(&client, "sorted");
     assert_eq!(sorted.read_all().await.unwrap(), [30, 20, 20, 10, 10, -5]);
+    // The server compares doubles: what is one double is in the order of its bytes.
+    let large: List<i64, Long> = List::new(&client, "large");
+    let beyond = 1_i64 << 53;
+    large.push_many(&[-beyond - 1, -beyond, beyond + 1, beyond, beyond - 1]).await.unwrap();
+    let sorted = [-beyond, -beyond - 1, beyond - 1, beyond, beyond + 1];
+    assert_eq!(large.sort().await.unwrap(), sorted, "the first two are one double to the server");
     let parts: List<f64, Double> = List::new(&client, "parts");
     parts.push_many(&[1.5, 0.25, -1.0]).await.unwrap();
     assert_eq!(parts.sort().await.unwrap(), [-1.0, 0.25, 1.5]);

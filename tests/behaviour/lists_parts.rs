@@ -98,8 +98,77 @@ async fn those_who_share_a_stream_get_each_page_once() {
     assert_eq!(there.shared_stream().page(1).try_next().await.unwrap(), Some(1));
     assert_eq!(there.shared_stream_by("another").page(1).try_next().await.unwrap(), Some(0));
     assert!(list.restart_shared(Some("another")).await.unwrap());
+    // Whatever the name, the cursor is Redisson's.
+    let tagged = of(&one, "{shared}:tagged", &[1, 2]).await;
+    assert_eq!(tagged.shared_stream().page(1).try_next().await.unwrap(), Some(1));
+    assert!(observer.exists("__redisson_list_cursor_{{shared}:tagged}").await.unwrap());
     let invalid = list.shared_stream_by("{}").try_next().await.unwrap_err();
     assert!(matches!(invalid, ObjectError::InvalidName(_)), "{invalid:?}");
+}
+
+/// The name of a cursor may be that of anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_cursor_is_neither_moved_nor_removed() {
+    let (_server, client, observer) = ground().await;
+    let list = of(&client, "list", &[1, 2, 3]).await;
+    for words in [
+        &["SET", "stock", "7"][..],
+        &["SET", "text", "abc", "EX", "600"],
+        &["SET", "huge", "99999999999999999999", "EX", "600"],
+        &["RPUSH", "orders", "1"],
+    ] {
+        observer.cmd(words).await.unwrap();
+        let name = words[1];
+        let before: Vec<u8> = observer.query(&["DUMP", name]).await.unwrap();
+        let taken = list.shared_stream_by(name).try_next().await.unwrap_err();
+        let restarted = list.restart_shared(Some(name)).await.unwrap_err();
+        for told in [taken, restarted] {
+            assert!(matches!(told, ObjectError::Refused { .. }), "{name}: {told:?}");
+            let words = redgrid_tests::in_full(&told);
+            assert!(name == "orders" || words.contains("a cursor is an index with a lifetime"), "{words}");
+        }
+        let after: Vec<u8> = observer.query(&["DUMP", name]).await.unwrap();
+        assert_eq!(before, after, "{name}");
+    }
+    assert_eq!(observer.time_to_live("stock").await.unwrap(), None);
+    for told in [
+        list.shared_stream_by("list").try_next().await.unwrap_err(),
+        list.restart_shared(Some("list")).await.unwrap_err(),
+    ] {
+        assert!(matches!(told, ObjectError::InvalidArgument { option: "cursor", .. }), "{told:?}");
+    }
+    assert_eq!(list.read_all().await.unwrap(), [1, 2, 3]);
+    // Redisson's, and one behind the last page.
+    observer.cmd(&["SET", "mine", "2", "EX", "600"]).await.unwrap();
+    assert_eq!(list.shared_stream_by("mine").page(2).try_collect::<Vec<i64>>().await.unwrap(), [3]);
+    assert_eq!(list.shared_stream_by("mine").try_next().await.unwrap(), None);
+    assert!(list.restart_shared(Some("mine")).await.unwrap() && !list.restart_shared(Some("mine")).await.unwrap());
+}
+
+/// What goes in front of others costs what it does by itself, however much of it there is.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_are_inserted_at_the_front_in_whole_parts() {
+    let (_server, client, observer) = ground().await;
+    let scripts = async || calls(&observer, "evalsha").await;
+    let all: Vec<i64> = (0..5000).collect();
+    let list = of(&client, "list", &[-1, -2, -3]).await;
+    list.insert(1, &-9).await.unwrap();
+    list.delete_at(1).await.unwrap();
+    for at in [0, 1, 3] {
+        let before = scripts().await;
+        assert_eq!(list.insert_many(at, &all).await.unwrap(), 5003);
+        assert_eq!(scripts().await - before, 10, "at {at}");
+        let mut model = vec![-1, -2, -3];
+        model.splice(at as usize..at as usize, all.clone());
+        assert_eq!(list.stream().page(5000).try_collect::<Vec<i64>>().await.unwrap(), model);
+        list.clear().await.unwrap();
+        list.push_many(&[-1, -2, -3]).await.unwrap();
+    }
+    let none: List<i64, Long> = List::new(&client, "none");
+    assert_eq!(none.insert_many(0, &all).await.unwrap(), 5000);
+    assert_eq!(none.read_all().await.unwrap(), all);
+    let told = none.insert_many(5001, &all).await.unwrap_err();
+    assert!(matches!(told, ObjectError::OutOfBounds { index: 5001, len: 5000, .. }), "{told:?}");
 }
 
 /// What would hold up the server goes in parts, and all of it is done.
@@ -109,11 +178,11 @@ async fn what_passes_many_elements_goes_in_parts() {
     let all: Vec<i64> = (0..25_000).collect();
     let list = of(&client, "large", &all).await;
     let scripts = async || calls(&observer, "evalsha").await + calls(&observer, "eval").await;
-    // At index 10,000 they are 25 at a time, then 24 as it goes on; the first is sent twice, as its script is not known.
+    // At index 10,000 they are 25 at a time; the first is sent twice, as its script is not known.
     let more: Vec<i64> = (0..250).map(|n| -1 - n).collect();
     let before = scripts().await;
     assert_eq!(list.insert_many(10_000, &more).await.unwrap(), 25_250);
-    assert_eq!(scripts().await - before, 12);
+    assert_eq!(scripts().await - before, 11);
     let mut model = all.clone();
     model.splice(10_000..10_000, more.clone());
     assert_eq!(list.stream().page(5000).try_collect::<Vec<i64>>().await.unwrap(), model);
@@ -128,8 +197,15 @@ async fn what_passes_many_elements_goes_in_parts() {
     let fives: Vec<i64> = all.iter().copied().filter(|n| n % 5 == 0).collect();
     assert_eq!(list.read_all().await.unwrap(), fives);
     let wide: List<String, Text> = List::new(&client, "wide");
-    let values = vec!["x".repeat(1 << 20); 17];
+    let values: Vec<String> = (10..27).map(|n| format!("{n}{}", "x".repeat(1 << 20))).collect();
     assert_eq!(wide.push_many(&values[..9]).await.unwrap(), 9);
     let told = wide.retain_all(&values).await.unwrap_err();
     assert!(matches!(told, ObjectError::InvalidArgument { option: "values", .. }), "{told:?}");
+    assert_eq!(wide.retain_all(std::iter::repeat_n(&values[3], 17)).await.unwrap(), 8);
+    // However small they are: each step has all of them compared.
+    let many: Vec<i64> = (0..50_001).collect();
+    let told = list.retain_all(&many).await.unwrap_err();
+    assert!(matches!(told, ObjectError::InvalidArgument { option: "values", .. }), "{told:?}");
+    assert!(told.to_string().contains("up to 50000 that differ, got 50001"), "{told}");
+    assert_eq!(list.retain_all(many[1..].iter().chain(&many[1..])).await.unwrap(), 1);
 }

@@ -46,6 +46,7 @@ mod latch_model;
 mod latch_troubles;
 mod listeners;
 mod lists;
+mod lists_limits;
 mod lists_model;
 mod lists_parts;
 mod lock_basics;

@@ -18,6 +18,7 @@ scenarios![
     a_value_like_the_mark_of_the_other_stays,
     both_sort_one_list,
     both_take_pages_of_one_shared_iterator,
+    both_take_pages_of_a_list_with_a_hash_tag,
 ];
 
 fn list<T, C: Codec>(client: &Client, on: &Ground, codec: C) -> List<T, C> {
@@ -192,4 +193,16 @@ async fn both_take_pages_of_one_shared_iterator(on: Ground) {
     }
     assert_eq!(java_had, [1, 5, 6]);
     assert_eq!(stream.try_collect::<Vec<i64>>().await.unwrap(), [3, 4], "it is over on both sides");
+}
+
+async fn both_take_pages_of_a_list_with_a_hash_tag(on: Ground) {
+    let (mut actor, client) = (on.java(), on.client().await);
+    let name = format!("{{{}}}:tagged", on.name);
+    let list: List<i64, Long> = List::<i64>::new(&client, &name).with_codec(Long);
+    list.push_many(&[0, 1, 2]).await.unwrap();
+    actor.value_of("list.iterateShared", &name, &["long", "1"]).await;
+    assert_eq!(actor.value_of("list.next", &name, &["long"]).await, "0");
+    let mut stream = list.shared_stream().page(1);
+    assert_eq!(stream.try_next().await.unwrap(), Some(1), "it goes on where Java is");
+    assert_eq!(actor.value_of("list.next", &name, &["long"]).await, "2");
 }

@@ -106,10 +106,24 @@ impl<T, C: Decode<T>> List<T, C> {
     ///
     /// As [`List::delete_at`].
     #[doc(alias = "remove")]
-    #[doc(alias = "removeFirst")]
     pub async fn remove_at(&self, index: u64) -> Result<T, ObjectError> {
         let was = self.removed_at(index, true).await?.unwrap_or_default();
         self.at(index, &was)
+    }
+
+    /// Removes the first element; tells what it was, `None` where it has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`List::pop`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`List::pop`].
+    #[doc(alias = "removeFirst")]
+    pub async fn pop_first(&self) -> Result<Option<T>, ObjectError> {
+        let was: Option<Bytes> = self.place.change(self.place.command("LPOP")?).await?;
+        was.map(|bytes| self.one(&bytes, "its front")).transpose()
     }
 
     /// Removes the last element; tells what it was, `None` where it has none.

@@ -22,11 +22,12 @@
 //! | key | type | lifetime |
 //! |---|---|---|
 //! | `name` | list: elements as their codec writes them; Redisson's | none, unless set |
-//! | `__redisson_list_cursor_{name}`, or the name of a cursor | string: where [`List::shared_stream`] goes on; Redisson's | an hour behind the last page |
+//! | `__redisson_list_cursor_{name}`, whatever the name (in a cluster, of a name with a hash tag, without these braces); or the name of a cursor | string: where [`List::shared_stream`] goes on; Redisson's | an hour behind the last page |
 //!
 //! # Promises
 //!
 //! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
+//! - A change in parts that ends in between ends [`ObjectError::Partial`], with how many elements are added or removed for sure.
 //! - What one call does in the middle of a list is one step, whatever the elements are: none is taken for a mark.
 //! - Indices count from 0 and are told when they are beyond the end: `None` of what reads, [`ObjectError::OutOfBounds`] of what changes.
 //! - Elements are equal whose bytes are.

@@ -68,7 +68,7 @@ impl<T, C: Decode<T>> List<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// As [`List::get`].
+    /// As [`List::get`]; one element that can not be decoded is an error of all.
     #[doc(alias = "get")]
     pub async fn get_each(&self, indices: impl IntoIterator<Item = u64>) -> Result<Vec<Option<T>>, ObjectError> {
         let (name, key) = self.place.named()?;
@@ -98,6 +98,7 @@ impl<T, C: Decode<T>> List<T, C> {
     /// # Errors
     ///
     /// As [`List::get`]; [`ObjectError::InvalidArgument`] of a range that ends before it begins. One that is empty asks nobody.
+    /// One element that can not be decoded is an error of all; [`List::stream`] goes on behind it.
     ///
     /// # Cancel safety
     ///
@@ -122,7 +123,7 @@ impl<T, C: Decode<T>> List<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// As [`List::get`].
+    /// As [`List::range`].
     #[doc(alias = "readAll")]
     #[doc(alias = "toArray")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {

@@ -1,5 +1,6 @@
 //! Fewer elements, by what they are.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::ops::RangeBounds;
 
@@ -23,6 +24,9 @@ const BYTES_COMPARED: i64 = 16 << 20;
 
 /// How many bytes the values that stay may have in all: they go along with each step.
 const BYTES_THAT_STAY: usize = 16 << 20;
+
+/// How many they may be.
+const VALUES_THAT_STAY: usize = 50_000;
 
 /// Which of several elements that are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,7 +86,7 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`List::remove`]; those that are some of the first values may be removed.
+    /// As [`List::remove`]; where some are removed by then [`ObjectError::Partial`], which says how many: those that are the first values.
     ///
     /// # Cancel safety
     ///
@@ -92,12 +96,13 @@ impl<T, C: Encode<T>> List<T, C> {
     where
         T: 'a,
     {
-        let (_, key) = self.place.named()?;
+        let (name, key) = self.place.named()?;
         let values = self.encoded_all(values)?;
         let (mut rest, mut removed) = (&values[..], 0);
         while let Some(part) = parts(rest, Bytes::len).next() {
             let request = part.iter().cloned().fold(REMOVE_ALL.with([key.clone()]).int(PASSED), Request::arg);
-            let (looked_for, went): (u64, u64) = self.place.change(request).await?;
+            let step = self.place.change(request).await;
+            let (looked_for, went): (u64, u64) = step.map_err(|error| error.after(name, removed))?;
             removed += went;
             rest = behind(rest, looked_for);
         }
@@ -109,7 +114,8 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`List::remove`]; some of the last elements may be removed. [`ObjectError::InvalidArgument`] of values of more than 16 MiB in all.
+    /// As [`List::remove`]; where some are removed by then [`ObjectError::Partial`], which says how many: of the last elements.
+    /// [`ObjectError::InvalidArgument`] of more than 50,000 values that differ, or of more than 16 MiB in all: they go along with each step.
     ///
     /// # Cancel safety
     ///
@@ -120,21 +126,26 @@ impl<T, C: Encode<T>> List<T, C> {
         T: 'a,
     {
         let (name, key) = self.place.named()?;
-        let values = self.encoded_all(values)?;
+        let values: HashSet<Bytes> = values.into_iter().map(|value| self.encoded(value)).collect::<Result<_, _>>()?;
+        let too_much = |expected: String, got: usize| ObjectError::InvalidArgument {
+            name: name.clone(),
+            option: "values",
+            expected,
+            got: got.to_string(),
+        };
+        if values.len() > VALUES_THAT_STAY {
+            return Err(too_much(format!("up to {VALUES_THAT_STAY} that differ"), values.len()));
+        }
         let bytes: usize = values.iter().map(Bytes::len).sum();
         if bytes > BYTES_THAT_STAY {
-            return Err(ObjectError::InvalidArgument {
-                name: name.clone(),
-                option: "values",
-                expected: format!("up to {BYTES_THAT_STAY} bytes of them"),
-                got: bytes.to_string(),
-            });
+            return Err(too_much(format!("up to {BYTES_THAT_STAY} bytes of them"), bytes));
         }
         let (mut at, mut removed) = (Bytes::new(), 0);
         loop {
             let request = RETAIN_ALL.with([key.clone()]).arg(at).arg(mark()).int(COMPARED).int(BYTES_COMPARED);
             let request = values.iter().cloned().fold(request, Request::arg);
-            let (went, left): (u64, u64) = self.place.change(request).await?;
+            let step = self.place.change(request).await;
+            let (went, left): (u64, u64) = step.map_err(|error| error.after(name, removed))?;
             removed += went;
             if left == 0 {
                 return Ok(removed);

@@ -13,7 +13,8 @@ use crate::list::List;
 use crate::place::number;
 
 impl<T, C: Numeric<T>> List<T, C> {
-    /// The elements in the order of their numbers when awaited, as [`Sort`]'s options say.
+    /// The elements in the order of their numbers when awaited, as [`Sort`]'s options say. The server compares them as doubles: whole numbers
+    /// beyond 2^53 that are one double are equal to it, and come in the order of their bytes.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_list::Client) -> Result<(), redgrid_list::ObjectError> {
@@ -56,7 +57,8 @@ impl<T, C: Codec> List<T, C> {
 ///
 /// # Errors
 ///
-/// [`ObjectError`] says what is true then: `Refused` where an element is no number, and where the server allows no patterns, as most clusters do.
+/// [`ObjectError`] says what is true then: `Refused` where an element is no number, and where the server allows no patterns, as most clusters do. One
+/// element that can not be decoded is an error of all that are read.
 ///
 /// # Cancel safety
 ///

@@ -14,7 +14,10 @@ use redgrid_core::{Name, Script};
 use crate::list::List;
 use crate::place::number;
 
-static TAKE_PAGE: Script<2> = Script::new("list/take_page", include_str!("scripts/take_page.lua"));
+static TAKE_PAGE: Script<2> =
+    Script::new("list/take_page", concat!(include_str!("scripts/cursor.lua"), include_str!("scripts/take_page.lua")));
+static RESTART: Script<1> =
+    Script::new("list/restart", concat!(include_str!("scripts/cursor.lua"), include_str!("scripts/restart.lua")));
 
 /// How many elements a page has unless it is said.
 const PAGE: u32 = 100;
@@ -110,7 +113,8 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
 
     /// Elements for several who share a stream, in this and in other processes: each page goes to one of them. Where it goes on is stored
     /// beside the list for an hour behind the last page, Redisson's iterators included; behind the last page it is over for all of them until then, or until
-    /// [`List::restart_shared`], also where the list is another by then.
+    /// [`List::restart_shared`], also where the list is another by then. Where nobody asks for a page for an hour, the cursor is gone and the
+    /// next page is the first again: each page is to be done with within that hour.
     ///
     /// A page whose answer is lost is nobody's: the stream ends [`ObjectError::OutcomeUnknown`]. So is one whose stream is dropped.
     #[doc(alias = "distributedIterator")]
@@ -118,7 +122,9 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
         Elements::new(self.clone(), Way::Shared(None))
     }
 
-    /// The same with a cursor of this name, in the slot of the list.
+    /// The same with a cursor of this name, in the slot of the list. The name is a key like that of any object: it is to be nobody else's. What
+    /// is not an index with a lifetime is left as it is, and the stream ends [`ObjectError::Refused`]; so does the list's own name, with
+    /// [`ObjectError::InvalidArgument`].
     #[doc(alias = "distributedIterator")]
     pub fn shared_stream_by(&self, cursor: impl Into<String>) -> Elements<T> {
         Elements::new(self.clone(), Way::Shared(Some(cursor.into())))
@@ -128,14 +134,14 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of a name in another slot.
+    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of a name in another slot and of the list's own,
+    /// [`ObjectError::Refused`] where what has this name is no cursor: an index with a lifetime. It stays as it is.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
     pub async fn restart_shared(&self, cursor: Option<&str>) -> Result<bool, ObjectError> {
-        let cursor = self.cursor(cursor)?;
-        self.place.change(redgrid_core::Request::command("DEL").key(cursor)).await
+        self.place.change(RESTART.with([self.cursor(cursor)?])).await
     }
 
     async fn page_on(&self, from: u64, page: u32) -> Result<Page, ObjectError> {
@@ -171,12 +177,27 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
         Ok((first.unwrap_or_default(), elements, first.map(|_| Way::Shared(cursor))))
     }
 
-    /// The key of a cursor; Redisson's where none is named.
+    /// The key of a cursor; where none is named Redisson's, which in a cluster is in another slot where the list's name has a hash tag.
     fn cursor(&self, named: Option<&str>) -> Result<Bytes, ObjectError> {
         let (name, key) = self.place.named()?;
         match named {
-            Some(cursor) => self.beside(key, name, "cursor", &Name::new(cursor)?),
-            None => Ok(layouts::list_cursor(key)),
+            Some(cursor) => match self.beside(key, name, "cursor", &Name::new(cursor)?)? {
+                cursor if cursor == key => Err(ObjectError::InvalidArgument {
+                    name: name.clone(),
+                    option: "cursor",
+                    expected: "another name than the list's".to_owned(),
+                    got: name.to_string(),
+                }),
+                cursor => Ok(cursor),
+            },
+            None => {
+                let client = self.place.client();
+                let redissons = [b"__redisson_list_cursor_{", &**key, b"}"].concat();
+                Ok(match client.slot(&redissons) == client.slot(key) {
+                    true => redissons.into(),
+                    false => layouts::list_cursor(key),
+                })
+            }
         }
     }
 }

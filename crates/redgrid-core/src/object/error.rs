@@ -12,7 +12,7 @@ use crate::name::{InvalidName, Name};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// No server could be asked in time. Nothing is changed.
+    /// No server could be asked in time. Nothing is changed by this request; of a call in parts, earlier ones may be done, as the call says.
     #[error("could not ask for `{name}`")]
     Unavailable {
         /// The object.
@@ -21,7 +21,7 @@ pub enum ObjectError {
         #[source]
         source: ServerError,
     },
-    /// The server refused. Nothing is changed.
+    /// The server refused. Nothing is changed by this request; of a call in parts, earlier ones may be done, as the call says.
     #[error("the server refused a request about `{name}`")]
     Refused {
         /// The object.
@@ -63,15 +63,26 @@ pub enum ObjectError {
         /// What it was.
         got: String,
     },
-    /// It has fewer elements. Nothing is changed.
+    /// It has fewer elements. Nothing is changed by this request.
     #[error("`{name}` has {len} elements, and none at index {index}")]
     OutOfBounds {
         /// The object.
         name: Name,
-        /// What was given, from 0.
+        /// What was given, from 0; of a later part of a call, where that was to be.
         index: u64,
         /// How many elements it has.
         len: u64,
+    },
+    /// Of a call in parts some are carried out, and then one was not: the call says which are first.
+    #[error("{done} elements of `{name}` are done with, and the next part is not")]
+    Partial {
+        /// The object.
+        name: Name,
+        /// How many elements are added or removed for sure.
+        done: u64,
+        /// What became of the next part.
+        #[source]
+        source: Box<ObjectError>,
     },
     /// What is asked about is not there.
     #[error("there is no `{name}`")]
@@ -168,6 +179,14 @@ impl ObjectError {
         source: impl Error + Send + Sync + 'static,
     ) -> Self {
         ObjectError::Decode { name: name.clone(), field, codec, source: Arc::new(source) }
+    }
+
+    /// The same of a part of a call, behind others that added or removed so many elements.
+    pub fn after(self, name: &Name, done: u64) -> Self {
+        match done {
+            0 => self,
+            done => ObjectError::Partial { name: name.clone(), done, source: Box::new(self) },
+        }
     }
 
     /// The same of a request that only reads: without an answer nothing is changed.

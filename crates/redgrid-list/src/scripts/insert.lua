@@ -4,27 +4,33 @@
 -- ARGV[1]  index, from 0
 -- ARGV[2]  a text of chance, for a mark that nothing here is equal to
 -- ARGV[3]  how many elements may be passed, about
--- ARGV[4]… values, 500 at most
+-- ARGV[4]  1 where the last of the values are to be in first, if not all at once
+-- ARGV[5]… values, 500 at most
 -- Returns  {how many of them are in, how many elements there are}; {-1, how many there are} where it is shorter than the index
 --
 -- Work: O(index) for each value between others, so that there far from the front are fewer; O(1) at the ends. What is at the index is a mark
--- for the time of the script, and it is put back where the server refuses. Not to be sent twice: the values would be in twice.
+-- for the time of the script, and it is put back where the server refuses, which it does at the first LINSERT or not at all: by then only the
+-- mark is written. Not to be sent twice: the values would be in twice.
 local length = redis.call('LLEN', KEYS[1])
-local index, values = tonumber(ARGV[1]), #ARGV - 3
+local index, values = tonumber(ARGV[1]), #ARGV - 4
 if index > length then
   return {-1, length}
 elseif index == length then
-  return {values, redis.call('RPUSH', KEYS[1], unpack(ARGV, 4))}
+  return {values, redis.call('RPUSH', KEYS[1], unpack(ARGV, 5))}
 elseif index == 0 then
   local last_first = {}
-  for i = #ARGV, 4, -1 do
+  for i = #ARGV, 5, -1 do
     last_first[#last_first + 1] = ARGV[i]
   end
   return {values, redis.call('LPUSH', KEYS[1], unpack(last_first))}
 end
+local in_front = 4
 values = math.min(values, math.max(1, math.floor(tonumber(ARGV[3]) / index)))
+if ARGV[4] == '1' then
+  in_front = #ARGV - values
+end
 local function is_taken(mark)
-  for i = 4, 3 + values do
+  for i = in_front + 1, in_front + values do
     if ARGV[i] == mark then
       return true
     end
@@ -38,7 +44,7 @@ end
 local was = redis.call('LINDEX', KEYS[1], index)
 redis.call('LSET', KEYS[1], index, mark)
 for i = 1, values do
-  local done = redis.pcall('LINSERT', KEYS[1], 'BEFORE', mark, ARGV[3 + i])
+  local done = redis.pcall('LINSERT', KEYS[1], 'BEFORE', mark, ARGV[in_front + i])
   if type(done) == 'table' then
     redis.call('LSET', KEYS[1], index + i - 1, was)
     return done

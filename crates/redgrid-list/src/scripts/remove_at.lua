@@ -6,8 +6,9 @@
 -- ARGV[3]  1 where it is to be told what was there
 -- Returns  {1, what was there or nothing}; {0, how many there are} where it has no such index
 --
--- Work: O(the way from the nearer end), O(1) at the ends. What is at the index is a mark for a moment, and it is put back where the server
--- refuses. Not to be sent twice: another element would go.
+-- Work: O(the way from the nearer end), O(1) at the ends. Where an element on the way is equal to what is at the index, that is a mark for a
+-- moment, and it is put back where the server refuses; else nothing is written but that it goes, which a server out of memory allows too. Not
+-- to be sent twice: another element would go.
 local length = redis.call('LLEN', KEYS[1])
 local index = tonumber(ARGV[1])
 local behind = length - 1 - index
@@ -27,15 +28,20 @@ else
     end
     return redis.call('LPOS', KEYS[1], mark, 'RANK', -1, 'MAXLEN', behind)
   end
-  local mark = ARGV[2]
-  while is_taken(mark) do
-    mark = redis.sha1hex(mark)
-  end
   was = redis.call('LINDEX', KEYS[1], index)
-  redis.call('LSET', KEYS[1], index, mark)
-  local done = redis.pcall('LREM', KEYS[1], from_front and 1 or -1, mark)
+  local goes = was
+  if is_taken(was) then
+    goes = ARGV[2]
+    while is_taken(goes) do
+      goes = redis.sha1hex(goes)
+    end
+    redis.call('LSET', KEYS[1], index, goes)
+  end
+  local done = redis.pcall('LREM', KEYS[1], from_front and 1 or -1, goes)
   if type(done) == 'table' then
-    redis.call('LSET', KEYS[1], index, was)
+    if goes ~= was then
+      redis.call('LSET', KEYS[1], index, was)
+    end
     return done
   end
 end

@@ -6,8 +6,10 @@
 -- Returns  {the index of the page, or -1 behind the last; its elements}
 --
 -- Work: O(the way from the nearer end, and the page). Not to be sent twice: the first's page would be nobody's.
-local at = tonumber(redis.call('GET', KEYS[2]) or 0)
-if at < 0 then
+local at, refusal = where(KEYS[2])
+if refusal then
+  return refusal
+elseif at < 0 then
   return {-1, {}}
 end
 local page = redis.call('LRANGE', KEYS[1], at, at + ARGV[1] - 1)
