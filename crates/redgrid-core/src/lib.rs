@@ -40,7 +40,7 @@ pub use connection::server;
 pub use connection::{
     Arg, Attendant, ChannelKind, Client, Command, CommitError, ConnectError, Deployment, DeploymentKind, Doubt, Epoch,
     Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId, NodePart, NotClosed, NotReady,
-    Push, Refused, Reply, Request, Server, ServerClock, Shard, ShardServers, Topology, WeakClient,
+    Pairs, Push, Refused, Reply, Request, Server, ServerClock, Shard, ShardServers, Topology, WeakClient,
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;

@@ -144,7 +144,7 @@ pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
 }
 
 /// The key as its own hash tag, unless it has one.
-fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
+pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     match key.contains(&b'{') {
         true => Cow::Borrowed(key),
         false => Cow::Owned([b"{", key, b"}"].concat()),

@@ -32,7 +32,6 @@
 
 mod change;
 mod map;
-mod parts;
 mod read;
 mod scan;
 mod update;
@@ -41,6 +40,5 @@ pub use map::Map;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};
 pub use redgrid_core::fence::{Fence, FenceError};
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError, Scan};
 pub use redgrid_core::{Client, Config, Name, ServerError, Token};
-pub use scan::Scan;

@@ -42,7 +42,7 @@ pub use events::{Event, EventReceiver};
 pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over, jittered};
 pub use health::{Health, HealthCheck, NodeHealth, NodePart};
 pub use offset::ServerClock;
-pub use reply::{FromReply, Reply};
+pub use reply::{FromReply, Pairs, Reply};
 pub use request::{Arg, Request};
 pub(crate) use route::once;
 pub(crate) use seam::is_same;

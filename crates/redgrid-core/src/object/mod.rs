@@ -3,8 +3,10 @@
 mod error;
 mod expire;
 mod lives;
+mod parts;
 mod place;
 mod rounds;
+mod scan;
 mod transfer;
 
 use std::fmt;
@@ -15,8 +17,10 @@ use bytes::Bytes;
 pub use self::error::ObjectError;
 pub use self::expire::{Ending, Expire, Lifetime};
 pub use self::lives::{Lives, millis};
+pub use self::parts::parts;
 pub use self::place::Place;
 pub use self::rounds::{Compared, Rounds};
+pub use self::scan::Scan;
 pub use self::transfer::{Copy, Dump, Rename, Restore};
 use crate::connection::{Client, FromReply, Request};
 use crate::name::{InvalidName, Name};

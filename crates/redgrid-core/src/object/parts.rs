@@ -1,13 +1,13 @@
-//! Many keys in parts.
+//! Many keys or values in parts.
 
-/// How many keys one command has at most: a server does nothing else meanwhile.
+/// How many one command has at most: a server does nothing else meanwhile.
 const AT_ONCE: usize = 500;
 
 /// How many bytes, about: what is sent at once is in memory here and there.
 const BYTES_AT_ONCE: usize = 4 << 20;
 
 /// The parts of what is asked about: each ends at 500 or 4 MiB, and has one at least.
-pub(crate) fn parts<T>(mut all: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+pub fn parts<T>(mut all: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = all.iter().take(AT_ONCE).take_while(|one| {
