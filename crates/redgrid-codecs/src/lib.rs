@@ -23,6 +23,7 @@
 //! | [`Text`] | | what has a text: `Display`, `FromStr` |
 //! | [`Long`], [`Double`] | | numbers that the server adds to |
 //! | [`Raw`] | | bytes |
+//! | [`Natural`] | | what is kept in order: numbers, text, tuples ([`Ordered`]) |
 //! | `Kryo` | `kryo` | what Redisson writes unless it is told otherwise: simple values |
 //! | `Lz4<C>`, `Zstd<C>` | `lz4`, `zstd` | compressed, around another |
 //!
@@ -55,6 +56,7 @@ mod json;
 mod kryo;
 mod long;
 mod looks;
+mod ordered;
 #[cfg(feature = "lz4")]
 mod lz4;
 #[cfg(feature = "messagepack")]
@@ -85,6 +87,7 @@ pub use self::looks::LooksLike;
 pub use self::lz4::Lz4;
 #[cfg(feature = "messagepack")]
 pub use self::messagepack::MessagePack;
+pub use self::ordered::{FixedSize, Natural, Ordered};
 #[cfg(feature = "postcard")]
 pub use self::postcard::Postcard;
 pub use self::raw::Raw;
