@@ -31,6 +31,7 @@ mod semaphore_crowds;
 mod semaphore_ids;
 mod semaphore_leases;
 mod semaphore_wire;
+mod sets;
 mod spin;
 mod traces;
 mod values;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         semaphore_ids::scenarios(),
         semaphore_leases::scenarios(),
         semaphore_wire::scenarios(),
+        sets::scenarios(),
         spin::scenarios(),
         traces::scenarios(),
         values::scenarios(),

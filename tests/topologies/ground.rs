@@ -167,15 +167,18 @@ pub(crate) fn published(topology: Topology) -> String {
             "+object",
             "+get +getdel",
             "+hget +hstrlen",
+            "+sadd",
+            "+zadd +zincrby",
         ]
         .into_iter()
         .flat_map(rules),
     );
     // What tests do besides locking: they read, from replicas too, and list connections.
     all.extend(["+get", "+client|list", "+readonly", "+role"].map(str::to_owned));
-    // Before 7.0 there are no sharded channels, and a server does not start with commands it does not know.
+    // Before 7.0 there are no sharded channels and no counts of intersections, and a server does not start with commands it does not know.
     if is_before_7() {
-        all.retain(|rule| !["+ssubscribe", "+sunsubscribe", "+spublish"].contains(&rule.as_str()));
+        let newer = ["+ssubscribe", "+sunsubscribe", "+spublish", "+sintercard", "+zintercard"];
+        all.retain(|rule| !newer.contains(&rule.as_str()));
     }
     all.join(" ")
 }

@@ -24,6 +24,7 @@ mod rates;
 mod rates_failover;
 mod read_write;
 mod semaphores;
+mod sets;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
             barriers::scenarios(),
             buckets::scenarios(),
             maps::scenarios(),
+            sets::scenarios(),
         ]
         .concat()
         {

@@ -56,11 +56,11 @@ mod json;
 mod kryo;
 mod long;
 mod looks;
-mod ordered;
 #[cfg(feature = "lz4")]
 mod lz4;
 #[cfg(feature = "messagepack")]
 mod messagepack;
+mod ordered;
 #[cfg(feature = "postcard")]
 mod postcard;
 mod raw;

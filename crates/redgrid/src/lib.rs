@@ -34,7 +34,7 @@ pub use redgrid_barrier::{
 };
 #[cfg(feature = "bucket")]
 pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
-#[cfg(any(feature = "bucket", feature = "map"))]
+#[cfg(any(feature = "bucket", feature = "map", feature = "set"))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
 pub use redgrid_core::object::{self, Object, ObjectError};
@@ -67,3 +67,5 @@ pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore,
 pub use redgrid_rate_limiter::{self as rate_limiter, GcraLimiter, LimitError, Quota, Rate, RateKind, RateLimiter};
 #[cfg(feature = "semaphore")]
 pub use redgrid_semaphore::{self as semaphore, Semaphore};
+#[cfg(feature = "set")]
+pub use redgrid_set::{self as set, LexSortedSet, ScoredSortedSet, Set, SortedSet};

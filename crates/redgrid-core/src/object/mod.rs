@@ -47,7 +47,7 @@ pub fn alone(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key)]
 }
 
-/// An object under its name, of whatever kind: what all of them can. Buckets and maps give it as `object()`; what is under any
+/// An object under its name, of whatever kind: what all of them can. Buckets, maps and sets give it as `object()`; what is under any
 /// other name of one key, [`Object::new`] does.
 ///
 /// Cheap to clone. What has companions goes with them: see [`Object::with_layout`].

@@ -61,7 +61,11 @@ impl<T, C: Codec> ScoredCombination<T, C> {
                 return Err(all.of.invalid("aggregate", "none of a difference", "one")?);
             }
             _ if !weights.is_empty() && weights.len() != sets => {
-                return Err(all.of.invalid("weights", format!("{sets}, one for each set"), weights.len().to_string())?);
+                return Err(all.of.invalid(
+                    "weights",
+                    format!("{sets}, one for each set"),
+                    weights.len().to_string(),
+                )?);
             }
             _ => {}
         }

@@ -101,9 +101,9 @@ impl<T, C: Codec> SortedSet<T, C> {
     /// # async fn demo(numbers: &SortedSet<i64>, words: &LexSortedSet) -> Result<(), ObjectError> {
     /// use std::ops::Bound;
     ///
-    /// let some: Vec<i64> = numbers.by_value(&(-10..10)).limit(0, 50).values().await?;
-    /// let gone = numbers.by_value(&(..0)).remove().await?;
-    /// let behind_m = words.by_value::<str>(&(Bound::Excluded("m"), Bound::Unbounded)).values().await?;
+    /// let some: Vec<i64> = numbers.by_value(-10..10).limit(0, 50).values().await?;
+    /// let gone = numbers.by_value(..0).remove().await?;
+    /// let behind_m = words.by_value::<str>((Bound::Excluded("m"), Bound::Unbounded)).values().await?;
     /// # Ok(()) }
     /// ```
     #[doc(alias = "range")]
@@ -118,12 +118,12 @@ impl<T, C: Codec> SortedSet<T, C> {
     #[doc(alias = "removeRange")]
     #[doc(alias = "removeRangeHead")]
     #[doc(alias = "removeRangeTail")]
-    pub fn by_value<Q: ?Sized>(&self, values: &impl RangeBounds<Q>) -> Range<T, C>
+    pub fn by_value<Q: ?Sized>(&self, values: impl RangeBounds<Q>) -> Range<T, C>
     where
         T: Borrow<Q>,
         C: Ordered<Q>,
     {
-        Range::of_values(&self.of, values)
+        Range::of_values(&self.of, &values)
     }
 }
 
@@ -227,12 +227,12 @@ impl<T: 'static, C: Decode<T>> SortedSet<T, C> {
     }
 
     /// Those between these in their order, as a stream. See [`SortedSet::stream`].
-    pub fn stream_of<Q: ?Sized>(&self, values: &impl RangeBounds<Q>) -> InOrder<T>
+    pub fn stream_of<Q: ?Sized>(&self, values: impl RangeBounds<Q>) -> InOrder<T>
     where
         T: Borrow<Q>,
         C: Ordered<Q>,
     {
-        match super::range::bounds_of(&self.of, values) {
+        match super::range::bounds_of(&self.of, &values) {
             Ok((from, to)) => self.streamed(from, to),
             Err(error) => stream::iter([error]).map(Err).boxed(),
         }

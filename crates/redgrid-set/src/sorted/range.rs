@@ -146,8 +146,7 @@ impl<T, C: Codec> Range<T, C> {
     #[doc(alias = "removeRangeTail")]
     pub async fn remove(self) -> Result<u64, ObjectError> {
         let span = self.unlimited()?;
-        let request =
-            self.of.place.command(span.command(["ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"]))?;
+        let request = self.of.place.command(span.command(["ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"]))?;
         let request = match span {
             Span::Ranks(first, end) => {
                 let (first, last) = last_of(first, end);

@@ -12,8 +12,7 @@ use redgrid_core::{BulkScript, Client, Pairs, Reply, Request, Script};
 use super::{RETAIN, Range, ordered_methods};
 use crate::elements::{Elements, handle};
 
-static RANK_AND_SCORE: Script<1> =
-    Script::new("set/rank_and_score", include_str!("../scripts/rank_and_score.lua"));
+static RANK_AND_SCORE: Script<1> = Script::new("set/rank_and_score", include_str!("../scripts/rank_and_score.lua"));
 static RANKS: Script<1> = Script::new("set/ranks", include_str!("../scripts/ranks.lua"));
 static REPLACE: Script<1> = Script::new("set/replace", include_str!("../scripts/replace.lua"));
 static POP_OF_ANY: BulkScript = BulkScript::new("set/pop_of_any", include_str!("../scripts/pop_of_any.lua"));

@@ -1,0 +1,3 @@
+mod sets;
+mod sets_scored;
+mod sets_sorted;
