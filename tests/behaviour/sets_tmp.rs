@@ -1,3 +1,4 @@
+mod multimaps;
 mod sets;
 mod sets_scored;
 mod sets_sorted;

@@ -21,6 +21,7 @@ mod ids;
 mod latch;
 mod leases;
 mod multi;
+mod multimaps;
 mod numbers;
 mod numbers_real;
 mod rates;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         latch::scenarios(),
         leases::scenarios(),
         multi::scenarios(),
+        multimaps::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),
         rates::scenarios(),

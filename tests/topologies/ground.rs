@@ -168,6 +168,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+get +getdel",
             "+hget +hstrlen",
             "+sadd",
+            "+hlen +hkeys",
             "+zadd +zincrby",
         ]
         .into_iter()

@@ -19,6 +19,7 @@ mod latch_failover;
 mod listening;
 mod maps;
 mod migration;
+mod multimaps;
 mod pipe;
 mod rates;
 mod rates_failover;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
             buckets::scenarios(),
             maps::scenarios(),
             sets::scenarios(),
+            multimaps::scenarios(),
         ]
         .concat()
         {

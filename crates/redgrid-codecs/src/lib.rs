@@ -50,6 +50,8 @@ mod codec;
 #[cfg(any(feature = "lz4", feature = "zstd"))]
 mod compressed;
 mod double;
+#[cfg(feature = "element-hash")]
+mod element;
 mod error;
 #[cfg(feature = "json")]
 mod json;
@@ -76,6 +78,8 @@ pub use self::bincode::Bincode;
 pub use self::cbor::Cbor;
 pub use self::codec::{Arithmetic, Codec, Decode, Encode, MAX_DECOMPRESSED, MAX_DEPTH, MAX_SIZE, Numeric};
 pub use self::double::Double;
+#[cfg(feature = "element-hash")]
+pub use self::element::element_hash;
 pub use self::error::{DecodeError, EncodeError};
 #[cfg(feature = "json")]
 pub use self::json::Json;

@@ -229,6 +229,22 @@ mod tests {
         in_order(&[(-1_i64, 5_u8, "b".to_owned()), (0, 0, "z".into()), (0, 1, "a".into())]);
     }
 
+    /// What is stored is to be read by those who come later.
+    #[test]
+    fn bytes_do_not_change() {
+        fn hex<T>(value: T) -> String
+        where
+            Natural: Encode<T>,
+        {
+            Natural.encode(&value).unwrap().iter().map(|byte| format!("{byte:02x}")).collect()
+        }
+        assert_eq!((hex(258_u16), hex(1_u32), hex(1_i8)), ("0102".into(), "00000001".into(), "81".into()));
+        assert_eq!((hex(-1_i64), hex(1_i32)), ("7fffffffffffffff".into(), "80000001".into()));
+        assert_eq!((hex(1.5_f64), hex(-1.5_f64)), ("bff8000000000000".into(), "4007ffffffffffff".into()));
+        assert_eq!((hex(1.5_f32), hex(true), hex('ж')), ("bfc00000".into(), "01".into(), "00000436".into()));
+        assert_eq!(hex((5_u16, false, "aü".to_owned())), "00050061c3bc");
+    }
+
     #[test]
     fn what_is_none_is_refused() {
         let bytes = |bytes: &'static [u8]| Bytes::from_static(bytes);
