@@ -18,8 +18,10 @@ mod fenced;
 mod force;
 mod handover;
 mod ids;
+mod keys;
 mod latch;
 mod leases;
+mod lists;
 mod multi;
 mod multimaps;
 mod numbers;
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         ids::scenarios(),
         latch::scenarios(),
         leases::scenarios(),
+        lists::scenarios(),
         multi::scenarios(),
         multimaps::scenarios(),
         numbers::scenarios(),
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         spin::scenarios(),
         traces::scenarios(),
         values::scenarios(),
+        keys::scenarios(),
     ]
     .concat();
     let mut trials = Vec::new();

@@ -12,11 +12,14 @@ mod failover;
 mod ground;
 mod ids;
 mod ids_failover;
+mod keys;
+mod keys_moving;
 mod kinds;
 mod lag;
 mod latch;
 mod latch_failover;
 mod listening;
+mod lists;
 mod maps;
 mod migration;
 mod multimaps;
@@ -63,6 +66,8 @@ fn main() -> ExitCode {
             barriers::scenarios(),
             buckets::scenarios(),
             maps::scenarios(),
+            keys::scenarios(),
+            lists::scenarios(),
             sets::scenarios(),
             multimaps::scenarios(),
         ]
@@ -91,6 +96,7 @@ fn main() -> ExitCode {
         events::scenarios(),
         failover::scenarios(),
         ids_failover::scenarios(),
+        keys_moving::scenarios(),
         latch_failover::scenarios(),
         lag::scenarios(),
         listening::scenarios(),

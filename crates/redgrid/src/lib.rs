@@ -34,7 +34,7 @@ pub use redgrid_barrier::{
 };
 #[cfg(feature = "bucket")]
 pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
-#[cfg(any(feature = "bucket", feature = "map", feature = "multimap", feature = "set"))]
+#[cfg(any(feature = "bucket", feature = "list", feature = "map", feature = "multimap", feature = "set"))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
 pub use redgrid_core::object::{self, Object, ObjectError};
@@ -47,6 +47,10 @@ pub use redgrid_core::{
 pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};
 #[cfg(feature = "id-generator")]
 pub use redgrid_id_generator::{self as id_generator, DecodedId, IdError, IdGenerator, TimeOrderedId};
+#[cfg(feature = "keys")]
+pub use redgrid_keys::{self as keys, Everything, Key, Keys, KeysError, Kind};
+#[cfg(feature = "list")]
+pub use redgrid_list::{self as list, List};
 #[cfg(feature = "locks")]
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]

@@ -75,6 +75,9 @@ public final class Peer {
         if (words[1].startsWith("long.") || words[1].startsWith("double.")) {
             return Numbers.perform(redisson, words);
         }
+        if (words[1].startsWith("list.")) {
+            return Lists.perform(redisson, words);
+        }
         if (words[1].startsWith("set.") || words[1].startsWith("scored.") || words[1].startsWith("lex.")) {
             return Sets.perform(redisson, words);
         }
@@ -83,6 +86,9 @@ public final class Peer {
         }
         if (words[1].startsWith("bucket.") || words[1].startsWith("map.")) {
             return Values.perform(redisson, words);
+        }
+        if (words[1].startsWith("keys.")) {
+            return KeySpace.perform(redisson, words);
         }
         if (words[1].contains(".")) {
             return Variants.perform(redisson, words);
