@@ -93,8 +93,8 @@ where
     let set: ScoredSortedSet<String, C> = ScoredSortedSet::<String>::new(&client, name).with_codec(with.clone());
     assert_eq!(java(&mut actor, name, "scored.add", &[codec, "a", "1.5"]).await, "true");
     assert!(!set.insert("a", 1.25).await.unwrap() && set.insert("ü", -3.0).await.unwrap());
-    // Java reads it, and can not write it.
-    assert!(set.insert("high", f64::INFINITY).await.unwrap());
+    // Redisson neither writes infinite scores nor reads them.
+    assert!(set.insert("high", 1e300).await.unwrap());
     assert_eq!(java(&mut actor, name, "scored.addScore", &[codec, "a", "0.5"]).await, "1.75");
     assert_eq!(set.add_score("a", 0.1).await.unwrap(), 1.85);
     assert_eq!(java(&mut actor, name, "scored.getScore", &[codec, "a"]).await, "1.85");
@@ -110,7 +110,7 @@ where
     assert_eq!(java(&mut actor, name, "scored.replace", &[codec, "c", "e"]).await, "true");
     assert_eq!(
         java(&mut actor, name, "scored.entries", &[codec]).await,
-        "[ü=-3.0, a=1.85, d=7.0, e=8.0, high=Infinity]"
+        "[ü=-3.0, a=1.85, d=7.0, e=8.0, high=1.0E300]"
     );
     let (other, both) = (format!("{{{name}}}:other"), format!("{{{name}}}:both"));
     let beside: ScoredSortedSet<String, C> = ScoredSortedSet::<String>::new(&client, &other).with_codec(with);
