@@ -1,4 +1,0 @@
-mod multimaps;
-mod sets;
-mod sets_scored;
-mod sets_sorted;
