@@ -13,8 +13,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
 
     // Each is in once, whoever inserts it; names in braces share a slot, so that the server can combine them.
-    let (today, friends) =
-        (grid.set::<String>("redgrid-example:{game}:today"), grid.set("redgrid-example:{game}:friends"));
+    let today = grid.set::<String>("redgrid-example:{game}:today");
+    let friends = grid.set::<String>("redgrid-example:{game}:friends");
     for player in ["ada", "bob", "ada", "eve"] {
         println!("{player} is new today: {}", today.insert(player).await?);
     }
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         scores.rev_rank("bob").await?
     );
     println!("the best: {:?}", scores.by_rank(..2).rev().entries().await?);
-    println!("below 300: {}", scores.by_score(..300.0).len().await?);
+    println!("below 300: {}", scores.by_score(..300.0).count().await?);
 
     // In the order of the values: a time and what is due then.
     let due = grid.sorted_set::<(u64, String)>("redgrid-example:{game}:due");

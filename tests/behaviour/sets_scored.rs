@@ -86,14 +86,14 @@ async fn ranges_are_read_counted_stored_and_removed() {
         (vec![], vec![])
     );
     assert_eq!(all.by_rank(8..).values().await.unwrap(), [8, 9]);
-    assert_eq!((all.by_rank(8..99).len().await.unwrap(), all.by_rank(20..).len().await.unwrap()), (2, 0));
+    assert_eq!((all.by_rank(8..99).count().await.unwrap(), all.by_rank(20..).count().await.unwrap()), (2, 0));
     assert_eq!(all.by_score(2.0..4.0).values().await.unwrap(), [2, 3]);
     assert_eq!(all.by_score(2.0..=4.0).rev().entries().await.unwrap(), [(4, 4.0), (3, 3.0), (2, 2.0)]);
     let open = (Bound::Excluded(2.0), Bound::Excluded(4.0));
     assert_eq!(all.by_score(open).values().await.unwrap(), [3]);
     assert_eq!(all.by_score(5.0..).limit(1, 2).values().await.unwrap(), [6, 7]);
     assert_eq!(all.by_score(5.0..).rev().limit(1, 2).values().await.unwrap(), [8, 7]);
-    assert_eq!((all.by_score(..=3.5).len().await.unwrap(), all.by_score(3.0..3.0).len().await.unwrap()), (4, 0));
+    assert_eq!((all.by_score(..=3.5).count().await.unwrap(), all.by_score(3.0..3.0).count().await.unwrap()), (4, 0));
     assert_eq!(all.by_rank(1..3).store("other").await.unwrap(), 2);
     assert_eq!(set("other").by_rank(..).entries().await.unwrap(), [(1, 1.0), (2, 2.0)]);
     assert_eq!(all.by_score(..8.0).rev().limit(0, 3).store("other").await.unwrap(), 3);
@@ -128,7 +128,7 @@ async fn no_score_is_nan_and_ranges_go_forwards() {
         set.insert_many([("b", 1.0), ("c", nan)]).await.map(drop),
         set.add_score("a", nan).await.map(drop),
         set.insert_and_rank("a", nan).await.map(drop),
-        set.by_score(nan..).len().await.map(drop),
+        set.by_score(nan..).count().await.map(drop),
         set.by_score((Bound::Unbounded, Bound::Excluded(nan))).remove().await.map(drop),
         set.union(["x"]).weights([1.0, nan]).store("x").await.map(drop),
     ];

@@ -89,7 +89,7 @@ async fn scores_ranks_and_ranges_are_of_all(on: Ground) {
     );
     assert_eq!(here.by_rank(1..3).values().await.unwrap(), ["c", "d"]);
     assert_eq!(here.by_score(2.0..4.0).rev().values().await.unwrap(), ["c", "b"]);
-    assert_eq!((here.by_score(..4.0).len().await.unwrap(), here.by_rank(..).store(&names[1]).await.unwrap()), (2, 5));
+    assert_eq!((here.by_score(..4.0).count().await.unwrap(), here.by_rank(..).store(&names[1]).await.unwrap()), (2, 5));
     assert_eq!(here.entries().try_collect::<Vec<_>>().await.unwrap().len(), 5);
     assert!(here.replace("e", "f").await.unwrap());
     assert_eq!(here.intersection([&names[1]]).aggregate(Aggregate::Max).values().await.unwrap(), ["b", "c", "d", "a"]);
@@ -122,7 +122,7 @@ async fn values_are_in_their_own_order(on: Ground) {
     assert_eq!(here.insert_many(all.iter().rev()).await.unwrap(), 600);
     assert_eq!(there.stream().try_collect::<Vec<_>>().await.unwrap(), all);
     assert_eq!(there.by_value(-2..2).values().await.unwrap(), [-2, -1, 0, 1]);
-    assert_eq!((there.by_value(..0).len().await.unwrap(), there.by_value(..0).remove().await.unwrap()), (300, 300));
+    assert_eq!((there.by_value(..0).count().await.unwrap(), there.by_value(..0).remove().await.unwrap()), (300, 300));
     assert_eq!((here.first().await.unwrap(), here.pop_last().await.unwrap()), (Some(0), Some(299)));
     assert!(here.clear().await.unwrap());
     let (words, others) = (LexSortedSet::new(&one, &on.name), LexSortedSet::new(&two, &on.name));

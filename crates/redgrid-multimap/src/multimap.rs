@@ -20,8 +20,11 @@ pub struct Multimap<K, V, KC, VC, Y> {
     pub(crate) place: Place,
     pub(crate) keys: KC,
     pub(crate) values: VC,
-    entries: PhantomData<fn() -> (K, V, Y)>,
+    entries: Entries<K, V, Y>,
 }
+
+/// What it has none of in memory.
+type Entries<K, V, Y> = PhantomData<fn() -> (K, V, Y)>;
 
 /// The types, with the codecs of one that names none: there are some only with the feature `json`, so that what a map stores never
 /// depends on the features that others ask for.

@@ -115,10 +115,9 @@ impl<T, C: Codec> Range<T, C> {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
-    #[doc(alias = "count")]
     #[doc(alias = "countHead")]
     #[doc(alias = "countTail")]
-    pub async fn len(self) -> Result<u64, ObjectError> {
+    pub async fn count(self) -> Result<u64, ObjectError> {
         let span = self.unlimited()?;
         let request = self.of.place.command(span.command(["ZCARD", "ZCOUNT", "ZLEXCOUNT"]))?;
         match span {
@@ -134,7 +133,7 @@ impl<T, C: Codec> Range<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`Range::len`].
+    /// As [`Range::count`].
     ///
     /// # Cancel safety
     ///
