@@ -10,6 +10,7 @@ mod program;
 mod redisson;
 
 mod adders;
+mod codecs;
 mod crowd;
 mod deaths;
 mod exclusion;
@@ -22,6 +23,7 @@ mod keys;
 mod latch;
 mod leases;
 mod lists;
+mod map_keys;
 mod multi;
 mod multimaps;
 mod numbers;
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
     let runtime = Runtime::new().expect("a runtime starts");
     let scenarios = [
         adders::scenarios(),
+        codecs::scenarios(),
         crowd::scenarios(),
         deaths::scenarios(),
         exclusion::scenarios(),
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         latch::scenarios(),
         leases::scenarios(),
         lists::scenarios(),
+        map_keys::scenarios(),
         multi::scenarios(),
         multimaps::scenarios(),
         numbers::scenarios(),

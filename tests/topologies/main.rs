@@ -23,6 +23,7 @@ mod lists;
 mod maps;
 mod migration;
 mod multimaps;
+mod object_events;
 mod pipe;
 mod rates;
 mod rates_failover;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
             barriers::scenarios(),
             buckets::scenarios(),
             maps::scenarios(),
+            object_events::scenarios(),
             keys::scenarios(),
             lists::scenarios(),
             sets::scenarios(),
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         lag::scenarios(),
         listening::scenarios(),
         migration::scenarios(),
+        object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
     ];
     for scenario in alone.concat() {

@@ -9,6 +9,7 @@ use crate::read::shown;
 impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Map<K, V, KC, VC> {
     /// All entries, as a stream.
     #[doc(alias = "entrySet")]
+    #[doc(alias = "forEach")]
     pub fn entries(&self) -> Scan<(K, V)> {
         let map = self.clone();
         Scan::by("HSCAN", 2, self.place.clone(), move |found| map.entry(&found[0], &found[1]))
