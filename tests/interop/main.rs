@@ -25,6 +25,7 @@ mod leases;
 mod lists;
 mod map_keys;
 mod multi;
+mod multimaps;
 mod numbers;
 mod numbers_real;
 mod rates;
@@ -36,6 +37,7 @@ mod semaphore_crowds;
 mod semaphore_ids;
 mod semaphore_leases;
 mod semaphore_wire;
+mod sets;
 mod spin;
 mod traces;
 mod values;
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         lists::scenarios(),
         map_keys::scenarios(),
         multi::scenarios(),
+        multimaps::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),
         rates::scenarios(),
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         semaphore_ids::scenarios(),
         semaphore_leases::scenarios(),
         semaphore_wire::scenarios(),
+        sets::scenarios(),
         spin::scenarios(),
         traces::scenarios(),
         values::scenarios(),

@@ -171,6 +171,9 @@ pub(crate) fn published(topology: Topology) -> String {
             "+scan",
             "+lset",
             "+multi",
+            "+sadd",
+            "+hlen +hkeys",
+            "+zadd +zincrby",
         ]
         .into_iter()
         .flat_map(rules),
@@ -179,7 +182,17 @@ pub(crate) fn published(topology: Topology) -> String {
     all.extend(["+get", "+client|list", "+readonly", "+role"].map(str::to_owned));
     // Before 7.0 there are no sharded channels and no functions, and a server does not start with commands it does not know.
     if is_before_7() {
-        let newer = ["+ssubscribe", "+sunsubscribe", "+spublish", "+eval_ro", "+evalsha_ro", "+fcall", "+function|"];
+        let newer = [
+            "+ssubscribe",
+            "+sunsubscribe",
+            "+spublish",
+            "+eval_ro",
+            "+evalsha_ro",
+            "+fcall",
+            "+function|",
+            "+sintercard",
+            "+zintercard",
+        ];
         all.retain(|rule| !newer.iter().any(|newer| rule.starts_with(newer)));
     }
     all.join(" ")

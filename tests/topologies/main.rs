@@ -22,6 +22,7 @@ mod listening;
 mod lists;
 mod maps;
 mod migration;
+mod multimaps;
 mod object_events;
 mod pipe;
 mod rates;
@@ -29,6 +30,7 @@ mod rates_failover;
 mod read_write;
 mod scripts;
 mod semaphores;
+mod sets;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -70,6 +72,8 @@ fn main() -> ExitCode {
             object_events::scenarios(),
             keys::scenarios(),
             lists::scenarios(),
+            sets::scenarios(),
+            multimaps::scenarios(),
         ]
         .concat()
         {

@@ -23,6 +23,7 @@
 //! | [`Text`] | | what has a text: `Display`, `FromStr` |
 //! | [`Long`], [`Double`] | | numbers that the server adds to |
 //! | [`Raw`] | | bytes |
+//! | [`Natural`] | | what is kept in order: numbers, text, tuples ([`Ordered`]) |
 //! | `Kryo` | `kryo` | what Redisson writes unless it is told otherwise: simple values |
 //! | `Lz4<C>`, `Zstd<C>` | `lz4`, `zstd` | compressed, around another |
 //!
@@ -49,6 +50,8 @@ mod codec;
 #[cfg(any(feature = "lz4", feature = "zstd"))]
 mod compressed;
 mod double;
+#[cfg(feature = "element-hash")]
+mod element;
 mod error;
 #[cfg(feature = "json")]
 mod json;
@@ -59,6 +62,7 @@ mod looks;
 mod lz4;
 #[cfg(feature = "messagepack")]
 mod messagepack;
+mod ordered;
 #[cfg(feature = "postcard")]
 mod postcard;
 mod raw;
@@ -74,6 +78,8 @@ pub use self::bincode::Bincode;
 pub use self::cbor::Cbor;
 pub use self::codec::{Arithmetic, Codec, Decode, Encode, MAX_DECOMPRESSED, MAX_DEPTH, MAX_SIZE, Numeric};
 pub use self::double::Double;
+#[cfg(feature = "element-hash")]
+pub use self::element::element_hash;
 pub use self::error::{DecodeError, EncodeError};
 #[cfg(feature = "json")]
 pub use self::json::Json;
@@ -85,6 +91,7 @@ pub use self::looks::LooksLike;
 pub use self::lz4::Lz4;
 #[cfg(feature = "messagepack")]
 pub use self::messagepack::MessagePack;
+pub use self::ordered::{FixedSize, Natural, Ordered};
 #[cfg(feature = "postcard")]
 pub use self::postcard::Postcard;
 pub use self::raw::Raw;

@@ -40,8 +40,8 @@ pub use connection::server;
 pub use connection::{
     Arg, Attendant, Batched, ChannelKind, Client, Command, CommitError, ConnectError, Deployment, DeploymentKind,
     Doubt, Epoch, Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId, NodePart,
-    NotClosed, NotReady, Primary, Push, Refused, Reply, Request, Server, ServerClock, Shard, ShardServers, Topology,
-    WeakClient,
+    NotClosed, NotReady, Pairs, Primary, Push, Refused, Reply, Request, Server, ServerClock, Shard, ShardServers,
+    Topology, WeakClient,
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;

@@ -2,10 +2,7 @@
 
 use std::borrow::Borrow;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
-use highway::{HighwayHash, HighwayHasher, Key};
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, Encode, element_hash};
 use redgrid_core::name::suffixed;
 use redgrid_core::object::ObjectError;
 use redgrid_countdown_latch::CountDownLatch;
@@ -14,15 +11,6 @@ use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_semaphore::Semaphore;
 
 use crate::map::Map;
-
-/// What Redisson hashes with: `org.redisson.misc.Hash`.
-const KEY: Key = Key([0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c834, 0x1082_276b_f3a2_7251, 0xf86c_6a11_d0c1_8e95]);
-
-/// A hash of a key as its codec writes it: 128 bits of HighwayHash, big endian, in base64.
-fn hash(field: &[u8]) -> String {
-    let [high, low] = HighwayHasher::new(KEY).hash128(field);
-    STANDARD_NO_PAD.encode([high.to_be_bytes(), low.to_be_bytes()].concat())
-}
 
 /// What belongs to a key has a name of its own, `{map}:<hash of the key>:lock` and the like, in the slot of the map. The key need not be
 /// in the map. It stays with the map's name: a map that is renamed or deleted leaves it where it was.
@@ -136,18 +124,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         let (_, map) = self.place.named()?;
         // Of the map's key, namespace included: the hash tag is to be that of the map. The namespace then comes in front of it
         // once more, as with Redisson.
-        let name = suffixed(map, &format!("{}:{kind}", hash(field)));
+        let name = suffixed(map, &format!("{}:{kind}", element_hash(field)));
         Ok(String::from_utf8_lossy(&name).into_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What Redisson 4.7.0 and 3.52.0 name the lock of `d` in a map of text.
-    #[test]
-    fn a_key_has_redissons_hash() {
-        assert_eq!(hash(b"d"), "cCV/U3K/CnVMICY6x8GOAQ");
     }
 }

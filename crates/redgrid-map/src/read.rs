@@ -6,27 +6,10 @@ use std::hash::Hash;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_core::Pairs;
 use redgrid_core::object::{ObjectError, parts};
-use redgrid_core::{FromReply, Reply, ServerError};
 
 use crate::map::Map;
-
-/// Keys and values: two by two in RESP3, of some commands, and in turn everywhere else.
-struct Pairs(Vec<(Bytes, Bytes)>);
-
-impl FromReply for Pairs {
-    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
-        match reply {
-            Reply::Array(pairs) if pairs.iter().all(|pair| matches!(pair, Reply::Array(_))) => {
-                pairs.into_iter().map(FromReply::from_reply).collect::<Result<_, _>>().map(Pairs)
-            }
-            flat => {
-                let flat = Vec::<Bytes>::from_reply(flat)?;
-                Ok(Pairs(flat.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()))
-            }
-        }
-    }
-}
 
 impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     /// What the key has; `None` where it is not in the map.

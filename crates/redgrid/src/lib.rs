@@ -35,6 +35,7 @@ pub use redgrid_barrier::{
 #[cfg(feature = "bucket")]
 pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
 #[cfg(any(feature = "bucket", feature = "list", feature = "map", feature = "script"))]
+#[cfg(any(feature = "bucket", feature = "list", feature = "map", feature = "multimap", feature = "set"))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
 pub use redgrid_core::object::{self, Object, ObjectError};
@@ -65,6 +66,8 @@ pub use redgrid_locks::{
 pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};
 #[cfg(feature = "map")]
 pub use redgrid_map::{self as map, Map};
+#[cfg(feature = "multimap")]
+pub use redgrid_multimap::{self as multimap, ListMultimap, SetMultimap};
 #[cfg(feature = "permit-expirable-semaphore")]
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
 #[cfg(feature = "rate-limiter")]
@@ -75,3 +78,5 @@ pub use redgrid_script::{
 };
 #[cfg(feature = "semaphore")]
 pub use redgrid_semaphore::{self as semaphore, Semaphore};
+#[cfg(feature = "set")]
+pub use redgrid_set::{self as set, LexSortedSet, ScoredSortedSet, Set, SortedSet};

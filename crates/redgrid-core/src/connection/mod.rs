@@ -47,7 +47,7 @@ pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over, jitte
 pub use health::{Health, HealthCheck, NodeHealth, NodePart};
 pub use offset::ServerClock;
 pub use primary::Primary;
-pub use reply::{FromReply, Reply};
+pub use reply::{FromReply, Pairs, Reply};
 pub use request::{Arg, Request};
 pub(crate) use route::once;
 pub(crate) use seam::is_same;

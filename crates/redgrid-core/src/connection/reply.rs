@@ -191,6 +191,27 @@ impl<K: FromReply + Eq + Hash, V: FromReply> FromReply for HashMap<K, V> {
     }
 }
 
+/// Two by two, in the server's order: pairs of their own in RESP3, of some commands, and in turn everywhere else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pairs<A = Bytes, B = Bytes>(pub Vec<(A, B)>);
+
+impl<A: FromReply, B: FromReply> FromReply for Pairs<A, B> {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        match reply {
+            Reply::Array(pairs) if pairs.iter().all(|pair| matches!(pair, Reply::Array(_))) => {
+                pairs.into_iter().map(FromReply::from_reply).collect::<Result<_, _>>().map(Pairs)
+            }
+            flat => {
+                let (mut flat, mut pairs) = (Vec::<Reply>::from_reply(flat)?.into_iter(), Vec::new());
+                while let (Some(one), Some(other)) = (flat.next(), flat.next()) {
+                    pairs.push((A::from_reply(one)?, B::from_reply(other)?));
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+    }
+}
+
 macro_rules! tuple_from_reply {
     ($len:literal, $($part:ident),+) => {
         impl<$($part: FromReply),+> FromReply for ($($part,)+) {

@@ -134,10 +134,12 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 21] = [
+pub static ALL: [Kind; 23] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     Kind { name: "list", keys: list, along: fence },
+    of("set", alone),
+    of("sorted set", alone),
     of("lock", alone),
     of("fair lock", fair_lock),
     Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },

@@ -9,6 +9,7 @@ mod lives;
 mod parts;
 mod place;
 mod rounds;
+mod scan;
 mod transfer;
 
 use std::fmt;
@@ -23,6 +24,7 @@ pub use self::lives::{Lives, millis};
 pub use self::parts::parts;
 pub use self::place::Place;
 pub use self::rounds::{Compared, Rounds};
+pub use self::scan::Scan;
 pub use self::transfer::{Copy, Dump, Rename, Restore};
 use crate::connection::{Client, FromReply, Request};
 use crate::name::{InvalidName, Name};
@@ -45,7 +47,7 @@ pub fn alone(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key)]
 }
 
-/// An object under its name, of whatever kind: what all of them can. Buckets and maps give it as `object()`; what is under any
+/// An object under its name, of whatever kind: what all of them can. Buckets, maps and sets give it as `object()`; what is under any
 /// other name of one key, [`Object::new`] does.
 ///
 /// Cheap to clone. What has companions goes with them: see [`Object::with_layout`].

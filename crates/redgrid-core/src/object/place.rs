@@ -53,6 +53,25 @@ impl Place {
         Object::with_layout(&self.client, self.key.clone().map(|(name, _)| name), layout)
     }
 
+    /// The key of another object that one request takes together with its own.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError::InvalidArgument`] where it is in another slot of a cluster, [`ObjectError::InvalidName`].
+    pub fn beside(&self, option: &'static str, other: impl AsRef<str>) -> Result<Bytes, ObjectError> {
+        let (name, key) = self.named()?;
+        let other = self.client.key(&Name::new(other)?);
+        if self.client.slot(key) == self.client.slot(&other) {
+            return Ok(other);
+        }
+        Err(ObjectError::InvalidArgument {
+            name: name.clone(),
+            option,
+            expected: format!("one that shares a slot with `{name}`, as by a hash tag"),
+            got: String::from_utf8_lossy(&other).into_owned(),
+        })
+    }
+
     /// A command on its key.
     ///
     /// # Errors

@@ -81,6 +81,12 @@ public final class Peer {
         if (words[1].startsWith("list.")) {
             return Lists.perform(redisson, words);
         }
+        if (words[1].startsWith("set.") || words[1].startsWith("scored.") || words[1].startsWith("lex.")) {
+            return Sets.perform(redisson, words);
+        }
+        if (words[1].startsWith("sets.") || words[1].startsWith("lists.")) {
+            return Multimaps.perform(redisson, words);
+        }
         if (words[1].startsWith("bucket.") || words[1].startsWith("map.")) {
             return Values.perform(redisson, words);
         }

@@ -1,0 +1,51 @@
+//! Sets that all processes share, in the wire format of Redisson: plain ones, and three that are in order.
+//!
+//! ```no_run
+//! # #[cfg(feature = "json")]
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! use redgrid_set::{Client, ScoredSortedSet, Set, SortedSet};
+//!
+//! let client = Client::connect("redis://127.0.0.1:6379").await?;
+//! let seen: Set<String> = Set::new(&client, "seen");
+//! if seen.insert("order 42").await? {
+//!     println!("nobody had seen it");
+//! }
+//! let scores: ScoredSortedSet<String> = ScoredSortedSet::new(&client, "scores");
+//! scores.add_score("ada", 5.0).await?;
+//! let best: Vec<(String, f64)> = scores.by_rank(..3).rev().entries().await?;
+//! let due: SortedSet<(u64, String)> = SortedSet::new(&client, "due");
+//! due.insert(&(1_700_000_000, "mail".to_owned())).await?;
+//! let first = due.pop_first().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Keys
+//!
+//! | key | type | lifetime |
+//! |---|---|---|
+//! | `name` of a [`Set`] | set: values as their codec writes them; Redisson's RSet | none, unless set |
+//! | `name` of a [`ScoredSortedSet`] | sorted set: values as their codec writes them, and scores; Redisson's RScoredSortedSet | none, unless set |
+//! | `name` of a [`LexSortedSet`] | sorted set: text, each with the score 0; Redisson's RLexSortedSet | none, unless set |
+//! | `name` of a [`SortedSet`] | sorted set: values as an [`Ordered`] codec writes them, each with the score 0 | none, unless set |
+//!
+//! # Promises
+//!
+//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time: what was popped then is
+//!   nobody's.
+//! - Values are equal whose bytes are: a codec that writes one value in two ways is none for sets.
+//! - A stream holds a page at a time, whatever the size of the set.
+//! - What can not be decoded is an error about this one value, which stays; a stream goes on behind it.
+
+mod combine;
+mod elements;
+mod set;
+mod sorted;
+mod whole;
+
+pub use combine::Combination;
+pub use redgrid_codecs as codecs;
+pub use redgrid_codecs::{Codec, Decode, Encode, Natural, Ordered};
+pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError, Scan};
+pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use set::Set;
+pub use sorted::{Aggregate, InOrder, LexSortedSet, Only, Range, ScoredCombination, ScoredSortedSet, SortedSet};

@@ -1,0 +1,316 @@
+//! The set, its values one by one and in parts.
+
+use std::borrow::Borrow;
+
+use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_core::Client;
+use redgrid_core::object::{Object, ObjectError, Scan, alone};
+
+use crate::elements::{Elements, handle};
+
+/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what a set stores never
+/// depends on the features that others ask for.
+macro_rules! set {
+    ($($default:tt)*) => {
+        /// Values of type `T`, each once and in no order, shared by all processes that reach the same server. Redisson's `RSet` on the wire.
+        ///
+        /// Cheap to clone; clones are the same set. The codec `C` is part of the type: all who share a set name the same one. With the
+        /// feature `json` it is `Json` where none is named. A set is there while it has values.
+        #[doc(alias = "RSet")]
+        #[doc(alias = "RedissonSet")]
+        pub struct Set<T, C $($default)*> {
+            pub(crate) of: Elements<T, C>,
+        }
+    };
+}
+
+#[cfg(feature = "json")]
+set!(= redgrid_codecs::Json);
+#[cfg(not(feature = "json"))]
+set!();
+
+handle!(Set);
+
+impl<T, C: Codec + Default> Set<T, C> {
+    /// The set with this name. Making one asks nobody: an invalid name is told by the first call.
+    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
+        Set { of: Elements::new(client, name, C::default()) }
+    }
+}
+
+impl<T, C: Codec> Set<T, C> {
+    /// The same name with another codec.
+    pub fn with_codec<D: Codec>(self, codec: D) -> Set<T, D> {
+        Set { of: self.of.with_codec(codec) }
+    }
+
+    /// What every object has: whether it is there, its lifetime, other names, its size in memory.
+    pub fn object(&self) -> Object {
+        self.of.place.object(alone)
+    }
+
+    /// How many values it has.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "size")]
+    pub async fn len(&self) -> Result<u64, ObjectError> {
+        self.of.place.read(self.of.place.command("SCARD")?).await
+    }
+
+    /// Whether it has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::len`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Set::len`].
+    #[doc(alias = "isEmpty")]
+    pub async fn is_empty(&self) -> Result<bool, ObjectError> {
+        Ok(self.len().await? == 0)
+    }
+
+    /// Removes all values, in one step; tells whether there were any.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn clear(&self) -> Result<bool, ObjectError> {
+        self.of.place.change(self.of.place.command("DEL")?).await
+    }
+
+    /// Inserts a value; tells whether it is new.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "add")]
+    pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q>,
+    {
+        let value = self.of.encoded(value)?;
+        self.of.place.change(self.of.place.command("SADD")?.arg(value)).await
+    }
+
+    /// Inserts values, 500 of them or about 4 MiB at a time; tells how many are new. After an error some may be in.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::insert`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Set::insert`].
+    #[doc(alias = "addAll")]
+    #[doc(alias = "addAllCounted")]
+    pub async fn insert_many<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<u64, ObjectError>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q>,
+    {
+        let values = self.of.encoded_all(values)?;
+        self.of.change_parts("SADD", &values).await
+    }
+
+    /// Removes a value; tells whether it was in.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::insert`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Set::insert`].
+    pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q>,
+    {
+        let value = self.of.encoded(value)?;
+        self.of.place.change(self.of.place.command("SREM")?.arg(value)).await
+    }
+
+    /// Removes values, 500 of them or about 4 MiB at a time; tells how many were in. After an error some may be removed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::insert`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Set::insert`].
+    #[doc(alias = "removeAll")]
+    #[doc(alias = "removeAllCounted")]
+    pub async fn remove_many<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<u64, ObjectError>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q>,
+    {
+        let values = self.of.encoded_all(values)?;
+        self.of.change_parts("SREM", &values).await
+    }
+
+    /// Whether a value is in.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q>,
+    {
+        let value = self.of.encoded(value)?;
+        self.of.place.read(self.of.place.command("SISMEMBER")?.arg(value)).await
+    }
+
+    /// Of each value whether it is in, in their order; 500 of them or about 4 MiB at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::contains`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Set::contains`].
+    #[doc(alias = "containsEach")]
+    pub async fn contains_each<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<Vec<bool>, ObjectError>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q>,
+    {
+        let values = self.of.encoded_all(values)?;
+        self.of.read_parts("SMISMEMBER", &values).await
+    }
+
+    /// Whether all of these are in.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::contains`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Set::contains`].
+    #[doc(alias = "containsAll")]
+    pub async fn contains_all<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<bool, ObjectError>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q>,
+    {
+        Ok(self.contains_each(values).await?.into_iter().all(|is_in| is_in))
+    }
+}
+
+impl<T, C: Decode<T>> Set<T, C> {
+    /// All values in one answer: as large as all of them. For large sets there is [`Set::stream`].
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "readAll")]
+    pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
+        self.of.all(&self.of.place.read::<Vec<_>>(self.of.place.command("SMEMBERS")?).await?)
+    }
+
+    /// A value by chance, which stays; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::read_all`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Set::read_all`].
+    pub async fn random(&self) -> Result<Option<T>, ObjectError> {
+        self.of.maybe(self.of.place.read(self.of.place.command("SRANDMEMBER")?).await?)
+    }
+
+    /// Some values by chance, each once: `count` of them, or all where there are fewer. They stay.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::read_all`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Set::read_all`].
+    #[doc(alias = "random")]
+    pub async fn random_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
+        self.of.all(&self.of.place.read::<Vec<_>>(self.of.place.command("SRANDMEMBER")?.int(count.into())).await?)
+    }
+
+    /// Removes a value by chance, and tells it; `None` where there is none. Where its answer is lost the value is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then; the value is removed also where it can not be decoded.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it: then the value is nobody's.
+    #[doc(alias = "removeRandom")]
+    pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
+        self.of.maybe(self.of.place.change(self.of.place.command("SPOP")?).await?)
+    }
+
+    /// Removes some values by chance, and tells them: `count` of them, or all where there are fewer. Where its answer is lost they are gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Set::pop`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Set::pop`].
+    #[doc(alias = "removeRandom")]
+    pub async fn pop_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
+        self.of.all(&self.of.place.change::<Vec<_>>(self.of.place.command("SPOP")?.int(count.into())).await?)
+    }
+}
+
+impl<T: 'static, C: Decode<T>> Set<T, C> {
+    /// All values, as a stream, in no order.
+    #[doc(alias = "iterator")]
+    pub fn stream(&self) -> Scan<T> {
+        let of = self.of.clone();
+        Scan::by("SSCAN", 1, self.of.place.clone(), move |found| of.one(&found[0]))
+    }
+}

@@ -1,0 +1,43 @@
+//! Multimaps: the tags of each post, and what happened to it, in order.
+//!
+//! `cargo run -p redgrid-examples --example tags_multimap`
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redgrid::Grid;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(&*url).await?;
+    let text = |word: &str| word.to_owned();
+
+    // A set for each key: a tag is there once.
+    let tags = grid.set_multimap::<String, String>("redgrid-example:tags");
+    println!("new: {}", tags.insert_many("post 1", &[text("rust"), text("redis"), text("rust")]).await?);
+    tags.insert("post 2", &text("redis")).await?;
+    println!("post 2 is about redis: {}", tags.contains_entry("post 2", &text("redis")).await?);
+    println!("{} tags of {} posts", tags.len().await?, tags.key_len().await?);
+
+    // The other way round, a page of it in memory at a time.
+    let (mut pages, mut posts) = (tags.keys(), BTreeMap::<String, Vec<String>>::new());
+    while let Some(post) = pages.try_next().await? {
+        for tag in tags.get_all(&post).await? {
+            posts.entry(tag).or_default().push(post.clone());
+        }
+    }
+    println!("posts about rust: {:?}", posts["rust"]);
+
+    // A list for each key: in order, and as often as it happens.
+    let log = grid.list_multimap::<String, String>("redgrid-example:log");
+    for event in ["written", "read", "read"] {
+        log.insert("post 1", &text(event)).await?;
+    }
+    println!("post 1: {:?}", log.get_all("post 1").await?);
+    println!("closed with {:?}", log.remove_all("post 1").await?);
+
+    println!("{} posts removed", tags.clear().await?);
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

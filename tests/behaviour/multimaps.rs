@@ -1,0 +1,206 @@
+//! Maps with several values a key.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt};
+use redgrid_core::{Code, ServerError};
+use redgrid_multimap::{ListMultimap, ObjectError, SetMultimap};
+use redgrid_testkit::{Action, Proxy};
+use redgrid_tests::{client, client_with, in_full, server, sha};
+
+fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+    values.sort();
+    values
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_has_a_set_of_values() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let map: SetMultimap<String, u32> = SetMultimap::new(&client, "m");
+    assert!(map.is_empty().await.unwrap() && map.insert("a", &1).await.unwrap() && !map.insert("a", &1).await.unwrap());
+    assert_eq!(map.insert_many("a", &[1, 2, 3, 2]).await.unwrap(), 2);
+    assert_eq!((map.insert_many("b", &[1]).await.unwrap(), map.insert_many("c", &[]).await.unwrap()), (1, 0));
+    assert_eq!((map.key_len().await.unwrap(), map.len().await.unwrap(), map.values_len("a").await.unwrap()), (2, 4, 3));
+    assert!(map.contains_key("a").await.unwrap() && !map.contains_key("c").await.unwrap());
+    assert!(map.contains_entry("a", &3).await.unwrap() && !map.contains_entry("b", &3).await.unwrap());
+    assert!(map.contains_value(&3).await.unwrap() && !map.contains_value(&4).await.unwrap());
+    assert_eq!((sorted(map.get_all("a").await.unwrap()), map.get_all("c").await.unwrap()), (vec![1, 2, 3], vec![]));
+    assert_eq!(sorted(map.read_all_keys().await.unwrap()), ["a", "b"]);
+    assert!(map.remove("a", &1).await.unwrap() && !map.remove("a", &1).await.unwrap());
+    assert!(map.remove("b", &1).await.unwrap() && !map.contains_key("b").await.unwrap());
+    assert_eq!((map.key_len().await.unwrap(), map.get_all("b").await.unwrap()), (1, vec![]));
+    assert_eq!(sorted(map.replace_all("a", &[7, 8]).await.unwrap()), [2, 3]);
+    assert!(map.replace_all("d", &[9]).await.unwrap().is_empty());
+    map.set_all("d", &[10, 11]).await.unwrap();
+    assert_eq!(sorted(map.remove_all("a").await.unwrap()), [7, 8]);
+    map.set_all("d", &[]).await.unwrap();
+    assert!(map.remove_all("d").await.unwrap().is_empty());
+    map.insert("a", &1).await.unwrap();
+    map.insert("b", &2).await.unwrap();
+    assert_eq!(map.remove_keys(["a", "x", "b"]).await.unwrap(), 2);
+    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_has_a_list_of_values() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let map: ListMultimap<String, u32> = ListMultimap::new(&client, "m");
+    assert!(map.insert("a", &1).await.unwrap() && map.insert("a", &1).await.unwrap());
+    assert_eq!(map.insert_many("a", &[3, 2, 1]).await.unwrap(), 3);
+    assert_eq!((map.get_all("a").await.unwrap(), map.len().await.unwrap()), (vec![1, 1, 3, 2, 1], 5));
+    assert!(map.contains_entry("a", &2).await.unwrap() && !map.contains_entry("a", &4).await.unwrap());
+    assert!(map.contains_value(&1).await.unwrap() && !map.contains_value(&4).await.unwrap());
+    assert!(map.remove("a", &1).await.unwrap() && !map.remove("a", &5).await.unwrap());
+    assert_eq!(map.get_all("a").await.unwrap(), [1, 3, 2, 1]);
+    let many: Vec<u32> = (0..12_000).collect();
+    assert_eq!(map.replace_all("a", &many).await.unwrap(), [1, 3, 2, 1]);
+    assert_eq!(map.get_all("a").await.unwrap(), many);
+    assert_eq!(map.remove_all("a").await.unwrap(), many);
+    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
+    let beyond: Vec<u32> = (0..100_001).collect();
+    assert!(in_full(&map.set_all("a", &beyond).await.unwrap_err()).contains("up to 100000 at once, got 100001"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_one_is_streamed_and_cleared_page_by_page() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let map: SetMultimap<u32, u32> = SetMultimap::new(&client, "large");
+    let mut all = BTreeSet::new();
+    for key in 0..700 {
+        map.insert_many(&key, &[key, key + 1]).await.unwrap();
+        all.extend([(key, key), (key, key + 1)]);
+    }
+    assert_eq!((map.len().await.unwrap(), map.key_len().await.unwrap()), (1400, 700));
+    assert_eq!(map.keys().try_collect::<BTreeSet<u32>>().await.unwrap(), (0..700).collect());
+    assert_eq!(map.entries().try_collect::<BTreeSet<_>>().await.unwrap(), all);
+    assert_eq!(map.values().try_collect::<Vec<_>>().await.unwrap().len(), 1400);
+    assert!(map.contains_value(&700).await.unwrap() && !map.contains_value(&701).await.unwrap());
+    assert_eq!(tokio::spawn(map.entries().take(3).count()).await.unwrap(), 3);
+    // One value of one key that is none.
+    let one: Vec<String> = observer.query(&["HRANDFIELD", "large", "1", "WITHVALUES"]).await.unwrap();
+    observer.cmd(&["SADD", &format!("{{large}}:{}", one[1]), "{}"]).await.unwrap();
+    let (good, bad): (Vec<_>, Vec<_>) = map.entries().collect::<Vec<_>>().await.into_iter().partition(Result::is_ok);
+    assert_eq!((good.len(), bad.len()), (1400, 1));
+    assert_eq!(map.clear().await.unwrap(), 700);
+    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_written_leaves_nothing_half_done() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let url = server.url_via(proxy.addr());
+    let (client, observer) = (
+        client_with(&url, |config| config.timeout(Duration::from_millis(500))).await,
+        server.observer().await.unwrap(),
+    );
+    let map: SetMultimap<String, u32> = SetMultimap::new(&client, "m");
+    map.insert("a", &1).await.unwrap();
+    let hash: String = observer.query(&["HGET", "m", "\"a\""]).await.unwrap();
+    let values = format!("{{m}}:{hash}");
+    observer.cmd(&["DEL", "m", &values]).await.unwrap();
+    observer.cmd(&["SET", &values, "x"]).await.unwrap();
+    let wrong = |told: &ObjectError| {
+        matches!(told, ObjectError::Refused { source: ServerError::Refused { code: Code::WrongType, .. }, .. })
+    };
+    for told in
+        [map.insert("a", &1).await.map(drop), map.set_all("a", &[1]).await, map.replace_all("a", &[1]).await.map(drop)]
+    {
+        assert!(wrong(told.as_ref().unwrap_err()), "{told:?}");
+    }
+    assert!(!observer.exists("m").await.unwrap(), "the key is not in the map for it");
+    observer.cmd(&["DEL", &values]).await.unwrap();
+    // The same of a user who may not write values.
+    observer.cmd(&["ACL", "SETUSER", "half", "on", ">secret", "~*", "&*", "+@all", "-sadd"]).await.unwrap();
+    let half = client_with(&url, |config| config.credentials(Some("half"), "secret")).await;
+    let theirs: SetMultimap<String, u32> = SetMultimap::new(&half, "m");
+    assert!(matches!(theirs.insert("a", &1).await, Err(ObjectError::Refused { .. })));
+    assert!(matches!(theirs.set_all("a", &[1]).await, Err(ObjectError::Refused { .. })));
+    assert!(!observer.exists("m").await.unwrap());
+    map.insert("a", &1).await.unwrap();
+    assert!(matches!(theirs.set_all("a", &[2]).await, Err(ObjectError::Refused { .. })));
+    assert_eq!(map.get_all("a").await.unwrap(), [1]);
+    observer.cmd(&["SET", "text", "x"]).await.unwrap();
+    let text: SetMultimap<String, u32> = SetMultimap::new(&client, "text");
+    for told in [text.insert("a", &1).await.map(drop), text.len().await.map(drop), text.clear().await.map(drop)] {
+        assert!(wrong(told.as_ref().unwrap_err()), "{told:?}");
+    }
+    // And of an answer that is lost: it is not made a second time.
+    let list: ListMultimap<String, u32> = ListMultimap::new(&client, "list");
+    list.insert("a", &1).await.unwrap();
+    proxy.next(1, sha(include_str!("../../crates/redgrid-multimap/src/scripts/insert.lua")), Action::SwallowReply);
+    assert!(matches!(list.insert("a", &2).await, Err(ObjectError::OutcomeUnknown { .. })));
+    assert_eq!(list.get_all("a").await.unwrap(), [1, 2]);
+}
+
+/// A multimap and what it is to be, through the same operations in any order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_multimap_is_what_its_model_is() {
+    let server = server().await;
+    let client = client(&server).await;
+    for seed in 0..10 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let sets: SetMultimap<u8, u8> = SetMultimap::new(&client, format!("sets:{seed}"));
+        let lists: ListMultimap<u8, u8> = ListMultimap::new(&client, format!("lists:{seed}"));
+        let mut model: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
+        let mut story = Vec::new();
+        for _ in 0..60 {
+            let (step, key, one, other) = (random.u8(..7), random.u8(..4), random.u8(..4), random.u8(..4));
+            story.push((step, key, one, other));
+            let had = model.get(&key).cloned().unwrap_or_default();
+            let set = |values: &[u8]| values.iter().copied().collect::<BTreeSet<u8>>();
+            let fits = match step {
+                0 | 1 => {
+                    // A list has what a set has, once more where it comes again: the model is of both, without what is equal.
+                    let new = !had.contains(&one);
+                    if new {
+                        model.entry(key).or_default().push(one);
+                        lists.insert(&key, &one).await.unwrap();
+                    }
+                    sets.insert(&key, &one).await.unwrap() == new
+                }
+                2 => {
+                    if let Some(at) = had.iter().position(|value| *value == one) {
+                        model.get_mut(&key).unwrap().remove(at);
+                    }
+                    let was = had.contains(&one);
+                    sets.remove(&key, &one).await.unwrap() == was && lists.remove(&key, &one).await.unwrap() == was
+                }
+                3 => {
+                    let new: Vec<u8> = if one == other { vec![one] } else { vec![one, other] };
+                    model.insert(key, new.clone());
+                    let told = sets.replace_all(&key, &new).await.unwrap();
+                    set(&told) == set(&had) && lists.replace_all(&key, &new).await.unwrap() == had
+                }
+                4 => {
+                    model.remove(&key);
+                    set(&sets.remove_all(&key).await.unwrap()) == set(&had)
+                        && lists.remove_all(&key).await.unwrap() == had
+                }
+                5 => {
+                    let there = u64::from(!had.is_empty());
+                    model.remove(&key);
+                    sets.remove_keys([&key]).await.unwrap() == there
+                        && lists.remove_keys([&key]).await.unwrap() == there
+                }
+                _ => {
+                    let is_in = had.contains(&one);
+                    sets.contains_entry(&key, &one).await.unwrap() == is_in
+                        && lists.contains_entry(&key, &one).await.unwrap() == is_in
+                }
+            };
+            model.retain(|_, values| !values.is_empty());
+            let all: BTreeSet<(u8, u8)> =
+                model.iter().flat_map(|(key, values)| values.iter().map(|value| (*key, *value))).collect();
+            let same = sets.entries().try_collect::<BTreeSet<_>>().await.unwrap() == all
+                && lists.entries().try_collect::<BTreeSet<_>>().await.unwrap() == all
+                && sets.len().await.unwrap() == all.len() as u64
+                && lists.key_len().await.unwrap() == model.len() as u64;
+            assert!(fits && same, "seed {seed}: {model:?} after {story:?}");
+        }
+    }
+}
