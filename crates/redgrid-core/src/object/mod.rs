@@ -3,6 +3,7 @@
 mod error;
 mod expire;
 mod lives;
+mod parts;
 mod place;
 mod rounds;
 mod transfer;
@@ -15,6 +16,7 @@ use bytes::Bytes;
 pub use self::error::ObjectError;
 pub use self::expire::{Ending, Expire, Lifetime};
 pub use self::lives::{Lives, millis};
+pub use self::parts::parts;
 pub use self::place::Place;
 pub use self::rounds::{Compared, Rounds};
 pub use self::transfer::{Copy, Dump, Rename, Restore};

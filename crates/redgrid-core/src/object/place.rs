@@ -8,7 +8,7 @@ use redgrid_codecs::{Decode, Encode};
 use super::{Layout, Object, ObjectError};
 use crate::connection::{Client, FromReply, Request};
 use crate::fence::{Fence, Write};
-use crate::name::{InvalidName, Name};
+use crate::name::{InvalidName, Name, share_a_slot};
 use crate::token::Token;
 
 /// A client and a name, for types of objects: it keeps a name that can not be one until somebody asks, and tells what became of
@@ -51,6 +51,35 @@ impl Place {
     /// What every object has, of one with these keys.
     pub fn object(&self, layout: Layout) -> Object {
         Object::with_layout(&self.client, self.key.clone().map(|(name, _)| name), layout)
+    }
+
+    /// The key of another object that goes together with this one in one request: in a cluster it must be of the same slot.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError::InvalidName`], and [`ObjectError::InvalidArgument`] where it is of another slot.
+    pub fn beside(&self, name: impl AsRef<str>) -> Result<Bytes, ObjectError> {
+        let (own_name, own) = self.named()?;
+        let other = Name::new(name)?;
+        let key = self.client.key(&other);
+        // What is not in a cluster has no slots.
+        match share_a_slot(own, &key) || self.client.slot(own) == self.client.slot(&key) {
+            true => Ok(key),
+            false => Err(self.invalid("name", format_args!("one in the slot of `{own_name}`: a hash tag in common"), other)),
+        }
+    }
+
+    /// An argument that can not be.
+    pub fn invalid(&self, option: &'static str, expected: impl fmt::Display, got: impl fmt::Display) -> ObjectError {
+        match self.named() {
+            Ok((name, _)) => ObjectError::InvalidArgument {
+                name: name.clone(),
+                option,
+                expected: expected.to_string(),
+                got: got.to_string(),
+            },
+            Err(invalid) => invalid,
+        }
     }
 
     /// A command on its key.
