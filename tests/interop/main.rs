@@ -10,6 +10,7 @@ mod program;
 mod redisson;
 
 mod adders;
+mod bits;
 mod crowd;
 mod deaths;
 mod exclusion;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     let runtime = Runtime::new().expect("a runtime starts");
     let scenarios = [
         adders::scenarios(),
+        bits::scenarios(),
         crowd::scenarios(),
         deaths::scenarios(),
         exclusion::scenarios(),

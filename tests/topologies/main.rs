@@ -4,6 +4,7 @@ mod adders;
 mod around;
 mod atomics;
 mod barriers;
+mod bits;
 mod buckets;
 mod contract;
 mod durable;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
             around::scenarios(),
             latch::scenarios(),
             barriers::scenarios(),
+            bits::scenarios(),
             buckets::scenarios(),
             maps::scenarios(),
         ]

@@ -78,6 +78,9 @@ public final class Peer {
         if (words[1].startsWith("bucket.") || words[1].startsWith("map.")) {
             return Values.perform(redisson, words);
         }
+        if (words[1].matches("(bits|bloom|hll|geo)\\..*")) {
+            return Bits.perform(redisson, words);
+        }
         if (words[1].contains(".")) {
             return Variants.perform(redisson, words);
         }

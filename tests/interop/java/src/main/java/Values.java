@@ -25,7 +25,7 @@ final class Values {
         return map(redisson.getMap(words[2], codec), verb[1], words);
     }
 
-    private static Codec codec(String word) {
+    static Codec codec(String word) {
         switch (word) {
             case "string":
                 return StringCodec.INSTANCE;
@@ -99,7 +99,7 @@ final class Values {
         }
     }
 
-    private static Object value(String word) {
+    static Object value(String word) {
         if (word.startsWith("int:")) {
             return Integer.valueOf(word.substring("int:".length()));
         }

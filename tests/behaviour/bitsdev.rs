@@ -1,0 +1,4 @@
+//! Temporary.
+mod bits;
+mod bloom;
+mod geo;
