@@ -11,7 +11,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(&*url).await?;
     let cities = grid.geo::<String>("redgrid-example:cities");
-    let places = [("Palermo", 13.361_389, 38.115_556), ("Catania", 15.087_269, 37.502_669), ("Rome", 12.496_366, 41.902_782)];
+    let places =
+        [("Palermo", 13.361_389, 38.115_556), ("Catania", 15.087_269, 37.502_669), ("Rome", 12.496_366, 41.902_782)];
     for (city, longitude, latitude) in places {
         cities.add(city, Position::new(longitude, latitude)?).await?;
     }

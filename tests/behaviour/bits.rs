@@ -121,7 +121,11 @@ async fn a_bit_set_is_what_its_model_is() {
                     let count = model.range(from..to).count() as u64;
                     assert_eq!(bits.count_in(from..to).await.unwrap(), count, "{seed} {story:?}");
                 }
-                6 => assert_eq!(bits.next_set(from).await.unwrap(), model.range(from..).next().copied(), "{seed} {story:?}"),
+                6 => assert_eq!(
+                    bits.next_set(from).await.unwrap(),
+                    model.range(from..).next().copied(),
+                    "{seed} {story:?}"
+                ),
                 _ => {
                     let clear = (from..).find(|index| !model.contains(index));
                     assert_eq!(bits.next_clear(from).await.unwrap(), clear, "{seed} {story:?}");
@@ -209,7 +213,9 @@ async fn numbers_in_bits() {
     assert_eq!(bits.add_integer(byte, 1, Overflow::Fail).await.unwrap(), None);
     assert_eq!(bits.add_integer(byte, 1, Overflow::Saturate).await.unwrap(), Some(127));
     assert_eq!(bits.add_integer(byte, 1, Overflow::Wrap).await.unwrap(), Some(-128));
-    for (field, least, most) in [(byte, -128, 127), (small, 0, 15), (whole, i64::MIN, i64::MAX), (Field::unsigned(63, 200), 0, i64::MAX)] {
+    for (field, least, most) in
+        [(byte, -128, 127), (small, 0, 15), (whole, i64::MIN, i64::MAX), (Field::unsigned(63, 200), 0, i64::MAX)]
+    {
         assert_eq!(field.bounds(), (least, most));
         for value in [least, most] {
             bits.set_integer(field, value).await.unwrap();

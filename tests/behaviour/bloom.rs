@@ -16,7 +16,8 @@ async fn what_was_added_is_found() {
     let client = client(&server).await;
     let filter: BloomFilter<String> = BloomFilter::new(&client, "seen");
     assert_eq!(filter.config().await.unwrap(), None);
-    for told in [filter.add("a").await.map(drop), filter.contains("a").await.map(drop), filter.count().await.map(drop)] {
+    for told in [filter.add("a").await.map(drop), filter.contains("a").await.map(drop), filter.count().await.map(drop)]
+    {
         let told = told.unwrap_err();
         assert!(matches!(&told, ObjectError::Absent { name } if name.as_str() == "seen"), "{told:?}");
     }

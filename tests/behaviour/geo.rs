@@ -39,7 +39,10 @@ async fn members_come_move_and_go() {
     assert_eq!(cities.geohash("Palermo").await.unwrap().as_deref(), Some("sqc8b49rny0"));
     assert_eq!(cities.geohashes(["Rome", "Catania"]).await.unwrap(), [None, Some("sqdtr74hyu0".to_owned())]);
     let apart = cities.distance("Palermo", "Catania").await.unwrap().unwrap();
-    assert!((apart.as_kilometers() - 166.2742).abs() < 0.001 && (apart.as_miles() - 103.3182).abs() < 0.001, "{apart:?}");
+    assert!(
+        (apart.as_kilometers() - 166.2742).abs() < 0.001 && (apart.as_miles() - 103.3182).abs() < 0.001,
+        "{apart:?}"
+    );
     assert_eq!(cities.distance("Palermo", "Rome").await.unwrap(), None);
     assert!(cities.contains("Catania").await.unwrap() && !cities.contains("Rome").await.unwrap());
     assert_eq!(cities.add_many_if_absent([("Rome", palermo), ("Catania", palermo)]).await.unwrap(), 1);
@@ -62,7 +65,8 @@ async fn who_is_near_is_found_and_stored() {
     let server = server().await;
     let client = client(&server).await;
     let cities: Geo<String, Text> = Geo::<String, Text>::new(&client, "cities");
-    let placed = [("Palermo", at(PALERMO.0, PALERMO.1)), ("Catania", at(CATANIA.0, CATANIA.1)), ("Rome", at(12.5, 41.9))];
+    let placed =
+        [("Palermo", at(PALERMO.0, PALERMO.1)), ("Catania", at(CATANIA.0, CATANIA.1)), ("Rome", at(12.5, 41.9))];
     cities.add_many(placed).await.unwrap();
     let (here, far) = (at(15.0, 37.0), Distance::kilometers(200.0));
     assert_eq!(cities.around(here).within(far).nearest_first().members().await.unwrap(), ["Catania", "Palermo"]);

@@ -31,7 +31,10 @@ async fn bits_are_read_on_both_sides(on: Ground) {
     bits.set_range(11..12, false).await.unwrap();
     let all: Vec<u64> = bits.ones().try_collect().await.unwrap();
     assert_eq!(all, [3, 10].into_iter().chain(14..25).chain([1000]).collect::<Vec<_>>());
-    assert_eq!(ask("asBitSet", &[]).await, format!("{{{}}}", all.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")));
+    assert_eq!(
+        ask("asBitSet", &[]).await,
+        format!("{{{}}}", all.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))
+    );
     assert_eq!(ask("cardinality", &[]).await, bits.count().await.unwrap().to_string());
     assert_eq!(ask("length", &[]).await, bits.len().await.unwrap().to_string());
     assert_eq!(ask("size", &[]).await, bits.size().await.unwrap().to_string());
@@ -60,7 +63,8 @@ async fn numbers_in_bits_are_read_on_both_sides(on: Ground) {
 
 async fn each_finds_the_text_that_the_other_has_added(on: Ground) {
     let long = "x".repeat(100);
-    let texts = ["a", "héllo", "with space", "exactly thirty-two bytes of text", "thirty-three bytes of text, or so", &long];
+    let texts =
+        ["a", "héllo", "with space", "exactly thirty-two bytes of text", "thirty-three bytes of text, or so", &long];
     both_find(&on, "string", Text, &texts.map(String::from), &texts).await;
 }
 
@@ -151,7 +155,8 @@ async fn both_place_and_find_members(on: Ground) {
     assert_eq!(ask("dist", &["Palermo", "Catania"]).await, apart.to_string());
     let hash = geo.geohash("Palermo").await.unwrap().unwrap();
     assert_eq!(ask("hash", &["Palermo"]).await, format!("{{Palermo={hash}}}"));
-    let near = |geo: &Geo<String, Text>| geo.around_member("Palermo").within(Distance::kilometers(200.0)).nearest_first();
+    let near =
+        |geo: &Geo<String, Text>| geo.around_member("Palermo").within(Distance::kilometers(200.0)).nearest_first();
     assert_eq!(near(&geo).members().await.unwrap(), ["Palermo", "Catania"]);
     assert_eq!(ask("search", &["Palermo", "200"]).await, "[Palermo, Catania]");
     let other = format!("{{{}}}:other", on.name);

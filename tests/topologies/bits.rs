@@ -54,7 +54,9 @@ async fn sets_of_one_slot_make_others_together(on: Ground) {
     of("c").set_many([4, 5, 6], true).await.unwrap();
     let others = [beside(&on, "b"), beside(&on, "c")];
     let set = of("a");
-    for (way, expected) in [("and", vec![4]), ("xor", vec![1, 4, 6]), ("one", vec![1, 6]), ("diff1", vec![5, 6]), ("any", vec![3, 4])] {
+    for (way, expected) in
+        [("and", vec![4]), ("xor", vec![1, 4, 6]), ("one", vec![1, 6]), ("diff1", vec![5, 6]), ("any", vec![3, 4])]
+    {
         set.clear().await.unwrap();
         set.set_many([1, 3, 4], true).await.unwrap();
         set.object().expire_in(HOUR).await.unwrap();
@@ -71,7 +73,10 @@ async fn sets_of_one_slot_make_others_together(on: Ground) {
     }
     set.or(&others).await.unwrap();
     set.and_not([beside(&on, "c")]).await.unwrap();
-    assert_eq!((set.not().await.unwrap(), set.ones().try_collect::<Vec<_>>().await.unwrap()), (1, vec![0, 1, 2, 4, 5, 6, 7]));
+    assert_eq!(
+        (set.not().await.unwrap(), set.ones().try_collect::<Vec<_>>().await.unwrap()),
+        (1, vec![0, 1, 2, 4, 5, 6, 7])
+    );
     // In a cluster, what is elsewhere is told before anything is asked.
     let told = set.or([format!("{}:elsewhere", on.name)]).await;
     match on.topology() {
@@ -116,7 +121,8 @@ async fn members_are_placed_found_and_stored(on: Ground) {
     let client = on.client().await;
     let of = |name: &str| beside(&on, name);
     let cities: Geo<String> = Geo::new(&client, of("cities"));
-    let (palermo, catania) = (Position::new(13.361_389, 38.115_556).unwrap(), Position::new(15.087_269, 37.502_669).unwrap());
+    let (palermo, catania) =
+        (Position::new(13.361_389, 38.115_556).unwrap(), Position::new(15.087_269, 37.502_669).unwrap());
     assert!(cities.add("Palermo", catania).await.unwrap() && cities.add_if_exists("Palermo", palermo).await.unwrap());
     assert!(cities.add_if_absent("Catania", catania).await.unwrap() && !cities.add("Catania", catania).await.unwrap());
     let apart = cities.distance("Palermo", "Catania").await.unwrap().unwrap();

@@ -94,7 +94,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
         }
         let config = FilterConfig::of(expected_insertions, false_probability);
         if !(1..=LARGEST).contains(&config.size) {
-            let (got, expected) = (format!("{} of them", config.size), format_args!("numbers that make 1 to {LARGEST} bits"));
+            let (got, expected) =
+                (format!("{} of them", config.size), format_args!("numbers that make 1 to {LARGEST} bits"));
             return Err(self.place.invalid("size", expected, got));
         }
         let (_, key) = self.place.named()?;
@@ -143,7 +144,9 @@ impl<T, C: Codec> BloomFilter<T, C> {
     pub async fn count(&self) -> Result<u64, ObjectError> {
         let (_, key) = self.place.named()?;
         let found = self.place.read(COUNT.with([config_key(key), key.clone()])).await?;
-        let (Some(size), Some(hashes), bits): (Option<u64>, Option<u64>, u64) = found else { return Err(self.absent()) };
+        let (Some(size), Some(hashes), bits): (Option<u64>, Option<u64>, u64) = found else {
+            return Err(self.absent());
+        };
         Ok(self.shape_of(size, hashes)?.elements(bits))
     }
 
@@ -309,7 +312,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
     {
         let (elements, mut found) = (self.encoded(elements)?, Vec::new());
         let take = |told: Bytes| (!told.is_empty()).then_some(told);
-        self.in_parts(&CONTAINS, &elements, true, take, |told| found.extend(told.iter().map(|one| *one == b'1'))).await?;
+        self.in_parts(&CONTAINS, &elements, true, take, |told| found.extend(told.iter().map(|one| *one == b'1')))
+            .await?;
         Ok(found)
     }
 }

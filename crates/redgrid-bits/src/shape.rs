@@ -24,7 +24,7 @@ pub struct FilterConfig {
 
 impl FilterConfig {
     /// The smallest filter by which no more than such a share is found. Redisson takes the size that would do if the bits of an element were
-    /// independent of each other; as they are not, its filters find more than was asked for (a fifth more at 0.01, half as much again at
+    /// independent of each other; as they are not, its filters find more than was asked for (a fifth more at 0.01, two fifths more at
     /// 0.001). What is chosen here is 4 to 6 % larger, and either side goes by what the other has chosen.
     pub(crate) fn of(expected_insertions: u64, false_probability: f64) -> FilterConfig {
         let elements = expected_insertions as f64;
@@ -70,7 +70,8 @@ fn in_common(row: u32, set: f64) -> f64 {
     /// A prime, so that no multiple falls on the edges.
     const GRID: u32 = 61;
     let points = || (0..GRID).map(|n| (f64::from(n) + 0.5) / f64::from(GRID));
-    let both = |u: f64, v: f64| (2..=row).filter(|t| (f64::from(*t) * u).floor() != (f64::from(*t) * v).floor()).count();
+    let both =
+        |u: f64, v: f64| (2..=row).filter(|t| (f64::from(*t) * u).floor() != (f64::from(*t) * v).floor()).count();
     let sum: f64 = points().flat_map(|u| points().map(move |v| (u, v))).map(|(u, v)| set.powi(both(u, v) as i32)).sum();
     sum / f64::from(GRID * GRID)
 }
@@ -107,9 +108,14 @@ mod tests {
 
     #[test]
     fn a_filter_is_a_little_larger_than_redissons() {
-        for (elements, probability, redissons) in [(1000, 0.01, 9585), (55_000_000, 0.03, 401_436_619), (1000, 0.000_1, 19_170)] {
+        for (elements, probability, redissons) in
+            [(1000, 0.01, 9585), (55_000_000, 0.03, 401_436_619), (1000, 0.000_1, 19_170)]
+        {
             let FilterConfig { size, hash_iterations, .. } = FilterConfig::of(elements, probability);
-            assert!((redissons..redissons * 108 / 100).contains(&size) && size % 2 == 1, "{elements} {probability}: {size}");
+            assert!(
+                (redissons..redissons * 108 / 100).contains(&size) && size % 2 == 1,
+                "{elements} {probability}: {size}"
+            );
             assert_eq!(hash_iterations, hashes(elements as f64, size));
         }
         assert_eq!(FilterConfig::of(1, 0.9).size, 0);

@@ -65,7 +65,9 @@ impl Place {
         // What is not in a cluster has no slots.
         match share_a_slot(own, &key) || self.client.slot(own) == self.client.slot(&key) {
             true => Ok(key),
-            false => Err(self.invalid("name", format_args!("one in the slot of `{own_name}`: a hash tag in common"), other)),
+            false => {
+                Err(self.invalid("name", format_args!("one in the slot of `{own_name}`: a hash tag in common"), other))
+            }
         }
     }
 

@@ -1,4 +1,0 @@
-//! Temporary.
-mod bits;
-mod bloom;
-mod geo;
