@@ -5,6 +5,7 @@ use std::time::Duration;
 use redgrid_bits::codecs::{Long, Text};
 use redgrid_bits::{BloomFilter, ObjectError};
 use redgrid_core::object::Lifetime;
+use redgrid_keys::Keys;
 use redgrid_testkit::{Action, Proxy};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -40,6 +41,30 @@ async fn what_was_added_is_found() {
     let config = redgrid_core::object::Object::new(&client, "{other}:config");
     assert!(matches!(config.lifetime().await.unwrap(), Lifetime::Ends(_)));
     assert!(other.object().delete().await.unwrap() && !config.exists().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_is_found_by_its_name_with_what_it_is() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let keys = Keys::new(&client);
+    let filter: BloomFilter<String> = BloomFilter::new(&client, "seen");
+    filter.try_init(1000, 0.01).await.unwrap();
+    filter.add("a").await.unwrap();
+    let mut objects = keys.objects();
+    assert_eq!(objects.try_next().await.unwrap().unwrap().as_str(), Some("seen"));
+    assert!(objects.try_next().await.unwrap().is_none());
+    keys.rename("seen", "other").await.unwrap();
+    assert!(BloomFilter::<String>::new(&client, "other").contains("a").await.unwrap());
+    assert_eq!(keys.delete(["other"]).await.unwrap(), 1);
+    assert!(!observer.exists("{other}:config").await.unwrap());
+    // What has this name and is nobody's configuration is somebody's own.
+    for (name, field) in [("text", "size"), ("other", "colour")] {
+        observer.cmd(&["SET", name, "1"]).await.unwrap();
+        observer.cmd(&["HSET", &format!("{{{name}}}:config"), field, "1"]).await.unwrap();
+        assert_eq!(keys.delete([name]).await.unwrap(), 1);
+        assert!(observer.exists(&format!("{{{name}}}:config")).await.unwrap());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

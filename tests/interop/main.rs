@@ -19,8 +19,10 @@ mod fenced;
 mod force;
 mod handover;
 mod ids;
+mod keys;
 mod latch;
 mod leases;
+mod lists;
 mod multi;
 mod numbers;
 mod numbers_real;
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         ids::scenarios(),
         latch::scenarios(),
         leases::scenarios(),
+        lists::scenarios(),
         multi::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         spin::scenarios(),
         traces::scenarios(),
         values::scenarios(),
+        keys::scenarios(),
     ]
     .concat();
     let mut trials = Vec::new();

@@ -167,6 +167,8 @@ pub(crate) fn published(topology: Topology) -> String {
             "+object",
             "+get +getdel",
             "+hget +hstrlen",
+            "+scan",
+            "+lset",
             "+getbit",
             "+geoadd",
         ]

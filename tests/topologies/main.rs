@@ -13,11 +13,14 @@ mod failover;
 mod ground;
 mod ids;
 mod ids_failover;
+mod keys;
+mod keys_moving;
 mod kinds;
 mod lag;
 mod latch;
 mod latch_failover;
 mod listening;
+mod lists;
 mod maps;
 mod migration;
 mod pipe;
@@ -63,6 +66,8 @@ fn main() -> ExitCode {
             bits::scenarios(),
             buckets::scenarios(),
             maps::scenarios(),
+            keys::scenarios(),
+            lists::scenarios(),
         ]
         .concat()
         {
@@ -89,6 +94,7 @@ fn main() -> ExitCode {
         events::scenarios(),
         failover::scenarios(),
         ids_failover::scenarios(),
+        keys_moving::scenarios(),
         latch_failover::scenarios(),
         lag::scenarios(),
         listening::scenarios(),

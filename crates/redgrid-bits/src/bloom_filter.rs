@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::name::suffixed;
+use redgrid_core::object::layouts::bloom_filter;
 use redgrid_core::object::{Object, ObjectError, Place, Rounds};
 use redgrid_core::{Client, FromReply, Request, Script};
 
@@ -21,11 +22,7 @@ static COUNT: Script<2> = Script::new("bits/filter_count", include_str!("scripts
 /// How many bits one script looks at or sets, at most: some milliseconds of the server's time. One element is never divided.
 const BITS_AT_ONCE: u32 = 5_000;
 
-/// The keys of a filter: its bits, and what it is.
-fn layout(key: &[u8]) -> Vec<Bytes> {
-    vec![Bytes::copy_from_slice(key), config_key(key)]
-}
-
+/// Where it is said what a filter is.
 fn config_key(key: &[u8]) -> Bytes {
     suffixed(key, "config")
 }
@@ -71,7 +68,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
 
     /// What every object has, of both keys: whether it is there (once something was added), its lifetime, other names, its size in memory.
     pub fn object(&self) -> Object {
-        self.place.object(layout)
+        self.place.object(bloom_filter)
     }
 
     /// Makes the filter, if there is none: of the fewest bits by which, when `expected_insertions` are in it, a share of

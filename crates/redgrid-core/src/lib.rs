@@ -40,11 +40,11 @@ pub use connection::server;
 pub use connection::{
     Arg, Attendant, ChannelKind, Client, Command, CommitError, ConnectError, Deployment, DeploymentKind, Doubt, Epoch,
     Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId, NodePart, NotClosed, NotReady,
-    Push, Refused, Reply, Request, Server, ServerClock, Shard, ShardServers, Topology, WeakClient,
+    Primary, Push, Refused, Reply, Request, Server, ServerClock, Shard, ShardServers, Topology, WeakClient,
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;
-pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
+pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970};
 pub use name::{InvalidName, Name};
 pub use once::{OnceRequest, OnceScript};
 pub use script::{BulkScript, Script};

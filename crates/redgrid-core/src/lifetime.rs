@@ -1,10 +1,22 @@
 //! How long what is stored may be set to live.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a key may be set to live: Redis counts whole milliseconds, and longer than ten years is as good as without a lifetime.
 pub const LIFETIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 24 * 3600);
 
 /// [`LIFETIMES`] in words, for errors that say what was expected.
 pub const LIFETIMES_EXPECTED: &str = "1 ms to 3650 days";
+
+/// The latest end that may be set: that of the year 9999.
+const LATEST: Duration = Duration::from_secs(253_402_300_799);
+
+/// What [`millis_since_1970`] takes, in words.
+pub const MOMENTS_EXPECTED: &str = "a time between the years 1970 and 9999";
+
+/// A time as servers count it; `None` where it is not between the years 1970 and 9999.
+pub fn millis_since_1970(at: SystemTime) -> Option<u128> {
+    let since = at.duration_since(UNIX_EPOCH).ok()?;
+    (since <= LATEST).then_some(since.as_millis())
+}

@@ -114,7 +114,8 @@ impl Namespace {
         Ok(Namespace(text.into()))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// It as text, without the colon that follows it.
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 
@@ -138,13 +139,27 @@ pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
     [prefix.as_bytes(), b":", &tagged(key)].concat().into()
 }
 
+/// Put behind what belongs to a name that is a hash tag and nothing else.
+const TAG: &[u8] = b":tag";
+
+/// The same of `key` and of no other: `a` and `{a}` would have one [`companion`]. The names that the addition would meet, `{a}:tag` and
+/// so on, have one more of it themselves.
+pub fn companion_apart(prefix: &str, key: &[u8]) -> Bytes {
+    let own = companion(prefix, key);
+    let rest = key.strip_prefix(b"{").and_then(|key| Some(&key[key.iter().position(|&byte| byte == b'}')? + 1..]));
+    match rest.is_some_and(|rest| rest.chunks(TAG.len()).all(|part| part == TAG)) {
+        true => [&own[..], TAG].concat().into(),
+        false => own,
+    }
+}
+
 /// Redisson's `suffixName`: the companion key of `key` with `suffix` behind it, in the slot of `key`.
 pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
     [&*tagged(key), b":", suffix.as_bytes()].concat().into()
 }
 
 /// The key as its own hash tag, unless it has one.
-fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
+pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     match key.contains(&b'{') {
         true => Cow::Borrowed(key),
         false => Cow::Owned([b"{", key, b"}"].concat()),
@@ -182,5 +197,19 @@ mod tests {
         let prod = Namespace::new("prod").unwrap();
         assert_eq!(prod.key(&Name::new("R").unwrap()), "prod:R");
         assert_eq!(prod.notice_prefix(), "redgrid_client:{prod:");
+    }
+
+    #[test]
+    fn no_two_names_have_a_companion_apart_in_common() {
+        let names = ["a", "{a}", "{a}:tag", "{a}:tag:tag", "{a}:ta", "{a}b", "b{a}", "{a}{a}", "{a}:tag}", "a:tag"];
+        let mut seen = std::collections::HashSet::new();
+        for name in names {
+            let key = name.as_bytes();
+            let round = companion_apart("redgrid_latch", key);
+            assert!(share_a_slot(&round, key), "{name}");
+            assert!(seen.insert(round.clone()), "{name}: {round:?}");
+        }
+        assert_eq!(companion_apart("redgrid_latch", b"a"), "redgrid_latch:{a}");
+        assert_eq!(companion_apart("redgrid_latch", b"{a}"), "redgrid_latch:{a}:tag");
     }
 }

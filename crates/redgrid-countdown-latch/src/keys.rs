@@ -1,7 +1,7 @@
 //! The keys and channels of a latch.
 
 use bytes::Bytes;
-use redgrid_core::name::{InvalidName, companion};
+use redgrid_core::name::{InvalidName, companion_apart};
 use redgrid_core::{Client, Name};
 
 #[derive(Debug)]
@@ -20,22 +20,9 @@ impl Keys {
         let name = Name::new(name)?;
         let count = client.key(&name);
         let channel = redissons(&count, |channel| client.slot(channel) == client.slot(&count));
-        let (round, over) = (beside("redgrid_latch", &count), beside("redgrid_latch__channel", &count));
+        let (round, over) =
+            (companion_apart("redgrid_latch", &count), companion_apart("redgrid_latch__channel", &count));
         Ok(Keys { name, count, round, over, channel })
-    }
-}
-
-/// Put behind what belongs to a name that is a hash tag and nothing else.
-const TAG: &[u8] = b":tag";
-
-/// What belongs to a latch, in its slot, and to no other: `a` and `{a}` would have the same. The names that the addition would
-/// meet, `{a}:tag` and so on, have one more of it themselves.
-fn beside(prefix: &str, key: &Bytes) -> Bytes {
-    let own = companion(prefix, key);
-    let rest = key.strip_prefix(b"{").and_then(|key| Some(&key[key.iter().position(|&byte| byte == b'}')? + 1..]));
-    match rest.is_some_and(|rest| rest.chunks(TAG.len()).all(|part| part == TAG)) {
-        true => [&own[..], TAG].concat().into(),
-        false => own,
     }
 }
 
@@ -59,21 +46,7 @@ mod tests {
             assert_eq!(redissons(&key, |_| true).unwrap(), expected, "without slots");
             let in_a_cluster = redissons(&key, |channel| share_a_slot(channel, &key));
             assert_eq!(in_a_cluster.is_some(), name == "a");
-            assert!(share_a_slot(&beside("redgrid_latch__channel", &key), &key), "{name}");
+            assert!(share_a_slot(&companion_apart("redgrid_latch__channel", &key), &key), "{name}");
         }
-    }
-
-    #[test]
-    fn no_two_latches_have_a_key_in_common() {
-        let names = ["a", "{a}", "{a}:tag", "{a}:tag:tag", "{a}:ta", "{a}b", "b{a}", "{a}{a}", "{a}:tag}", "a:tag"];
-        let mut seen = std::collections::HashSet::new();
-        for name in names {
-            let key = Bytes::from_static(name.as_bytes());
-            let round = beside("redgrid_latch", &key);
-            assert!(share_a_slot(&round, &key), "{name}");
-            assert!(seen.insert(round.clone()), "{name}: {round:?}");
-        }
-        assert_eq!(beside("redgrid_latch", &Bytes::from_static(b"a")), "redgrid_latch:{a}");
-        assert_eq!(beside("redgrid_latch", &Bytes::from_static(b"{a}")), "redgrid_latch:{a}:tag");
     }
 }

@@ -151,7 +151,7 @@ mod tests {
     fn a_distance_is_the_same_in_all_units() {
         let far = Distance::kilometers(3.218_68);
         assert!((far.as_miles() - 2.0).abs() < 1e-9 && (far.as_meters() - 3218.68).abs() < 1e-9);
-        assert!((Distance::miles(1.0).as_feet() - 5279.986_877).abs() < 1e-3);
+        assert!((Distance::miles(1.0).as_feet() - 5_279.986_877).abs() < 1e-3);
         assert!((Distance::feet(10.0).as_meters() - 3.048).abs() < 1e-9);
     }
 }

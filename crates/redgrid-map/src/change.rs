@@ -5,11 +5,10 @@ use std::borrow::Borrow;
 use bytes::Bytes;
 use redgrid_codecs::{Arithmetic, Codec, Decode, Encode, Numeric};
 use redgrid_core::fence::Write;
-use redgrid_core::object::ObjectError;
+use redgrid_core::object::{ObjectError, parts};
 use redgrid_core::{Request, Script, Token};
 
 use crate::map::Map;
-use crate::parts::parts;
 
 static INSERT: Script<1> = Script::new("map/insert", include_str!("scripts/insert.lua"));
 static INSERT_IF_ABSENT: Script<1> = Script::new("map/insert_if_absent", include_str!("scripts/insert_if_absent.lua"));

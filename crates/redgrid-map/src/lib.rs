@@ -32,7 +32,6 @@
 
 mod change;
 mod map;
-mod parts;
 mod read;
 mod scan;
 mod update;

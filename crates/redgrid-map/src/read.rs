@@ -6,11 +6,10 @@ use std::hash::Hash;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::ObjectError;
+use redgrid_core::object::{ObjectError, parts};
 use redgrid_core::{FromReply, Reply, ServerError};
 
 use crate::map::Map;
-use crate::parts::parts;
 
 /// Keys and values: two by two in RESP3, of some commands, and in turn everywhere else.
 struct Pairs(Vec<(Bytes, Bytes)>);

@@ -166,6 +166,26 @@ impl Grid {
         redgrid_bucket::Buckets::<T, redgrid_codecs::Raw>::new(&self.client).with_codec(codec)
     }
 
+    /// All keys of the servers: what there is, counted, streamed and deleted. See [`Keys`](redgrid_keys::Keys).
+    #[cfg(feature = "keys")]
+    #[doc(alias = "getKeys")]
+    pub fn keys(&self) -> redgrid_keys::Keys {
+        redgrid_keys::Keys::new(&self.client)
+    }
+
+    /// A list, as JSON; [`List::with_codec`](redgrid_list::List::with_codec) has it another way. See [`List`](redgrid_list::List).
+    #[cfg(all(feature = "list", feature = "json"))]
+    #[doc(alias = "getList")]
+    pub fn list<T>(&self, name: impl AsRef<str>) -> redgrid_list::List<T> {
+        redgrid_list::List::new(&self.client, name)
+    }
+
+    /// A list, as this codec writes its elements. See [`List`](redgrid_list::List).
+    #[cfg(feature = "list")]
+    pub fn list_with<T, C: redgrid_codecs::Codec>(&self, name: impl AsRef<str>, codec: C) -> redgrid_list::List<T, C> {
+        redgrid_list::List::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
+    }
+
     /// A map, as JSON; [`Map::with_codec`](redgrid_map::Map::with_codec) has it another way. See [`Map`](redgrid_map::Map).
     #[cfg(all(feature = "map", feature = "json"))]
     #[doc(alias = "getMap")]

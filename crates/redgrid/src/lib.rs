@@ -36,7 +36,7 @@ pub use redgrid_barrier::{
 pub use redgrid_bits::{self as bits, BitSet, BloomFilter, HyperLogLog};
 #[cfg(feature = "bucket")]
 pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
-#[cfg(any(feature = "bits", feature = "bucket", feature = "geo", feature = "map"))]
+#[cfg(any(feature = "bits", feature = "bucket", feature = "geo", feature = "list", feature = "map"))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
 pub use redgrid_core::object::{self, Object, ObjectError};
@@ -51,6 +51,10 @@ pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};
 pub use redgrid_geo::{self as geo, Distance, Geo, Position};
 #[cfg(feature = "id-generator")]
 pub use redgrid_id_generator::{self as id_generator, DecodedId, IdError, IdGenerator, TimeOrderedId};
+#[cfg(feature = "keys")]
+pub use redgrid_keys::{self as keys, Everything, Key, Keys, KeysError, Kind};
+#[cfg(feature = "list")]
+pub use redgrid_list::{self as list, List};
 #[cfg(feature = "locks")]
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]

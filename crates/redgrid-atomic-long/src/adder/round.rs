@@ -149,6 +149,16 @@ struct Open<'a> {
     by_all: bool,
 }
 
+impl Open<'_> {
+    /// Whoever hears of it from now on leaves all as it is, if the server can be asked within a timeout.
+    async fn close(&self) {
+        let until = self.client.clock().now() + self.client.timeout();
+        let request = Request::command("DEL").key(self.keys.round.clone()).idempotent();
+        // What could not be closed is tried again when this is dropped.
+        let _ = self.client.run_until::<i64>(request, until).await;
+    }
+}
+
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         let RoundKeys { round, semaphore, counter, .. } = &self.keys;
@@ -196,6 +206,10 @@ impl<N: Figure> Counting<N> {
         loop {
             let clock = client.clock();
             if clock.now() >= until {
+                if asked == Asked::Reset {
+                    // What is added once this is told is not to be reset by who hears of it late.
+                    open.close().await;
+                }
                 return self.partial(seen, expected, within);
             }
             wait(client, &mut mine, until.min(clock.now() + pause)).await;

@@ -18,7 +18,7 @@ use crate::clock::{Clock, Instant};
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::{Code, ServerError};
 use crate::hold::{AcquireError, AttachError, DetachedHold, HoldKind, HolderId, Table, Target, Ticket, Wish};
-use crate::name::Name;
+use crate::name::{Name, Namespace};
 use crate::observe::{About, Done, Observed, count};
 use crate::once::Lanes;
 use crate::permits::Pools;
@@ -106,6 +106,11 @@ impl Client {
     /// The key of an object: its name behind the client's namespace.
     pub fn key(&self, name: &Name) -> Bytes {
         self.0.core.settings.namespace.key(name)
+    }
+
+    /// What is put in front of the name of every object.
+    pub fn namespace(&self) -> &Namespace {
+        &self.0.core.settings.namespace
     }
 
     /// The lease of holds that are renewed.

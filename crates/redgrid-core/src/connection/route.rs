@@ -134,7 +134,7 @@ fn one_of(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerE
 }
 
 /// Whether an error may come from asking the wrong node.
-fn is_doubtful(error: &ServerError) -> bool {
+pub(super) fn is_doubtful(error: &ServerError) -> bool {
     match error {
         ServerError::NotSent { .. } | ServerError::Unknown { .. } => true,
         ServerError::Refused { code, .. } => {

@@ -63,6 +63,16 @@ pub enum ObjectError {
         /// What it was.
         got: String,
     },
+    /// It has fewer elements. Nothing is changed.
+    #[error("`{name}` has {len} elements, and none at index {index}")]
+    OutOfBounds {
+        /// The object.
+        name: Name,
+        /// What was given, from 0.
+        index: u64,
+        /// How many elements it has.
+        len: u64,
+    },
     /// What is asked about is not there.
     #[error("there is no `{name}`")]
     Absent {

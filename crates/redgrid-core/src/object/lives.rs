@@ -1,15 +1,12 @@
 //! How long a value lives that is set.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
 use super::ObjectError;
-use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
+use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970};
 use crate::name::Name;
-
-/// The latest end that may be set: that of the year 9999.
-const LATEST: Duration = Duration::from_secs(253_402_300_799);
 
 /// What is said of the lifetime of a new value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,8 +78,5 @@ fn checked(lifetime: Duration) -> Result<Bytes, Unfit> {
 }
 
 fn since_1970(at: SystemTime) -> Result<u128, Unfit> {
-    match at.duration_since(UNIX_EPOCH) {
-        Ok(since) if since <= LATEST => Ok(since.as_millis()),
-        _ => Err(Unfit { expected: "a time between the years 1970 and 9999", got: format!("{at:?}") }),
-    }
+    millis_since_1970(at).ok_or_else(|| Unfit { expected: MOMENTS_EXPECTED, got: format!("{at:?}") })
 }

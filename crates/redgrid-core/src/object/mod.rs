@@ -1,7 +1,9 @@
 //! What every object has, whatever it is: whether it is there, how long it lives, how large it is, and names it may get.
 
+pub mod belongings;
 mod error;
 mod expire;
+pub mod layouts;
 mod lives;
 mod parts;
 mod place;
@@ -15,6 +17,7 @@ use bytes::Bytes;
 
 pub use self::error::ObjectError;
 pub use self::expire::{Ending, Expire, Lifetime};
+use self::layouts::none;
 pub use self::lives::{Lives, millis};
 pub use self::parts::parts;
 pub use self::place::Place;
@@ -34,10 +37,6 @@ pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 /// late to write it.
 pub fn fence(key: &[u8]) -> Vec<Bytes> {
     vec![crate::fence::key(key)]
-}
-
-fn none(_key: &[u8]) -> Vec<Bytes> {
-    Vec::new()
 }
 
 /// What an object of one key has: nothing else.

@@ -75,8 +75,14 @@ public final class Peer {
         if (words[1].startsWith("long.") || words[1].startsWith("double.")) {
             return Numbers.perform(redisson, words);
         }
+        if (words[1].startsWith("list.")) {
+            return Lists.perform(redisson, words);
+        }
         if (words[1].startsWith("bucket.") || words[1].startsWith("map.")) {
             return Values.perform(redisson, words);
+        }
+        if (words[1].startsWith("keys.")) {
+            return KeySpace.perform(redisson, words);
         }
         if (words[1].matches("(bits|bloom|hll|geo)\\..*")) {
             return Bits.perform(redisson, words);

@@ -1,0 +1,199 @@
+//! Requests to a primary by itself instead of by a key, for what each of them has to be asked: how many keys there are, which they
+//! are, scripts that all are to know.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::route::is_doubtful;
+use super::{Client, Core, Doubt, Epoch, FromReply, NodeId, Reply, Request, Server, is_same, jittered};
+use crate::clock::Instant;
+use crate::error::ServerError;
+
+/// One of the nodes that decide for keys; from [`Client::primaries`]. It is meant as it was then: who takes its place is another one.
+#[derive(Clone)]
+pub struct Primary {
+    server: Arc<dyn Server>,
+    slots: Vec<RangeInclusive<u16>>,
+}
+
+impl Primary {
+    /// Which node it is.
+    pub fn id(&self) -> &NodeId {
+        self.server.id()
+    }
+
+    /// The slots that it served, in order; none outside a cluster, where it serves everything.
+    pub fn slots(&self) -> &[RangeInclusive<u16>] {
+        &self.slots
+    }
+
+    /// The present connection to it; `None` while there is none.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.server.epoch().borrow().clone()
+    }
+}
+
+impl fmt::Debug for Primary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Primary").field("id", self.id()).field("slots", &self.slots).finish()
+    }
+}
+
+impl Client {
+    /// The nodes that decide for keys at the moment: one, or in a cluster those that serve slots. Waits until they are known, within
+    /// `timeout × (retries + 1)`.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::NotSent`] says why nobody knows them.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn primaries(&self) -> Result<Vec<Primary>, ServerError> {
+        let core = self.core();
+        let until = core.clock.now() + self.patience();
+        let mut changes = core.topology.changes();
+        loop {
+            self.is_open()?;
+            changes.mark_unchanged();
+            let shards = core.topology.shards();
+            if !shards.is_empty() {
+                let primary = |shard: super::ShardServers| Primary { server: shard.primary, slots: shard.slots };
+                return Ok(shards.into_iter().map(primary).collect());
+            }
+            let unknown = || match core.topology.primary(b"").trouble() {
+                Some(why) => ServerError::not_sent(why),
+                None => ServerError::not_sent("nobody has told yet who decides for keys"),
+            };
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return Err(unknown()) },
+                () = self.closing() => {}
+                () = core.clock.sleep_until(until) => return Err(unknown()),
+            }
+        }
+    }
+
+    /// Whether this node still decides for keys.
+    pub fn is_primary(&self, primary: &Primary) -> bool {
+        decides(self.core(), &primary.server)
+    }
+
+    /// Carries out a request without keys at this node, and reads its reply as `T`. It is not sent on to others.
+    ///
+    /// It is tried again as by [`Client::run`], for as long as the node is a primary: [`Client::is_primary`] tells, after an error.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] says whether it may have been carried out.
+    ///
+    /// # Cancel safety
+    ///
+    /// A request that has left is carried out although nobody waits for its reply.
+    pub async fn run_on<T: FromReply>(&self, primary: &Primary, request: Request) -> Result<T, ServerError> {
+        self.is_open()?;
+        let until = self.core().clock.now() + self.patience();
+        ask(self.core(), &primary.server, request, until).await?.into_typed()
+    }
+
+    /// The same at every primary, at the same time. Each answers for itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::primaries`]; nobody was asked then.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::run_on`].
+    pub async fn run_on_primaries<T: FromReply>(
+        &self,
+        request: Request,
+    ) -> Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError> {
+        let primaries = self.primaries().await?;
+        let asked = primaries.iter().map(async |primary| {
+            let answer = self.run_on(primary, request.clone()).await;
+            (primary.id().clone(), answer)
+        });
+        Ok(join_all(asked).await)
+    }
+
+    fn is_open(&self) -> Result<(), ServerError> {
+        match self.is_shut_down() {
+            true => Err(ServerError::not_sent("the client is shut down")),
+            false => Ok(()),
+        }
+    }
+}
+
+fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
+    core.topology.primaries().iter().any(|primary| is_same(primary, server))
+}
+
+/// Sends copies to one node until one is answered for good, it is no primary any more, or `until` has passed.
+async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {
+    // Copies that may have been carried out, whatever later ones are told.
+    let mut unanswered = 0;
+    loop {
+        let replaced = || format!("{} is no primary any more", server.id());
+        if !decides(core, server) {
+            return Err(told(unanswered, ServerError::not_sent(replaced())));
+        }
+        let sent = core.clock.now();
+        let copy = request.clone().not_after(sent + core.settings.timeout);
+        let answer = server.call(vec![copy]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
+        let error = match answer {
+            Ok(_) if !decides(core, server) => return Err(ServerError::unknown(replaced())),
+            Ok(reply) => {
+                server.time().observe_round_trip(sent, core.clock.now());
+                return Ok(reply);
+            }
+            Err(error) => error,
+        };
+        if is_doubtful(&error) {
+            core.topology.doubt(Doubt::Node(server.id().clone()));
+        }
+        let again = match &error {
+            ServerError::NotSent { .. } => true,
+            ServerError::Refused { code, .. } => code.is_passing(),
+            ServerError::Unknown { .. } => {
+                unanswered += 1;
+                request.is_idempotent() && unanswered <= core.settings.retries
+            }
+            ServerError::Decode { .. } => false,
+        };
+        if !again || !pause(core, server, until).await {
+            return Err(told(unanswered, error));
+        }
+    }
+}
+
+/// What is true of all copies, where the last one ended like this.
+fn told(unanswered: u32, last: ServerError) -> ServerError {
+    match last {
+        ServerError::NotSent { .. } | ServerError::Refused { .. } if unanswered > 0 => {
+            ServerError::unknown(format!("an earlier copy may have been carried out; then {last}"))
+        }
+        last => last,
+    }
+}
+
+/// Waits a little, and then for a connection, until the topology changes; false where the time is over before.
+async fn pause(core: &Core, server: &Arc<dyn Server>, until: Instant) -> bool {
+    let mut changes = core.topology.changes();
+    let mut epoch = server.epoch();
+    let up = async {
+        tokio::time::sleep(jittered(core.settings.retry_delay)).await;
+        if epoch.wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = up => {}
+        Ok(()) = changes.changed() => {}
+        () = core.clock.sleep_until(until) => return false,
+    }
+    core.clock.now() < until
+}

@@ -1,0 +1,255 @@
+//! Which object a key belongs to, and which keys may belong to a name of whose type nothing is known: what is behind deletion by
+//! names and streams of objects. The keys of each type are in [`layouts`](super::layouts); here is what they have in common.
+//!
+//! What a key belongs to is read off the key itself, so only shapes that are no names of users' own count. What is beside an
+//! object under a name that could be somebody's own (`{a}:timeout`) is in [`BESIDE`], and has to be looked at.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+
+use super::layouts::ALL;
+use crate::name::{companion, companion_apart, suffixed};
+
+/// What becomes of a key when the object to which it belongs is deleted by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is deleted with it.
+    Goes,
+    /// It is the object itself: there is nothing under the plain name.
+    Is,
+    /// It is what protects from those who are late: tokens, fences, what was answered. It ends by itself, or is to stay.
+    Stays,
+}
+
+struct Prefix {
+    text: String,
+    fate: Fate,
+    /// An id may be behind the name, and a number or a word behind that.
+    with_id: bool,
+}
+
+/// What no layout has: what single clients and rounds have for themselves, what is over within seconds, what outlives its object.
+const BESIDES_LAYOUTS: [(&str, Fate, bool); 12] = [
+    ("redgrid_adder", Fate::Is, false),
+    ("redgrid_wait", Fate::Goes, false),
+    ("redgrid_rate", Fate::Goes, true),
+    ("redgrid_adder_round", Fate::Goes, true),
+    ("redgrid_adder_saved", Fate::Stays, true),
+    ("redgrid_once", Fate::Stays, true),
+    ("redgrid_fence", Fate::Stays, true),
+    ("redgrid_renamed", Fate::Stays, false),
+    ("redisson_lock_token", Fate::Stays, false),
+    ("redgrid_quorum_token", Fate::Stays, false),
+    ("redisson_unlock_latch", Fate::Stays, true),
+    ("redgrid_commit", Fate::Stays, false),
+];
+
+/// Every prefix of docs/keys.md.
+static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
+    let mut all: Vec<Prefix> = Vec::new();
+    let besides = BESIDES_LAYOUTS.iter().map(|(text, fate, with_id)| ((*text).to_owned(), *fate, *with_id));
+    let layouts = ALL.iter().flat_map(|kind| (kind.keys)(b"x").into_iter().enumerate()).filter_map(|(at, key)| {
+        let text = std::str::from_utf8(&key).ok()?.strip_suffix(":{x}")?.to_owned();
+        Some((text, if at == 0 { Fate::Is } else { Fate::Goes }, false))
+    });
+    for (text, fate, with_id) in besides.chain(layouts) {
+        // The queue of what is a lock itself is found by its own prefix.
+        if !text.contains(':') && !all.iter().any(|known| known.text == text) {
+            all.push(Prefix { text, fate, with_id });
+        }
+    }
+    all
+});
+
+/// What may be beside an object, behind its name: the leases of a semaphore; the free permits of a rate limiter, and those that
+/// were taken; the size of a generator's blocks; what a Bloom filter is. Somebody may have an object of that very name, so what is there has to be looked at.
+pub const BESIDE: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
+
+/// The key of an object, whatever it is, and after it all keys that would go with it: most of them are not there.
+pub fn belongings(key: &[u8]) -> Vec<Bytes> {
+    let beside = beside(key);
+    let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !beside.contains(own));
+    let more = BESIDES_LAYOUTS.iter().filter(|(_, fate, with_id)| *fate != Fate::Stays && !with_id);
+    let mut own = vec![Bytes::copy_from_slice(key)];
+    for key in all.chain(more.map(|(prefix, ..)| companion(prefix, key))) {
+        if !own.contains(&key) {
+            own.push(key);
+        }
+    }
+    own
+}
+
+/// The key of an object, and after it those of the types that have nothing under the plain name: it is there where one of them is.
+pub fn faces(key: &[u8]) -> Vec<Bytes> {
+    let faces = PREFIXES.iter().filter(|prefix| prefix.fate == Fate::Is).map(|prefix| companion(&prefix.text, key));
+    [Bytes::copy_from_slice(key)].into_iter().chain(faces).collect()
+}
+
+/// What is [`BESIDE`] an object, if it is there.
+pub fn beside(key: &[u8]) -> [Bytes; 5] {
+    BESIDE.map(|suffix| suffixed(key, suffix))
+}
+
+/// The key of the object to which a key belongs by its shape, and what becomes of it; `None` where it is an object itself, or may be.
+pub fn belongs_to(key: &[u8]) -> Option<(Bytes, Fate)> {
+    let (object, fate) = by_prefix(key).or_else(|| by_suffix(key))?;
+    // The queue of a companion that is a lock itself.
+    match belongs_to(&object) {
+        Some((outer, _)) => Some((outer, if fate == Fate::Is { Fate::Goes } else { fate })),
+        None => Some((object, fate)),
+    }
+}
+
+/// The key of the object beside which this one may be.
+pub fn may_be_beside(key: &[u8]) -> Option<Bytes> {
+    BESIDE.iter().find_map(|suffix| untagged(key.strip_suffix(suffix.as_bytes())?.strip_suffix(b":")?))
+}
+
+fn by_prefix(key: &[u8]) -> Option<(Bytes, Fate)> {
+    let (prefix, rest) = key.split_at_checked(key.iter().position(|byte| *byte == b':')?)?;
+    let rest = &rest[1..];
+    let known = PREFIXES.iter().find(|known| known.text.as_bytes() == prefix)?;
+    let rest = if known.with_id { without_id(rest) } else { rest };
+    // A latch whose name is a hash tag, and perhaps the same behind it, has one more behind that.
+    let apart = rest.strip_suffix(b":tag").filter(|rest| prefix == b"redgrid_latch" && rest.starts_with(b"{"));
+    if let Some(apart) = apart.filter(|apart| companion_apart("redgrid_latch", apart) == key) {
+        return Some((Bytes::copy_from_slice(apart), known.fate));
+    }
+    Some((untagged(rest)?, known.fate))
+}
+
+/// A reader's lease, a client's permits, a round of an adder: shapes that nobody gives a name.
+fn by_suffix(key: &[u8]) -> Option<(Bytes, Fate)> {
+    let parts: Vec<Range<usize>> = colons(key);
+    let part = |from_end: usize| parts.len().checked_sub(from_end).and_then(|at| key.get(parts[at].clone()));
+    let taken = match (part(4), part(3), part(2), part(1)?) {
+        (Some(id), Some(_), Some(b"rwlock_timeout"), number) if is_id(id) && is_number(number) => 4,
+        (_, _, Some(b"value" | b"permits"), id) if is_id(id) => 2,
+        (_, _, Some(id), b"counter" | b"semaphore") if is_id(id) => 2,
+        _ => return None,
+    };
+    let end = parts[parts.len() - taken].start.checked_sub(1)?;
+    Some((untagged(&key[..end])?, Fate::Goes))
+}
+
+/// The parts between the colons.
+fn colons(key: &[u8]) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (at, _) in key.iter().enumerate().filter(|(_, byte)| **byte == b':') {
+        parts.push(start..at);
+        start = at + 1;
+    }
+    parts.push(start..key.len());
+    parts
+}
+
+/// Without an id at its end, and a number or a word behind that.
+fn without_id(rest: &[u8]) -> &[u8] {
+    let parts = colons(rest);
+    for back in 1..=2.min(parts.len().saturating_sub(1)) {
+        let part = parts[parts.len() - back].clone();
+        if is_id(&rest[part.clone()]) {
+            return &rest[..part.start - 1];
+        }
+    }
+    rest
+}
+
+/// A UUID, or 16 bytes in hex.
+fn is_id(part: &[u8]) -> bool {
+    let is_hex = |part: &[u8]| part.iter().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase());
+    match part.len() {
+        32 => is_hex(part),
+        36 => {
+            let mut parts = part.split(|byte| *byte == b'-');
+            [8, 4, 4, 4, 12].iter().all(|len| parts.next().is_some_and(|part| part.len() == *len && is_hex(part)))
+        }
+        _ => false,
+    }
+}
+
+fn is_number(part: &[u8]) -> bool {
+    !part.is_empty() && part.iter().all(u8::is_ascii_digit)
+}
+
+/// The key that became its own hash tag, or has one.
+fn untagged(tagged: &[u8]) -> Option<Bytes> {
+    let inner = tagged.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
+    match inner {
+        Some(inner) if !inner.is_empty() && !inner.iter().any(|byte| matches!(byte, b'{' | b'}')) => {
+            Some(Bytes::copy_from_slice(inner))
+        }
+        _ => tagged.contains(&b'{').then(|| Bytes::copy_from_slice(tagged)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::share_a_slot;
+
+    const CLIENT: &str = "b8a8d7c6-0f4e-4a7b-9a53-2d7e7a1c9f00";
+    const ROUND: &str = "0123456789abcdef0123456789abcdef";
+
+    fn of(key: &str) -> Option<(String, Fate)> {
+        belongs_to(key.as_bytes()).map(|(object, fate)| (String::from_utf8(object.to_vec()).unwrap(), fate))
+    }
+
+    #[test]
+    fn what_belongs_to_a_name_leads_back_to_it() {
+        for name in ["a", "orders:42", "a{b}", "{a}b", "prod:a", "x:{y}:z"] {
+            let beside_all = beside(name.as_bytes());
+            for own in ALL.iter().flat_map(|kind| (kind.keys)(name.as_bytes())) {
+                assert!(belongings(name.as_bytes()).contains(&own) != beside_all.contains(&own), "{own:?}");
+            }
+            let all = belongings(name.as_bytes());
+            assert_eq!(all[0], name);
+            for key in &all[1..] {
+                let (object, fate) = belongs_to(key).unwrap();
+                assert_eq!((&object[..], fate != Fate::Stays), (name.as_bytes(), true), "{key:?}");
+                assert!(share_a_slot(key, name.as_bytes()), "{key:?}");
+            }
+            assert_eq!(belongs_to(name.as_bytes()), None);
+            for key in beside(name.as_bytes()) {
+                assert_eq!((belongs_to(&key), may_be_beside(&key).unwrap()), (None, name.into()), "{key:?}");
+            }
+            assert!(faces(name.as_bytes()).iter().all(|face| all.contains(face)));
+        }
+    }
+
+    #[test]
+    fn ids_behind_a_name_are_no_part_of_it() {
+        let goes = |name: &str| Some((name.to_owned(), Fate::Goes));
+        let stays = |name: &str| Some((name.to_owned(), Fate::Stays));
+        assert_eq!(of(&format!("{{R}}:{CLIENT}:7:rwlock_timeout:1")), goes("R"));
+        assert_eq!(of(&format!("a{{R}}:{CLIENT}:7:rwlock_timeout:1")), goes("a{R}"));
+        assert_eq!(of(&format!("{{R}}:value:{CLIENT}")), goes("R"));
+        assert_eq!(of(&format!("redgrid_rate:{{R}}:{CLIENT}")), goes("R"));
+        assert_eq!(of(&format!("{{R}}:{ROUND}:counter")), goes("R"));
+        assert_eq!(of(&format!("redgrid_adder_round:{{R}}:{ROUND}")), goes("R"));
+        assert_eq!(of(&format!("redgrid_once:{{R}}:{CLIENT}")), stays("R"));
+        assert_eq!(of(&format!("redgrid_once:{{R}}:{ROUND}:counter:{CLIENT}")), stays("R"));
+        assert_eq!(of(&format!("redgrid_fence:{{R}}:{CLIENT}:12")), stays("R"));
+        assert_eq!(of("redgrid_fence:{R}"), stays("R"));
+        assert_eq!(of("redisson_lock_token:{prod:R}"), stays("prod:R"));
+        for latch in ["a", "{a}", "{a}:tag", "{a}b", "x{a}:tag"] {
+            let round = String::from_utf8(companion_apart("redgrid_latch", latch.as_bytes()).to_vec()).unwrap();
+            assert_eq!(of(&round), goes(latch));
+        }
+        assert_eq!(of("redisson_lock_queue:redgrid_rw_line:{R}"), goes("R"));
+        assert_eq!(of("redgrid_barrier:{R}"), Some(("R".to_owned(), Fate::Is)));
+    }
+
+    #[test]
+    fn names_of_users_are_nobodys_companions() {
+        for name in ["redgrid_fair:a", "redgrid_unheard:{a}", "a:timeout", "{a}:timeout", "{a}:b:value", "a{", "", ":"]
+        {
+            assert_eq!(of(name), None, "{name}");
+        }
+        assert_eq!(may_be_beside(b"a:timeout"), None);
+        assert_eq!(may_be_beside(b"timeout"), None);
+    }
+}

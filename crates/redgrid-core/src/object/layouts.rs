@@ -1,0 +1,190 @@
+//! Which keys each type of object has, by the key of its name: the one table of them.
+//!
+//! First the key that says whether the object is there, then those that go with it. What ends by itself within seconds and says only
+//! that somebody waits is in no layout, nor what one client has for itself: docs/keys.md has all.
+
+use bytes::Bytes;
+
+use super::{Layout, alone, fence};
+use crate::name::{companion, companion_apart, suffixed};
+
+/// A type of objects by its keys.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// Its own keys: they are deleted, renamed and expire together.
+    pub keys: Layout,
+    /// What goes along to another name, and else has a life of its own.
+    pub along: Layout,
+}
+
+/// Nothing.
+pub fn none(_key: &[u8]) -> Vec<Bytes> {
+    Vec::new()
+}
+
+/// The queue of a fair lock.
+fn queue(key: &[u8]) -> [Bytes; 3] {
+    ["redisson_lock_queue", "redisson_lock_timeout", "redgrid_fair"].map(|prefix| companion(prefix, key))
+}
+
+/// What tells who stands in the line of a fair semaphore.
+fn line(key: &[u8]) -> [Bytes; 2] {
+    ["redgrid_semaphore_line", "redgrid_semaphore_living"].map(|prefix| companion(prefix, key))
+}
+
+/// A lock that tasks wait for in the order of arrival, and its queue.
+pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
+    alone(key).into_iter().chain(queue(key)).collect()
+}
+
+/// The counter of a fenced lock's tokens: deleted with the lock, they would begin below those that were given.
+pub fn fenced_lock_token(key: &[u8]) -> Vec<Bytes> {
+    vec![companion("redisson_lock_token", key)]
+}
+
+/// A read-write lock: the words of writers that wait, who may upgrade, and the line of a fair one.
+pub fn rw_lock(key: &[u8]) -> Vec<Bytes> {
+    let in_line = companion("redgrid_rw_line", key);
+    let own = [Bytes::copy_from_slice(key), companion("redgrid_rw_wait", key), companion("redgrid_rw_upgrade", key)];
+    own.into_iter().chain(fair_lock(&in_line)).collect()
+}
+
+/// An election: a lock, and what its leader says.
+pub fn election(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), companion("redgrid_leader", key)]
+}
+
+/// A semaphore.
+pub fn semaphore(key: &[u8]) -> Vec<Bytes> {
+    alone(key).into_iter().chain(line(key)).collect()
+}
+
+/// A semaphore whose permits have leases.
+pub fn permit_expirable_semaphore(key: &[u8]) -> Vec<Bytes> {
+    [Bytes::copy_from_slice(key), suffixed(key, "timeout")].into_iter().chain(line(key)).collect()
+}
+
+/// A latch, and the number of its round.
+pub fn countdown_latch(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), companion_apart("redgrid_latch", key)]
+}
+
+/// A generator of ids.
+pub fn id_generator(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), suffixed(key, "allocation")]
+}
+
+/// A Bloom filter: its bits, and what it is. It can be the one without the other: one to which nothing was added has no bits.
+pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
+}
+
+/// A limiter with the permits that all clients share; those of single clients are in keys of theirs.
+pub fn rate_limiter(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), suffixed(key, "value"), suffixed(key, "permits")]
+}
+
+/// What has a key `redgrid_<object>:{name}` and none of the plain name.
+fn of_parts(object: &str, parts: &[&str], key: &[u8]) -> Vec<Bytes> {
+    let part = |part: &&str| companion(&format!("redgrid_{object}_{part}"), key);
+    [companion(&format!("redgrid_{object}"), key)].into_iter().chain(parts.iter().map(part)).collect()
+}
+
+/// A barrier.
+pub fn barrier(key: &[u8]) -> Vec<Bytes> {
+    of_parts("barrier", &["waiting"], key)
+}
+
+/// A double barrier.
+pub fn double_barrier(key: &[u8]) -> Vec<Bytes> {
+    of_parts("double_barrier", &["waiting", "inside"], key)
+}
+
+/// A phaser.
+pub fn phaser(key: &[u8]) -> Vec<Bytes> {
+    of_parts("phaser", &["parties", "arrived"], key)
+}
+
+/// What notifies one of those who wait.
+pub fn notify(key: &[u8]) -> Vec<Bytes> {
+    of_parts("notify", &["line", "notified"], key)
+}
+
+/// A condition of a lock.
+pub fn condition(key: &[u8]) -> Vec<Bytes> {
+    of_parts("condition", &["line", "notified"], key)
+}
+
+/// An event that is set or not.
+pub fn event(key: &[u8]) -> Vec<Bytes> {
+    of_parts("event", &[], key)
+}
+
+const fn of(name: &'static str, keys: Layout) -> Kind {
+    Kind { name, keys, along: none }
+}
+
+/// All types of objects: what has the plain name as its key first.
+pub static ALL: [Kind; 25] = [
+    Kind { name: "bucket", keys: alone, along: fence },
+    Kind { name: "map", keys: alone, along: fence },
+    Kind { name: "list", keys: alone, along: fence },
+    of("bit set", alone),
+    of("bloom filter", bloom_filter),
+    of("hyper log log", alone),
+    of("geo", alone),
+    of("lock", alone),
+    of("fair lock", fair_lock),
+    Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },
+    of("read-write lock", rw_lock),
+    of("election", election),
+    of("semaphore", semaphore),
+    of("semaphore with leases", permit_expirable_semaphore),
+    of("latch", countdown_latch),
+    of("atomic number", alone),
+    of("id generator", id_generator),
+    of("rate limiter", rate_limiter),
+    of("gcra limiter", alone),
+    of("barrier", barrier),
+    of("double barrier", double_barrier),
+    of("phaser", phaser),
+    of("notify", notify),
+    of("condition", condition),
+    of("event", event),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::share_a_slot;
+
+    #[test]
+    fn all_keys_of_an_object_share_its_slot_and_are_different() {
+        for name in ["a", "a{b}", "{a}", "{a}:tag"] {
+            for kind in ALL {
+                let keys: Vec<_> = [(kind.keys)(name.as_bytes()), (kind.along)(name.as_bytes())].concat();
+                for (at, key) in keys.iter().enumerate() {
+                    assert!(share_a_slot(key, name.as_bytes()), "{}: {key:?}", kind.name);
+                    assert!(!keys[..at].contains(key), "{}: {key:?}", kind.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_those_that_the_objects_write() {
+        let text =
+            |keys: Vec<Bytes>| keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>();
+        assert_eq!(text(permit_expirable_semaphore(b"a"))[..2], ["a", "{a}:timeout"]);
+        assert_eq!(text(countdown_latch(b"{a}")), ["{a}", "redgrid_latch:{a}:tag"]);
+        assert_eq!(text(double_barrier(b"a"))[1], "redgrid_double_barrier_waiting:{a}");
+        assert_eq!(
+            text(rw_lock(b"a"))[3..5],
+            ["redgrid_rw_line:{a}", "redisson_lock_queue:redgrid_rw_line:{a}"],
+            "the queue of a line is named after it"
+        );
+    }
+}

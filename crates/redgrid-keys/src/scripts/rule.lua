@@ -1,0 +1,39 @@
+-- rule.lua: what is beside an object belongs to it where both are what one type of objects has there. Somebody may have
+-- something else of that name. The keys of an object come in a row: its own, `{name}:timeout`, `{name}:value`,
+-- `{name}:permits`, `{name}:allocation`, `{name}:config`, and those whose prefix tells that they are its.
+local function kind(key)
+  return redis.call('TYPE', key).ok
+end
+
+local function is_number(key)
+  return redis.call('STRLEN', key) <= 20 and string.find(redis.call('GET', key), '^-?%d+$') ~= nil
+end
+
+-- All keys of the object whose row begins at `at` and has `each` keys.
+local function row(at, each)
+  local all = {KEYS[at]}
+  local of = kind(KEYS[at])
+  if of == 'string' and kind(KEYS[at + 1]) == 'zset' then
+    all[#all + 1] = KEYS[at + 1]
+  end
+  if of == 'hash' and redis.call('HEXISTS', KEYS[at], 'rate') + redis.call('HEXISTS', KEYS[at], 'interval') == 2 then
+    if kind(KEYS[at + 2]) == 'string' then
+      all[#all + 1] = KEYS[at + 2]
+    end
+    if kind(KEYS[at + 3]) == 'zset' then
+      all[#all + 1] = KEYS[at + 3]
+    end
+  end
+  if of == 'string' and kind(KEYS[at + 4]) == 'string' and is_number(KEYS[at]) and is_number(KEYS[at + 4]) then
+    all[#all + 1] = KEYS[at + 4]
+  end
+  if of == 'string' and kind(KEYS[at + 5]) == 'hash'
+    and redis.call('HEXISTS', KEYS[at + 5], 'size') + redis.call('HEXISTS', KEYS[at + 5], 'hashIterations') == 2 then
+    all[#all + 1] = KEYS[at + 5]
+  end
+  for i = at + 6, at + each - 1 do
+    all[#all + 1] = KEYS[i]
+  end
+  return all
+end
+

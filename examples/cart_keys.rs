@@ -1,0 +1,37 @@
+//! All keys: what there is under a prefix, how long it lives, and all of it deleted with what belongs to it.
+//!
+//! `cargo run -p redgrid-examples --example cart_keys`
+
+use std::time::Duration;
+
+use redgrid::object::Lifetime;
+use redgrid::{Grid, Kind};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(&*url).await?;
+    let keys = grid.keys();
+
+    for user in 1..=5 {
+        let cart = grid.map::<String, u32>(format!("redgrid-example:cart:{user}"));
+        cart.insert("P0007", &user).await?;
+    }
+
+    // Carts live for an hour from now on.
+    let carts: Vec<_> = keys.objects().matching("redgrid-example:cart:*").of_kind(Kind::Hash).try_collect().await?;
+    println!("{} carts live on for an hour", keys.expire_in(Duration::from_secs(3600), &carts).await?);
+
+    // A page at a time, from every primary.
+    let mut found = keys.objects().matching("redgrid-example:cart:[1-3]");
+    while let Some(cart) = found.try_next().await? {
+        let lives = keys.lifetimes([&cart]).await?;
+        if let Some(Lifetime::Ends(left)) = lives.get(&cart) {
+            println!("{cart}: {left:?} left");
+        }
+    }
+
+    println!("{} of {} objects are gone", keys.delete_by_pattern("redgrid-example:*").await?, carts.len());
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

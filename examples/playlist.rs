@@ -1,0 +1,46 @@
+//! A list: songs in an order that many change, looked through page by page, and scores in the order of their numbers.
+//!
+//! `cargo run -p redgrid-examples --example playlist`
+
+use std::time::Duration;
+
+use redgrid::codecs::Long;
+use redgrid::{Grid, ObjectError};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(&*url).await?;
+    let songs = grid.list::<String>("redgrid-example:playlist");
+    songs.clear().await?;
+    let album: Vec<String> = (1..=1000).map(|n| format!("song {n}")).collect();
+    songs.push_many(&album).await?;
+
+    // One is played next, another is taken out: each is one step, whatever others do.
+    songs.insert(1, &"a wish".to_owned()).await?;
+    println!("out: {}", songs.remove_at(500).await?);
+    println!("next: {:?}", songs.range(..3).await?);
+    match songs.remove_at(5000).await {
+        Err(ObjectError::OutOfBounds { index, len, .. }) => println!("no song {index}: there are {len}"),
+        other => println!("{other:?}"),
+    }
+
+    // A page of it is in memory at a time.
+    let (mut all, mut letters) = (songs.stream(), 0);
+    while let Some(song) = all.try_next().await? {
+        letters += song.len();
+    }
+    println!("{letters} letters in {} titles", songs.len().await?);
+
+    // Numbers that the server sorts.
+    let scores = grid.list_with::<i64, _>("redgrid-example:scores", Long);
+    scores.clear().await?;
+    scores.push_many(&[20, 70, 10, 90]).await?;
+    scores.update_at(0, |score| *score += 60).await?;
+    println!("best: {:?}", scores.sort().descending().limit(0, 2).await?);
+
+    songs.clear().await?;
+    scores.clear().await?;
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

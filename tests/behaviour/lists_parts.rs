@@ -1,0 +1,135 @@
+//! Lists that are large: page by page, and part by part.
+
+use std::collections::BTreeSet;
+
+use futures_util::StreamExt;
+use redgrid_core::Client;
+use redgrid_list::codecs::{Long, Text};
+use redgrid_list::{List, ObjectError};
+use redgrid_testkit::{Observer, RedisServer};
+use redgrid_tests::{client, server};
+
+/// How often the server has carried out a command.
+async fn calls(observer: &Observer, command: &str) -> u64 {
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
+}
+
+async fn of(client: &Client, name: &str, all: &[i64]) -> List<i64, Long> {
+    let list: List<i64, Long> = List::new(client, name);
+    list.push_many(all).await.unwrap();
+    list
+}
+
+async fn ground() -> (RedisServer, Client, Observer) {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    (server, client, observer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_list_is_streamed_page_by_page() {
+    let (_server, client, observer) = ground().await;
+    let all: Vec<i64> = (0..5000).collect();
+    let list = of(&client, "large", &all).await;
+    assert_eq!((list.len().await.unwrap(), calls(&observer, "rpush").await), (5000, 10));
+    assert_eq!(list.stream().try_collect::<Vec<i64>>().await.unwrap(), all);
+    assert_eq!(calls(&observer, "lrange").await, 51);
+    assert_eq!(list.stream().page(700).try_collect::<Vec<i64>>().await.unwrap(), all);
+    assert_eq!(list.stream_from(4990).page(1).try_collect::<Vec<i64>>().await.unwrap(), all[4990..]);
+    let mut last_first = list.stream_reversed().page(333).try_collect::<Vec<i64>>().await.unwrap();
+    last_first.reverse();
+    assert_eq!(last_first, all);
+    assert_eq!(list.get_each((0..5000).rev()).await.unwrap().len(), 5000);
+    // It is a stream, it can be sent, and who stops early has asked for what he took.
+    let before = calls(&observer, "lrange").await;
+    assert_eq!(tokio::spawn(list.stream().page(10).take(20).count()).await.unwrap(), 20);
+    assert_eq!(calls(&observer, "lrange").await, before + 2);
+    let none: List<i64, Long> = List::new(&client, "none");
+    assert_eq!(none.stream().try_next().await.unwrap(), None);
+    assert_eq!(none.stream_reversed().try_next().await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_goes_by_index_while_others_change_the_list() {
+    let (_server, client, _observer) = ground().await;
+    let list = of(&client, "moving", &(0..30).collect::<Vec<_>>()).await;
+    let mut on = list.stream().page(10);
+    let mut back = list.stream_reversed().page(10);
+    assert_eq!((on.try_next().await.unwrap(), back.try_next().await.unwrap()), (Some(0), Some(29)));
+    list.delete_at(0).await.unwrap();
+    list.push(&30).await.unwrap();
+    let on: Vec<i64> = on.try_collect().await.unwrap();
+    assert_eq!(on, (1..10).chain(11..31).collect::<Vec<_>>(), "10 has moved up and is missed; what is added comes");
+    let back: Vec<i64> = back.try_collect().await.unwrap();
+    let twice = (20..29).rev().chain((11..21).rev()).chain((1..11).rev());
+    assert_eq!(back, twice.collect::<Vec<_>>(), "20 has moved up and comes twice; what is added does not come");
+    let list = of(&client, "growing", &(0..20).collect::<Vec<_>>()).await;
+    let mut on = list.stream().page(10);
+    let mut back = list.stream_reversed().page(10);
+    assert_eq!((on.try_next().await.unwrap(), back.try_next().await.unwrap()), (Some(0), Some(19)));
+    list.insert(5, &99).await.unwrap();
+    assert_eq!(on.try_collect::<Vec<i64>>().await.unwrap(), (1..10).chain(9..20).collect::<Vec<_>>(), "9 comes twice");
+    let missed = (10..19).rev().chain((5..9).rev()).chain([99]).chain((0..5).rev());
+    assert_eq!(back.try_collect::<Vec<i64>>().await.unwrap(), missed.collect::<Vec<_>>(), "9 is missed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_share_a_stream_get_each_page_once() {
+    let (server, one, observer) = ground().await;
+    let two = client(&server).await;
+    let all: Vec<i64> = (0..2000).collect();
+    let list = of(&one, "shared", &all).await;
+    let there: List<i64, Long> = List::new(&two, "shared");
+    let streams = [list.shared_stream(), there.shared_stream(), list.shared_stream(), there.shared_stream()];
+    let tasks =
+        streams.map(|stream| tokio::spawn(stream.page(30).take(3000).map(Result::unwrap).collect::<Vec<i64>>()));
+    let mut had = Vec::new();
+    for task in tasks {
+        had.extend(task.await.unwrap());
+    }
+    assert_eq!((had.len(), had.into_iter().collect::<BTreeSet<_>>()), (2000, all.iter().copied().collect()));
+    assert_eq!(list.shared_stream().try_next().await.unwrap(), None, "it is over for all");
+    let left = observer.time_to_live("__redisson_list_cursor_{shared}").await.unwrap().unwrap();
+    assert!((3000..=3600).contains(&left.as_secs()), "{left:?}");
+    assert!(there.restart_shared(None).await.unwrap() && !there.restart_shared(None).await.unwrap());
+    assert_eq!(list.shared_stream().page(1).try_next().await.unwrap(), Some(0));
+    assert_eq!(there.shared_stream().page(1).try_next().await.unwrap(), Some(1));
+    assert_eq!(there.shared_stream_by("another").page(1).try_next().await.unwrap(), Some(0));
+    assert!(list.restart_shared(Some("another")).await.unwrap());
+    let invalid = list.shared_stream_by("{}").try_next().await.unwrap_err();
+    assert!(matches!(invalid, ObjectError::InvalidName(_)), "{invalid:?}");
+}
+
+/// What would hold up the server goes in parts, and all of it is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_passes_many_elements_goes_in_parts() {
+    let (_server, client, observer) = ground().await;
+    let all: Vec<i64> = (0..25_000).collect();
+    let list = of(&client, "large", &all).await;
+    let scripts = async || calls(&observer, "evalsha").await + calls(&observer, "eval").await;
+    // At index 10,000 they are 25 at a time, then 24 as it goes on; the first is sent twice, as its script is not known.
+    let more: Vec<i64> = (0..250).map(|n| -1 - n).collect();
+    let before = scripts().await;
+    assert_eq!(list.insert_many(10_000, &more).await.unwrap(), 25_250);
+    assert_eq!(scripts().await - before, 12);
+    let mut model = all.clone();
+    model.splice(10_000..10_000, more.clone());
+    assert_eq!(list.stream().page(5000).try_collect::<Vec<i64>>().await.unwrap(), model);
+    // Of 25,250 elements 9 values at a time.
+    let before = scripts().await;
+    assert!(list.contains_all(&more[..100]).await.unwrap() && !list.contains_all(&[0, 99_999]).await.unwrap());
+    assert_eq!(scripts().await - before, 14);
+    let before = scripts().await;
+    assert_eq!(list.remove_all(&more[..100]).await.unwrap(), 100);
+    assert_eq!(scripts().await - before, 13);
+    assert_eq!(list.retain_all(all.iter().filter(|n| *n % 5 == 0)).await.unwrap(), 20_150);
+    let fives: Vec<i64> = all.iter().copied().filter(|n| n % 5 == 0).collect();
+    assert_eq!(list.read_all().await.unwrap(), fives);
+    let wide: List<String, Text> = List::new(&client, "wide");
+    let values = vec!["x".repeat(1 << 20); 17];
+    assert_eq!(wide.push_many(&values[..9]).await.unwrap(), 9);
+    let told = wide.retain_all(&values).await.unwrap_err();
+    assert!(matches!(told, ObjectError::InvalidArgument { option: "values", .. }), "{told:?}");
+}

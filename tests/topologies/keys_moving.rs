@@ -1,0 +1,199 @@
+//! Streams of keys, and deletions, while slots move and primaries are replaced.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use redgrid_core::object::Lifetime;
+use redgrid_core::{Client, Request};
+use redgrid_keys::{Everything, Key, Keys, KeysError};
+use redgrid_testkit::{Cluster, Sentinels};
+
+use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::keys::{fill, names};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+scenarios![
+    what_moves_behind_a_stream_is_told,
+    what_is_on_both_sides_of_a_migration_is_told,
+    slots_that_move_all_the_time_are_told_or_the_stream_says_so,
+    many_are_deleted_while_they_are_on_both_sides,
+    cluster_a_stream_goes_on_at_the_new_primary,
+    sentinel_a_stream_begins_anew_at_the_new_primary,
+    everything_is_deleted_on_every_primary,
+];
+
+/// Keys of one slot, and others everywhere.
+async fn filled(client: &Client, tag: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let tagged: BTreeSet<_> = (0..500).map(|n| format!("{{{tag}}}:{n}")).collect();
+    let others: BTreeSet<_> = (0..2_000).map(|n| format!("k:{n}")).collect();
+    fill(client, &tagged).await;
+    fill(client, &others).await;
+    (tagged, others)
+}
+
+/// A tag whose slot the primary at this place serves, in the order in which a stream goes through them.
+async fn tag_at(cluster: &Cluster, client: &Client, place: usize) -> (String, u16) {
+    let primary = client.primaries().await.unwrap()[place].id().clone();
+    for n in 0.. {
+        let slot = cluster.slot_of(&format!("tag{n}")).await.unwrap();
+        if cluster.primary_of(slot).await.unwrap().addr().to_string() == *primary.0 {
+            return (format!("tag{n}"), slot);
+        }
+    }
+    unreachable!("there are slots everywhere")
+}
+
+/// From the node that is looked through last to the one that has been.
+async fn what_moves_behind_a_stream_is_told() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    let (tag, slot) = tag_at(&cluster, &client, 2).await;
+    let (tagged, others) = filled(&client, &tag).await;
+    let first = client.primaries().await.unwrap()[0].clone();
+    let is_of_first = |key: &Key| first.slots().iter().any(|slots| slots.contains(&client.slot(key.wire())));
+    let mut stream = Keys::new(&client).objects().page(20);
+    let mut found = BTreeSet::new();
+    loop {
+        let key = stream.try_next().await.unwrap().unwrap();
+        let is_over = !is_of_first(&key);
+        found.insert(key.to_string());
+        if is_over {
+            break;
+        }
+    }
+    assert!(tagged.is_disjoint(&found), "the slot is behind");
+    let to = cluster.node_at(first.id().0.parse().unwrap()).unwrap();
+    cluster.migrate_slot(slot, to).await.unwrap();
+    found.extend(names(stream).await);
+    assert_eq!((tagged.difference(&found).count(), others.difference(&found).count()), (0, 0));
+}
+
+async fn what_is_on_both_sides_of_a_migration_is_told() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    // Forth and back in the order of the nodes.
+    for (from, to) in [(2, 0), (0, 1)] {
+        let (tag, slot) = tag_at(&cluster, &client, from).await;
+        let (tagged, others) = filled(&client, &tag).await;
+        let to = client.primaries().await.unwrap()[to].id().0.parse().unwrap();
+        cluster.begin_migration(slot, cluster.node_at(to).unwrap()).await.unwrap();
+        for name in tagged.iter().take(250) {
+            assert!(cluster.move_key(name).await.unwrap());
+        }
+        let mut stream = Keys::new(&client).objects().page(20);
+        let mut found = BTreeSet::new();
+        while found.len() < 1_200 {
+            found.insert(stream.try_next().await.unwrap().unwrap().to_string());
+        }
+        // More of them, while it goes on.
+        for name in tagged.iter().skip(250).take(200) {
+            assert!(cluster.move_key(name).await.unwrap());
+        }
+        found.extend(names(stream).await);
+        assert_eq!((tagged.difference(&found).count(), others.difference(&found).count()), (0, 0));
+        cluster.finish_migration(slot).await.unwrap();
+    }
+}
+
+async fn slots_that_move_all_the_time_are_told_or_the_stream_says_so() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    let (tag, slot) = tag_at(&cluster, &client, 1).await;
+    let (tagged, others) = filled(&client, &tag).await;
+    let keys = Keys::new(&client);
+    let moves = async {
+        for round in 0..8 {
+            let home = cluster.primary_of(slot).await.unwrap().addr();
+            let mut elsewhere = cluster.nodes().iter().filter(|node| node.addr() != home);
+            cluster.migrate_slot(slot, elsewhere.nth(round % 2).unwrap()).await.unwrap();
+        }
+    };
+    let looks = join_all((0..3).map(async |_| {
+        let mut complete = 0;
+        for _ in 0..3 {
+            match keys.objects().page(20).try_collect::<BTreeSet<Key>>().await {
+                Ok(found) => {
+                    let found: BTreeSet<String> = found.iter().map(Key::to_string).collect();
+                    assert_eq!((tagged.difference(&found).count(), others.difference(&found).count()), (0, 0));
+                    complete += 1;
+                }
+                Err(error) => assert!(matches!(error, KeysError::Moving { .. }), "{error:?}"),
+            }
+        }
+        complete
+    }));
+    let ((), complete) = join(moves, looks).await;
+    assert!(complete.iter().sum::<u32>() > 0);
+    assert_eq!(names(keys.objects()).await.len(), 2_500);
+}
+
+async fn many_are_deleted_while_they_are_on_both_sides() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    let keys = Keys::new(&client);
+    let (tag, slot) = tag_at(&cluster, &client, 0).await;
+    let all: Vec<_> = (0..20).map(|n| format!("{{{tag}}}:{n}")).collect();
+    fill(&client, &all.iter().cloned().collect()).await;
+    let to = client.primaries().await.unwrap()[1].id().0.parse().unwrap();
+    cluster.begin_migration(slot, cluster.node_at(to).unwrap()).await.unwrap();
+    for name in &all[..10] {
+        assert!(cluster.move_key(name).await.unwrap());
+    }
+    assert_eq!((keys.exists(&all).await.unwrap(), keys.expire_in(HOUR, &all).await.unwrap()), (20, 20));
+    let lives = keys.lifetimes(&all).await.unwrap();
+    assert!(lives.values().all(|life| matches!(life, Lifetime::Ends(_))), "{lives:?}");
+    assert_eq!((keys.delete(&all[5..15]).await.unwrap(), keys.exists(&all).await.unwrap()), (10, 10));
+    assert_eq!(keys.delete_by_pattern(format!("{{{tag}}}*")).await.unwrap(), 10);
+    cluster.finish_migration(slot).await.unwrap();
+    assert_eq!(keys.count().await.unwrap(), 0);
+}
+
+async fn cluster_a_stream_goes_on_at_the_new_primary() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    let (tagged, others) = filled(&client, "tag").await;
+    let all = tagged.len() + others.len();
+    for place in [0, 2] {
+        let keys = Keys::new(&client);
+        let mut stream = keys.objects().page(20);
+        let mut found = BTreeSet::new();
+        while found.len() < 300 {
+            found.insert(stream.try_next().await.unwrap().unwrap().to_string());
+        }
+        let primary = client.primaries().await.unwrap()[place].id().0.parse().unwrap();
+        cluster.fail_over(cluster.node_at(primary).unwrap()).await.unwrap();
+        found.extend(names(stream).await);
+        assert_eq!(found.len(), all, "{place}");
+    }
+}
+
+async fn sentinel_a_stream_begins_anew_at_the_new_primary() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels)).await;
+    let (tagged, others) = filled(&client, "tag").await;
+    let mut stream = Keys::new(&client).objects().page(20);
+    let mut found = BTreeSet::new();
+    while found.len() < 1_000 {
+        found.insert(stream.try_next().await.unwrap().unwrap().to_string());
+    }
+    let former = client.primaries().await.unwrap()[0].clone();
+    sentinels.fail_over().await.unwrap();
+    found.extend(names(stream).await);
+    assert_eq!(found.len(), tagged.len() + others.len());
+    assert!(!client.is_primary(&former));
+    let told = client.run_on::<()>(&former, Request::command("PING")).await.unwrap_err();
+    assert!(told.to_string().contains("no primary any more"), "{told}");
+}
+
+async fn everything_is_deleted_on_every_primary() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let client = connected(by_seeds(&cluster)).await;
+    filled(&client, "tag").await;
+    let keys = Keys::new(&client);
+    assert_eq!(keys.count().await.unwrap(), 2_500);
+    assert_eq!(keys.slot("{tag}:1").unwrap(), cluster.slot_of("tag").await.unwrap());
+    keys.flush(Everything::InAllDatabases).await.unwrap();
+    assert_eq!(keys.count().await.unwrap(), 0);
+}
