@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use redgrid_bucket::codecs::{Json, Long, Raw, Text};
+use redgrid_bucket::codecs::{Long, Raw, Text};
 use redgrid_bucket::{Bucket, Buckets, ObjectError};
 use redgrid_core::fence::{Fence, FenceError, Write};
 use redgrid_core::object::Lifetime;
@@ -248,58 +248,10 @@ async fn many_buckets_at_once() {
     assert!(matches!(&told, ObjectError::Decode { name, .. } if name.as_str() == "odd"), "{told:?}");
 }
 
-/// A bucket and what it is to be, through the same operations in any order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_is_what_its_model_is() {
     let server = server().await;
-    let client = client(&server).await;
-    for seed in 0..20 {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let bucket: Bucket<u8, Json> = Bucket::new(&client, format!("model:{seed}"));
-        let mut model: Option<u8> = None;
-        let mut story = Vec::new();
-        for _ in 0..60 {
-            let (step, one, other) = (random.u8(..11), random.u8(..4), random.u8(..4));
-            story.push((step, one, other));
-            let fits = match step {
-                0 => bucket.get().await.unwrap() == model,
-                1 => {
-                    bucket.set(&one).await.unwrap();
-                    model = Some(one);
-                    true
-                }
-                2 => bucket.get_and_set(&one).await.unwrap() == model.replace(one),
-                3 => {
-                    let free = model.is_none();
-                    model = model.or(Some(one));
-                    bucket.try_set(&one).await.unwrap() == free
-                }
-                4 => {
-                    let there = model.is_some();
-                    model = model.map(|_| one);
-                    bucket.set_if_exists(&one).await.unwrap() == there
-                }
-                5 => {
-                    let so = model == Some(one);
-                    model = if so { Some(other) } else { model };
-                    bucket.compare_and_set(&one, &other).await.unwrap() == so
-                }
-                6 => {
-                    let so = model == Some(one);
-                    model = if so { None } else { model };
-                    bucket.compare_and_delete(&one).await.unwrap() == so
-                }
-                7 => bucket.get_and_delete().await.unwrap() == model.take(),
-                8 => bucket.delete().await.unwrap() == model.take().is_some(),
-                9 => {
-                    model = model.map(|n| n ^ 1);
-                    bucket.update(|n| *n ^= 1).await.unwrap() == model
-                }
-                _ => bucket.size().await.unwrap() == u64::from(model.is_some()),
-            };
-            assert!(fits, "seed {seed}: {model:?} after {story:?}");
-        }
-    }
+    redgrid_tests::model::bucket(&client(&server).await, "model", 0..20).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

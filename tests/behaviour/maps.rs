@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use redgrid_core::fence::FenceError;
 use redgrid_core::{Code, ServerError, Token};
-use redgrid_map::codecs::{Double, Json, Long, Raw, Text};
+use redgrid_map::codecs::{Double, Long, Text};
 use redgrid_map::{Map, ObjectError};
 use redgrid_testkit::{Action, Proxy};
 use redgrid_tests::{client, client_with, in_full, server};
@@ -176,91 +176,8 @@ async fn stale_tokens_write_nothing_and_lost_answers_are_told() {
     assert_eq!(map.get("b").await.unwrap(), Some(1));
 }
 
-/// A map and what it is to be, through the same operations in any order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_is_what_its_model_is() {
     let server = server().await;
-    let client = client(&server).await;
-    for seed in 0..20 {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let map: Map<u8, u8, Json, Raw2> = Map::<u8, u8>::new(&client, format!("model:{seed}")).with_codecs(Json, Raw2);
-        let mut model: BTreeMap<u8, u8> = BTreeMap::new();
-        let mut story = Vec::new();
-        for _ in 0..80 {
-            let (step, key, one, other) = (random.u8(..15), random.u8(..4), random.u8(..3), random.u8(..3));
-            story.push((step, key, one, other));
-            let has = model.get(&key).copied();
-            let fits = match step {
-                0 => map.get(&key).await.unwrap() == has,
-                1 => map.insert(&key, &one).await.unwrap() == model.insert(key, one),
-                2 => map.set(&key, &one).await.unwrap() == model.insert(key, one).is_none(),
-                3 => {
-                    model.entry(key).or_insert(one);
-                    map.insert_if_absent(&key, &one).await.unwrap() == has
-                }
-                4 => {
-                    model.entry(key).or_insert(one);
-                    map.set_if_absent(&key, &one).await.unwrap() == has.is_none()
-                }
-                5 => {
-                    model.entry(key).and_modify(|value| *value = one);
-                    map.replace(&key, &one).await.unwrap() == has
-                }
-                6 => {
-                    model.entry(key).and_modify(|value| *value = one);
-                    map.set_if_exists(&key, &one).await.unwrap() == has.is_some()
-                }
-                7 => {
-                    if has == Some(one) {
-                        model.insert(key, other);
-                    }
-                    map.compare_and_set(&key, &one, &other).await.unwrap() == (has == Some(one))
-                }
-                8 => {
-                    if has == Some(one) {
-                        model.remove(&key);
-                    }
-                    map.compare_and_remove(&key, &one).await.unwrap() == (has == Some(one))
-                }
-                9 => map.remove(&key).await.unwrap() == model.remove(&key),
-                10 => {
-                    let there = u64::from(model.remove(&key).is_some());
-                    map.remove_many([&key]).await.unwrap() == there
-                }
-                11 => {
-                    model.entry(key).and_modify(|value| *value ^= 1);
-                    map.update(&key, |value| *value ^= 1).await.unwrap() == model.get(&key).copied()
-                }
-                12 => map.contains_value(&one).await.unwrap() == model.values().any(|value| *value == one),
-                13 => map.entries().try_collect::<BTreeMap<u8, u8>>().await.unwrap() == model,
-                _ => map.len().await.unwrap() == model.len() as u64,
-            };
-            assert!(fits, "seed {seed}: {model:?} after {story:?}");
-        }
-    }
-}
-
-/// One byte as it is: a codec of the test's own.
-#[derive(Debug, Clone, Copy, Default)]
-struct Raw2;
-
-impl redgrid_map::Codec for Raw2 {
-    fn name(&self) -> std::borrow::Cow<'static, str> {
-        "Raw2".into()
-    }
-}
-
-impl redgrid_map::Encode<u8> for Raw2 {
-    fn encode(&self, value: &u8) -> Result<bytes::Bytes, redgrid_map::codecs::EncodeError> {
-        Raw.encode(&[*value][..])
-    }
-}
-
-impl redgrid_map::Decode<u8> for Raw2 {
-    fn decode(&self, bytes: &bytes::Bytes) -> Result<u8, redgrid_map::codecs::DecodeError> {
-        match bytes[..] {
-            [value] => Ok(value),
-            _ => Err(redgrid_map::codecs::DecodeError::unexpected(self, bytes, "one byte")),
-        }
-    }
+    redgrid_tests::model::map(&client(&server).await, "model", 0..20).await;
 }

@@ -210,6 +210,16 @@ impl Actor {
         self.ask(&[&[verb, name], more].concat()).await.unwrap()
     }
 
+    /// The same where Redisson may throw.
+    pub(crate) async fn try_value_of(&mut self, verb: &str, name: &str, more: &[&str]) -> Result<String, Thrown> {
+        self.ask(&[&[verb, name], more].concat()).await
+    }
+
+    /// The same, begun and not waited for.
+    pub(crate) async fn begin_value(&mut self, verb: &str, name: &str, more: &[&str]) {
+        self.begin(&[&[verb, name], more].concat()).await;
+    }
+
     /// Waits for the answer to what was begun.
     pub(crate) async fn done(&mut self) -> Result<String, Thrown> {
         self.done_within(SOON).await

@@ -11,6 +11,7 @@ mod redisson;
 
 mod adders;
 mod bits;
+mod codecs;
 mod crowd;
 mod deaths;
 mod exclusion;
@@ -23,6 +24,7 @@ mod keys;
 mod latch;
 mod leases;
 mod lists;
+mod map_keys;
 mod multi;
 mod numbers;
 mod numbers_real;
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
     let scenarios = [
         adders::scenarios(),
         bits::scenarios(),
+        codecs::scenarios(),
         crowd::scenarios(),
         deaths::scenarios(),
         exclusion::scenarios(),
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         latch::scenarios(),
         leases::scenarios(),
         lists::scenarios(),
+        map_keys::scenarios(),
         multi::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),

@@ -7,6 +7,7 @@ pub mod history;
 pub mod latch;
 pub mod lossy;
 pub mod made;
+pub mod model;
 pub mod process;
 pub mod spread;
 

@@ -19,6 +19,7 @@ clauses![
     a_stale_token_writes_nothing,
     an_object_gets_a_name_in_another_slot_and_keeps_its_lifetime,
     many_are_read_and_set_wherever_they_are,
+    a_bucket_is_what_its_model_is,
 ];
 
 async fn a_value_is_set_compared_updated_and_deleted(on: Ground) {
@@ -101,4 +102,8 @@ async fn many_are_read_and_set_wherever_they_are(on: Ground) {
     let names = (1..=4).map(tagged);
     assert_eq!(buckets.get_each(names.clone()).await.unwrap().into_values().collect::<Vec<_>>(), [1, 4, 5]);
     assert_eq!(buckets.delete_each(names.chain(values.into_keys())).await.unwrap(), 103);
+}
+
+async fn a_bucket_is_what_its_model_is(on: Ground) {
+    redgrid_tests::model::bucket(&on.client().await, &on.name, 100..108).await;
 }

@@ -167,6 +167,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+object",
             "+get +getdel",
             "+hget +hstrlen",
+            "&__key*__:*",
             "+scan",
             "+lset",
             "+getbit",

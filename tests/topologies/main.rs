@@ -23,6 +23,7 @@ mod listening;
 mod lists;
 mod maps;
 mod migration;
+mod object_events;
 mod pipe;
 mod rates;
 mod rates_failover;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
             bits::scenarios(),
             buckets::scenarios(),
             maps::scenarios(),
+            object_events::scenarios(),
             keys::scenarios(),
             lists::scenarios(),
         ]
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         lag::scenarios(),
         listening::scenarios(),
         migration::scenarios(),
+        object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
     ];
     for scenario in alone.concat() {

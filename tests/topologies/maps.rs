@@ -1,13 +1,15 @@
 //! What holds for maps, wherever they live.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use redgrid_core::Token;
 use redgrid_core::fence::FenceError;
 use redgrid_core::object::Lifetime;
 use redgrid_map::codecs::{Long, Text};
-use redgrid_map::{Map, ObjectError};
+use redgrid_map::{Fault, Loader, Map, ObjectError, WriteBehind, Writer, async_trait};
+use redgrid_tests::SOON;
 
 use crate::contract::clauses;
 use crate::ground::Ground;
@@ -20,6 +22,9 @@ clauses![
     entries_are_streamed_and_added_up,
     a_stale_token_writes_no_entry,
     a_map_gets_a_name_in_another_slot_and_keeps_its_lifetime,
+    a_map_is_what_its_model_is,
+    a_value_is_computed_under_the_lock_of_its_key,
+    a_map_and_the_store_behind_it_have_the_same,
 ];
 
 async fn an_entry_is_inserted_compared_updated_and_removed(on: Ground) {
@@ -85,4 +90,66 @@ async fn a_map_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Ground) {
     assert_eq!(last.entries().try_collect::<BTreeMap<String, u64>>().await.unwrap(), all);
     assert!(matches!(last.object().lifetime().await.unwrap(), Lifetime::Ends(left) if left <= HOUR));
     assert!(last.clear().await.unwrap());
+}
+
+async fn a_map_is_what_its_model_is(on: Ground) {
+    redgrid_tests::model::map(&on.client().await, &on.name, 100..108).await;
+}
+
+async fn a_value_is_computed_under_the_lock_of_its_key(on: Ground) {
+    let clients = [on.client().await, on.client().await];
+    let tasks = (0..20).map(|n| {
+        let map: Map<String, u64> = Map::new(&clients[n % 2], &on.name);
+        tokio::spawn(async move {
+            let computed = map.locked().wait(SOON).compute("a", |n| async move { Some(n.unwrap_or(0) + 1) });
+            computed.await.unwrap()
+        })
+    });
+    for task in futures_util::future::join_all(tasks).await {
+        task.unwrap();
+    }
+    let map: Map<String, u64> = Map::new(&clients[0], &on.name);
+    assert_eq!(map.remove("a").await.unwrap(), Some(20));
+}
+
+/// What is behind the map.
+#[derive(Clone, Default)]
+struct Store(Arc<Mutex<BTreeMap<String, u64>>>);
+
+#[async_trait]
+impl Loader<String, u64> for Store {
+    async fn load(&self, key: &String) -> Result<Option<u64>, Fault> {
+        Ok(self.0.lock().unwrap().get(key).copied())
+    }
+}
+
+#[async_trait]
+impl Writer<String, u64> for Store {
+    async fn write(&self, entries: &[(String, u64)]) -> Result<(), Fault> {
+        self.0.lock().unwrap().extend(entries.iter().cloned());
+        Ok(())
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<(), Fault> {
+        self.0.lock().unwrap().retain(|key, _| !keys.contains(key));
+        Ok(())
+    }
+}
+
+async fn a_map_and_the_store_behind_it_have_the_same(on: Ground) {
+    let client = on.client().await;
+    let store = Store::default();
+    store.0.lock().unwrap().insert("old".into(), 7);
+    let map: Map<String, u64> = Map::new(&client, &on.name);
+    let through = map.backed().loader(store.clone()).writer(store.clone()).exclusive().build().unwrap();
+    assert_eq!(through.get(&"old".into()).await.unwrap(), Some(7));
+    through.set_many((0..20).map(|n| (format!("k{n}"), n))).await.unwrap();
+    assert_eq!(through.alter("k1".into(), |n| n.map(|n| n + 1)).await.unwrap(), Some(2));
+    let behind = WriteBehind { delay: HOUR, ..WriteBehind::default() };
+    let behind = map.backed().loader(store.clone()).writer(store.clone()).write_behind(behind).build().unwrap();
+    assert_eq!(behind.remove("k2".into()).await.unwrap(), Some(2));
+    assert_eq!(behind.insert("k3".into(), 9).await.unwrap(), Some(3));
+    assert!(behind.flush(SOON).await);
+    assert_eq!(map.entries().try_collect::<BTreeMap<String, u64>>().await.unwrap(), *store.0.lock().unwrap());
+    assert!(map.clear().await.unwrap());
 }

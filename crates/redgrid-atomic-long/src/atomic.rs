@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use redgrid_core::Client;
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::{Object, layouts};
 
 use crate::add::Add;
 use crate::adds::Adding;
@@ -90,6 +91,15 @@ impl<T: Numeral> Atomic<T> {
     #[must_use]
     pub fn exactly_once(self) -> Self {
         Atomic::over(self.0.map(|shared| Number { once: true, ..shared.number.clone() }))
+    }
+
+    /// What every object has: other names, a lifetime, its size in memory, its events. Additions that are under way go to the
+    /// name: behind a deletion or a rename they begin with 0.
+    pub fn object(&self) -> Object {
+        match &self.0 {
+            Ok(shared) => Object::with_layout(&shared.number.client, Ok(shared.number.name.clone()), layouts::alone),
+            Err(invalid) => Object::unusable(invalid.clone()),
+        }
     }
 
     fn shared(&self) -> Result<&Shared<T>, AtomicError> {

@@ -9,10 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Request, Script, Seat};
 
 use crate::error::{BarrierError, WaitError};
-use crate::place::{Place, Seen, script};
+use crate::place::{Place, Seen, object, script};
 use crate::witness::Witness;
 
 static ARRIVE: Script<2> = Script::new("barrier/arrive", script!("barrier_arrive"));
@@ -91,6 +92,13 @@ impl Barrier {
         let place = Place::new(client, "barrier", name);
         let rounds = place.as_ref().map(|place| client.shared(&place.key, Rounds::default)).unwrap_or_default();
         Barrier { place, parties, rounds }
+    }
+
+    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    ///
+    /// Who takes part is not asked: behind a deletion a round begins anew, and those who wait in it are counted again at their next look. Behind a rename the same is true of the old name.
+    pub fn object(&self) -> Object {
+        object(&self.place, layouts::barrier)
     }
 
     /// How many parties open it.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use redgrid_core::hold::{AcquireError, Held, ReleaseError, Target, Wish};
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name};
 
 use crate::error::{AskError, WaitError};
 use crate::line::{self, Stand, Stores};
-use crate::place::Place;
+use crate::place::{Place, object};
 
 /// What tasks of all processes wait for while they do not hold the lock: as `std`'s `Condvar`, with a lock of this toolkit in place of
 /// a mutex.
@@ -42,6 +43,13 @@ impl Condition {
     /// The condition with this name. Nothing is asked of the server. It may be used with one lock, the same everywhere.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Condition { place: Place::new(client, "condition", name) }
+    }
+
+    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    ///
+    /// Who takes part is not asked: behind a deletion those who wait line up anew at their next look. Behind a rename the same is true of the old name.
+    pub fn object(&self) -> Object {
+        object(&self.place, layouts::condition)
     }
 
     /// Gives the lock back, waits to be notified, and acquires the lock again as it was acquired before, without its bound.

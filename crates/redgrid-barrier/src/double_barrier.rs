@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, Request, Script, Seat};
 
 use crate::barrier::gone;
 use crate::error::BarrierError;
 use crate::keeper::Keeper;
-use crate::place::{Place, Seen, script};
+use crate::place::{Place, Seen, object, script};
 
 static ENTER: Script<3> = Script::new("double-barrier/enter", script!("double_barrier", "double_enter"));
 static STAY: Script<3> = Script::new("double-barrier/stay", script!("double_barrier", "double_stay"));
@@ -43,6 +44,13 @@ impl DoubleBarrier {
     /// The double barrier with this name and so many parties. Nothing is asked of the server. All who use it say the same number.
     pub fn new(client: &Client, name: impl AsRef<str>, parties: u32) -> Self {
         DoubleBarrier { place: Place::new(client, "double_barrier", name), parties }
+    }
+
+    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    ///
+    /// Who takes part is not asked: behind a deletion those who wait are counted again at their next look, and those inside are inside no more. Behind a rename the same is true of the old name.
+    pub fn object(&self) -> Object {
+        object(&self.place, layouts::double_barrier)
     }
 
     /// How many parties enter together.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, OnceScript, Script};
 
 use crate::error::{AskError, WaitError};
-use crate::place::{Place, Seen, once, script};
+use crate::place::{Place, Seen, object, once, script};
 
 static LOOK: Script<1> = Script::new("event/look", script!("event", "event_look"));
 static SET: OnceScript<1> = OnceScript::new("event/set", once!("event", "event_set"));
@@ -43,6 +44,13 @@ impl Event {
     /// The event with this name. Nothing is asked of the server.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Event { place: Place::new(client, "event", name), lifetime: Some(LIFETIME) }
+    }
+
+    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    ///
+    /// Who takes part is not asked: behind a deletion it is not set; nobody is woken by that. Behind a rename the same is true of the old name.
+    pub fn object(&self) -> Object {
+        object(&self.place, layouts::event)
     }
 
     /// What is set through this one is so for at most this long (1 ms at least); each `set` begins it anew.

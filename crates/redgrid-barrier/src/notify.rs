@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use redgrid_core::Client;
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::{Object, layouts};
 
 use crate::error::{AskError, WaitError};
 use crate::line::{self, Stand, Stores};
-use crate::place::Place;
+use crate::place::{Place, object};
 
 /// Wakes one who waits, or all, in whichever process. As tokio's `Notify`: what [`notify_one`](Notify::notify_one) finds nobody for is
 /// kept, once, for who comes next.
@@ -35,6 +36,13 @@ impl Notify {
     /// The notifications with this name. Nothing is asked of the server.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Notify { place: Place::new(client, "notify", name) }
+    }
+
+    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    ///
+    /// Who takes part is not asked: behind a deletion those who wait line up anew at their next look. Behind a rename the same is true of the old name.
+    pub fn object(&self) -> Object {
+        object(&self.place, layouts::notify)
     }
 
     /// Notifies the one who has waited longest; true if somebody waited. Otherwise who comes next is notified at once, if that is

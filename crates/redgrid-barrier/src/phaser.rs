@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, OnceScript, Script};
 
 use crate::error::{AskError, WaitError};
 use crate::party::{Party, Word, arrive};
-use crate::place::{Place, Seen, once, script};
+use crate::place::{Place, Seen, object, once, script};
 
 static REGISTER: Script<3> = Script::new("phaser/register", script!("phaser", "phaser_register"));
 pub(crate) static ARRIVE: Script<3> = Script::new("phaser/arrive", script!("phaser", "phaser_arrive"));
@@ -70,6 +71,13 @@ impl Phaser {
     /// The phaser with this name. Nothing is asked of the server.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Phaser { place: Place::new(client, "phaser", name) }
+    }
+
+    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    ///
+    /// Who takes part is not asked: behind a deletion the phaser begins anew, and its parties are told so by their next word. Behind a rename the same is true of the old name.
+    pub fn object(&self) -> Object {
+        object(&self.place, layouts::phaser)
     }
 
     /// Registers a party, which the present phase waits for from now on.

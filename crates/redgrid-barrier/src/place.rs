@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, companion};
+use redgrid_core::object::{Layout, Object};
 use redgrid_core::{Client, FromReply, Heard, Hearing, Name, OnceRequest, Request};
 
 use crate::error::{AskError, WaitError};
@@ -191,6 +192,14 @@ impl Place {
     /// How long a waiter lets pass that is told of changes; three times a lease at least, as a look renews it.
     fn between_looks(&self) -> Duration {
         (self.client.poll_interval() * POLLS).min(self.client.watchdog_lease() / 3)
+    }
+}
+
+/// What every object has, of one with these keys.
+pub(crate) fn object(place: &Result<Place, InvalidName>, layout: Layout) -> Object {
+    match place {
+        Ok(place) => Object::with_layout(&place.client, Ok(place.name.clone()), layout),
+        Err(invalid) => Object::unusable(invalid.clone()),
     }
 }
 

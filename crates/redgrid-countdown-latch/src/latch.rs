@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use redgrid_core::Client;
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::{Object, layouts};
 
 use crate::error::LatchError;
 use crate::keys::Keys;
@@ -152,6 +153,16 @@ impl CountDownLatch {
     pub async fn delete(&self) -> Result<bool, LatchError> {
         let keys = self.keys()?;
         keys.delete(&self.client).await.map_err(|source| LatchError::of_change(&keys.name, source))
+    }
+
+    /// What every object has: whether it is there (a round is under way), its lifetime, other names, its events; with the number of
+    /// its round.
+    ///
+    /// [`delete`](CountDownLatch::delete) tells those who wait; behind that of the object they find out within `poll_interval`, and go
+    /// on as when it opens. Behind a rename they do, too: they wait for the name, not for the round.
+    pub fn object(&self) -> Object {
+        let name = self.keys.as_ref().map(|keys| keys.name.clone()).map_err(Clone::clone);
+        Object::with_layout(&self.client, name, layouts::countdown_latch)
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redgrid_core::Client;
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::{Object, layouts};
 
 use crate::error::IdError;
 use crate::series::{Change, Series};
@@ -96,6 +97,15 @@ impl IdGenerator {
     #[doc(alias = "nextId")]
     pub async fn next(&self) -> Result<i64, IdError> {
         self.supply()?.next(&self.client).await
+    }
+
+    /// What every object has: whether it is there, its lifetime, other names, its events; with the size of its blocks.
+    ///
+    /// It knows nothing of what clients have in memory: after a deletion or a rename they give those ids first, this client too. A
+    /// generator that expires begins at 1 again, and so do ids: [`delete`](IdGenerator::delete) is what is meant as a rule.
+    pub fn object(&self) -> Object {
+        let name = self.supply.as_ref().map(|supply| supply.source().name.clone()).map_err(Clone::clone);
+        Object::with_layout(&self.client, name, layouts::id_generator)
     }
 
     /// Deletes the generator, and what this client has in memory: ids begin at 1 again, or as the next

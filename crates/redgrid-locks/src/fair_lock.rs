@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redgrid_core::hold::{PlaceView, Target};
 use redgrid_core::name::companion;
+use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
 
 use crate::AcquireError;
@@ -172,6 +173,12 @@ impl FairLock {
             waiter.number.is_some_and(|number| format!("{}:{number}", waiter.client).as_bytes() == field)
         };
         Ok(waiting.iter().position(is_it))
+    }
+
+    /// What every object has, with its queue: as [`Lock::object`]. Those who wait in a queue that is deleted or renamed line up anew
+    /// when they look, in whatever order.
+    pub fn object(&self) -> Object {
+        self.0.object_of(layouts::fair_lock)
     }
 
     /// Frees the lock whoever holds it, and lets the next of the queue in; as [`Lock::force_release`].

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use redgrid_core::config::Durability;
 use redgrid_core::hold::{Backoff, HoldKind, Lease, Target, Wish};
 use redgrid_core::name::{InvalidName, companion};
+use redgrid_core::object::{Layout, Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
 
 use crate::AcquireError;
@@ -258,6 +259,22 @@ impl Lock {
             Some(grant) => Ok(LockGuard::new(grant)),
             None => Err(AcquireError::ShuttingDown { name: target.name.clone() }),
         }
+    }
+
+    /// What every object has: whether it is there (held), its lifetime, other names, its events. The counter of a
+    /// [`FencedLock`](crate::FencedLock)'s tokens goes along to another name and outlives a deletion.
+    ///
+    /// Whoever holds the lock is not asked: what is deleted, or renamed, is lost to its holder, who is told by the next renewal and is
+    /// not protected until then; a copy is held by the same holder, who does not renew it; a lifetime is that of the lease, and the
+    /// next renewal sets it anew. To take a lock away, [`force_release`](Lock::force_release) tells the holder at once and wakes
+    /// those who wait; behind `delete` they find it free within `poll_interval`.
+    pub fn object(&self) -> Object {
+        self.object_of(layouts::alone)
+    }
+
+    pub(crate) fn object_of(&self, layout: Layout) -> Object {
+        let name = self.target.as_ref().map(|target| target.name.clone()).map_err(Clone::clone);
+        Object::with_layout(&self.client, name, layout).and_along(layouts::fenced_lock_token)
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redgrid_core::hold::{AttachError, Backoff};
 use redgrid_core::name::companion;
+use redgrid_core::object::Object;
 use redgrid_core::{Client, Request, ServerError, Token};
 
 use crate::AcquireError;
@@ -214,6 +215,11 @@ macro_rules! as_a_lock {
             /// As [`Lock::attach`].
             pub async fn attach(&self, detached: &Detached) -> Result<LockGuard, AttachError> {
                 self.0.attach(detached).await
+            }
+
+            /// What every object has. As [`Lock::object`].
+            pub fn object(&self) -> Object {
+                self.0.object()
             }
 
             /// The lock beneath, to be one of several of different kinds.

@@ -30,12 +30,28 @@
 //! - A stream holds a page at a time, whatever the size of the map.
 //! - What can not be decoded is an error about this one entry, which stays; a stream goes on behind it.
 
-mod change;
+mod add;
+mod backed;
+mod compare;
+mod insert;
+#[cfg(feature = "locks")]
+mod locked;
 mod map;
+#[cfg(feature = "locks")]
+mod of_key;
 mod read;
+mod remove;
 mod scan;
+mod set;
 mod update;
 
+pub use async_trait::async_trait;
+pub use backed::{
+    BackedError, BackedMap, Backing, Behind, Fault, Loaded, Loader, Loss, TookTooLong, WriteBehind, Writer,
+};
+pub use futures_util::stream::BoxStream;
+#[cfg(feature = "locks")]
+pub use locked::{ComputeError, Locked};
 pub use map::Map;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};

@@ -38,6 +38,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
+    #[doc(alias = "getOrDefault")]
     pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
@@ -94,6 +95,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
+    #[doc(alias = "readAllValues")]
     pub async fn read_all_values(&self) -> Result<Vec<V>, ObjectError> {
         let values: Vec<Bytes> = self.place.read(self.place.command("HVALS")?).await?;
         values.iter().map(|bytes| self.place.decoded(&self.values, bytes, || Some("a value".into()))).collect()
@@ -110,6 +112,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
+    #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,

@@ -150,6 +150,7 @@ impl<T> Unpin for Scan<T> {}
 impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Map<K, V, KC, VC> {
     /// All entries, as a stream.
     #[doc(alias = "entrySet")]
+    #[doc(alias = "forEach")]
     pub fn entries(&self) -> Scan<(K, V)> {
         let map = self.clone();
         Scan::new(self.place.clone(), Box::new(move |field, value| map.entry(field, value)))

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{Compared, ObjectError, Rounds};
 
-use crate::change::{compare_and_remove, compare_and_set};
+use crate::compare::{compare_and_remove, compare_and_set};
 use crate::map::Map;
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
@@ -25,6 +25,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     ///
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "computeIfPresent")]
+    #[doc(alias = "replaceAll")]
     pub async fn update<Q: ?Sized>(&self, key: &Q, mut change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
@@ -76,33 +77,51 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
         loop {
             let was = match seen.take() {
                 Some(told) => told,
-                // From the primary, whatever the read mode: an old value would only be refused.
-                None => rounds.read(self.place.command("HGET")?.arg(field.clone())).await?,
+                None => self.stored(&rounds, &field).await?,
             };
             let new = change(self.value(&field, was.clone())?);
-            let bytes = new.as_ref().map(|new| self.place.encoded(&self.values, new)).transpose()?;
-            let done = match (was, bytes) {
-                (None, None) => Compared::Done,
-                (Some(was), Some(bytes)) => {
-                    rounds.change(compare_and_set(map, true, [field.clone(), was, bytes])).await?
-                }
-                (Some(was), None) => rounds.change(compare_and_remove(map, true, [field.clone(), was])).await?,
-                (None, Some(bytes)) => {
-                    match rounds.change(self.place.command("HSETNX")?.arg(field.clone()).arg(bytes)).await? {
-                        true => Compared::Done,
-                        false => {
-                            rounds.lost().await?;
-                            continue;
-                        }
-                    }
-                }
-            };
-            match done {
-                Compared::Done => return Ok(new),
-                Compared::Other(told) => {
-                    seen = rounds.lost().await?.then_some(told);
-                }
+            match self.step(&rounds, &field, was, new.as_ref()).await? {
+                Step::Done => return Ok(new),
+                Step::Other(told) => seen = rounds.lost().await?.then_some(told).flatten(),
             }
         }
     }
+
+    /// What a key has, from the primary, whatever the read mode: an old value would only be refused.
+    pub(crate) async fn stored(&self, rounds: &Rounds, field: &Bytes) -> Result<Option<Bytes>, ObjectError> {
+        rounds.read(self.place.command("HGET")?.arg(field.clone())).await
+    }
+
+    /// One round: gives the key a value, or none, where it still has what it had.
+    pub(crate) async fn step(
+        &self,
+        rounds: &Rounds,
+        field: &Bytes,
+        was: Option<Bytes>,
+        new: Option<&V>,
+    ) -> Result<Step, ObjectError> {
+        let (_, map) = self.place.named()?;
+        let new = new.map(|new| self.place.encoded(&self.values, new)).transpose()?;
+        let told = match (was, new) {
+            (None, None) => Compared::Done,
+            (Some(was), Some(new)) => rounds.change(compare_and_set(map, true, [field.clone(), was, new])).await?,
+            (Some(was), None) => rounds.change(compare_and_remove(map, true, [field.clone(), was])).await?,
+            (None, Some(new)) => {
+                let request = self.place.command("HSETNX")?.arg(field.clone()).arg(new);
+                return Ok(if rounds.change(request).await? { Step::Done } else { Step::Other(None) });
+            }
+        };
+        Ok(match told {
+            Compared::Done => Step::Done,
+            Compared::Other(has) => Step::Other(Some(has)),
+        })
+    }
+}
+
+/// What became of a round.
+pub(crate) enum Step {
+    /// It is as it was to be.
+    Done,
+    /// Others were quicker; what is there, where that was told.
+    Other(Option<Option<Bytes>>),
 }

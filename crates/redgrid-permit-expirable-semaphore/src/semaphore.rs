@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redgrid_core::Client;
-use redgrid_core::object::Lifetime;
+use redgrid_core::object::{Lifetime, Object, layouts};
 use redgrid_core::permits::{Acquire, Counter, PermitId, Returned, SemaphoreError, TryAcquire};
 use tokio::sync::watch;
 
@@ -223,6 +223,15 @@ impl PermitExpirableSemaphore {
         let counts = self.counter.count().await?;
         let all = counts.available.unwrap_or(0).saturating_add_unsigned(counts.leased);
         Ok(u64::try_from(all).unwrap_or(0))
+    }
+
+    /// What every object has: whether it is there, its lifetime, other names, its events; with the leases of its permits and the line of those who wait in
+    /// order.
+    ///
+    /// Nobody is asked who holds permits: behind a deletion or a rename those that are out are forgotten. Who waits looks again within
+    /// `poll_interval`; nobody is woken.
+    pub fn object(&self) -> Object {
+        self.counter.object(layouts::permit_expirable_semaphore)
     }
 
     /// Deletes the semaphore, whoever holds permits of it; tells whether there was one.

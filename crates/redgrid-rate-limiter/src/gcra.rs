@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
+use redgrid_core::object::Object;
 use redgrid_core::{Client, Name, OnceScript, Script, ServerError};
 
 use crate::acquire::checked;
@@ -38,16 +39,24 @@ static GCRA: OnceScript<1> = OnceScript::new("rate/gcra", include_str!("scripts/
 /// ```
 #[doc(alias = "RGcra")]
 #[derive(Clone, Debug)]
-pub struct GcraLimiter(Result<Arc<Queue<Cells>>, LimitError>);
+pub struct GcraLimiter(Result<Arc<Queue<Cells>>, LimitError>, Object);
 
 impl GcraLimiter {
     /// The limiter with this name, and what it allows.
     pub fn new(client: &Client, name: impl AsRef<str>, quota: Quota) -> Self {
-        GcraLimiter(Cells::new(client, name, quota).map(|cells| {
+        let object = Object::new(client, name.as_ref());
+        let queue = Cells::new(client, name, quota).map(|cells| {
             // Those with other quotas ask by themselves.
             let of = [&cells.key[..], b" ", format!("{quota:?}").as_bytes()].concat().into();
             client.shared(&of, || Queue::new(client, cells))
-        }))
+        });
+        GcraLimiter(queue, object)
+    }
+
+    /// What every object has: whether it is there (something was taken and is not replenished), its lifetime, which is the time until it
+    /// is full, other names, its events. A deletion fills it.
+    pub fn object(&self) -> Object {
+        self.1.clone()
     }
 
     fn queue(&self) -> Result<&Arc<Queue<Cells>>, LimitError> {

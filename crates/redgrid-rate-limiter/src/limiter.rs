@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, LIFETIMES, LIFETIMES_EXPECTED, ServerError};
 
 use crate::acquire::{Acquire, Taken, checked};
@@ -177,6 +178,18 @@ impl RateLimiter {
     pub async fn available_permits(&self) -> Result<u64, LimitError> {
         let told = self.on_the_log(async |client, log| log.look(client).await).await?;
         Ok(u64::try_from(told.free).unwrap_or(0))
+    }
+
+    /// What every object has: whether it is there (a rate is set), its lifetime, other names, its events; with what was taken of the
+    /// rate that all clients share. Of a rate for each client, the logs stay behind until their time is over.
+    ///
+    /// [`delete`](RateLimiter::delete) and [`expire`](RateLimiter::expire) tell those who wait; behind the same of the object, and
+    /// behind a rename, they are told [`RateNotSet`](LimitError::RateNotSet) when it is their turn to ask again.
+    pub fn object(&self) -> Object {
+        match &self.0 {
+            Ok(queue) => Object::with_layout(&queue.client, Ok(queue.limit.keys.name.clone()), layouts::rate_limiter),
+            Err(invalid) => Object::unusable(invalid.clone()),
+        }
     }
 
     /// Deletes the limiter, its rate and what was taken; tells whether a rate was set. Who waits is told

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::Client;
+use redgrid_core::object::{Object, layouts};
 use redgrid_core::permits::{Acquire, Counter, SemaphoreError, TryAcquire};
 use tokio::sync::watch;
 
@@ -197,6 +198,15 @@ impl Semaphore {
         let counts = self.counter.count().await?;
         let unset = || self.capacity.unwrap_or(0).saturating_sub(counts.leased);
         Ok(counts.available.map_or_else(unset, |left| u64::try_from(left).unwrap_or(0)))
+    }
+
+    /// What every object has: whether it is there, its lifetime, other names, its events; with the line of those who wait in
+    /// order.
+    ///
+    /// Nobody is asked who holds permits: behind a deletion or a rename those that are out are forgotten. Who waits looks again within
+    /// `poll_interval`; nobody is woken.
+    pub fn object(&self) -> Object {
+        self.counter.object(layouts::semaphore)
     }
 
     /// Deletes the semaphore, whoever holds permits of it; tells whether there was one.

@@ -266,6 +266,16 @@ impl Grid {
         redgrid_core::object::Object::new(&self.client, name)
     }
 
+    /// What happens to all whose names are of a pattern. See [`Listen`](redgrid_core::object::events::Listen).
+    #[doc(alias = "addListener")]
+    pub fn events_of(
+        &self,
+        pattern: impl Into<String>,
+        kinds: impl Into<redgrid_core::object::events::Kinds>,
+    ) -> redgrid_core::object::events::Listen {
+        redgrid_core::object::events::Listen::to(&self.client, pattern, kinds)
+    }
+
     /// Unique ids in blocks. See [`IdGenerator`](redgrid_id_generator::IdGenerator).
     #[cfg(feature = "id-generator")]
     #[doc(alias = "getIdGenerator")]

@@ -64,14 +64,14 @@ impl Client {
         config.check()?;
         let clock = Clock::boot();
         let topology = topology::open(&config, &clock)?;
-        Ok(Client::start(topology, config.settings, clock))
+        Ok(Client::start(topology, config.settings, config.access.database, clock))
     }
 
     /// A client over servers of the test's own making.
     #[cfg(feature = "testing")]
     pub fn over(topology: Arc<dyn Topology>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
         config.check()?;
-        Ok(Client::start(topology, config.settings, clock))
+        Ok(Client::start(topology, config.settings, config.access.database, clock))
     }
 
     /// The same over one server for every name.
@@ -80,12 +80,12 @@ impl Client {
         Client::over(Arc::new(topology::Single::new(server)), config, clock)
     }
 
-    fn start(topology: Arc<dyn Topology>, settings: Settings, clock: Clock) -> Client {
+    fn start(topology: Arc<dyn Topology>, settings: Settings, database: u8, clock: Clock) -> Client {
         let events = Events::new();
         let hub = Hub::new(Arc::clone(&topology), clock.clone(), settings.clone(), Arc::clone(&events));
         let id = Uuid::new_v4().to_string();
         let (seats, tasks) = (Seats::default(), Mutex::default());
-        let core = Arc::new(Core { id, clock, settings, topology, hub, events, seats, tasks });
+        let core = Arc::new(Core { id, clock, settings, database, topology, hub, events, seats, tasks });
         let (table, work) = Table::new(Arc::clone(&core));
         core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
         core.tasks().push(tokio::spawn(Arc::clone(&table).run_engine()));

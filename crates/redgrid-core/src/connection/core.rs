@@ -27,6 +27,8 @@ pub(crate) struct Core {
     pub(crate) id: String,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
+    /// Which database of the servers is used.
+    pub(crate) database: u8,
     pub(crate) topology: Arc<dyn Topology>,
     pub(crate) hub: Arc<Hub>,
     pub(super) events: Arc<Events>,

@@ -1,8 +1,8 @@
 //! One node on fred: a connection for requests, or several, and one that carries subscriptions and nothing else; where
-//! durability is asked for, one more for each level of it.
+//! durability is asked for, one more for each level of it, and one for the events of all keys where somebody listens to those.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -56,6 +56,16 @@ impl Nodes {
     }
 }
 
+/// The connection that carries events.
+#[derive(Default)]
+enum Carrier {
+    /// Nobody has listened yet.
+    #[default]
+    Unopened,
+    Open(Arc<Subscriber>),
+    Closed,
+}
+
 pub(super) struct Node {
     id: NodeId,
     sharded: Arc<AtomicBool>,
@@ -63,10 +73,15 @@ pub(super) struct Node {
     time: Arc<ServerClock>,
     commands: Arc<Lines>,
     subscriber: Subscriber,
+    /// What carries events; opened when some are first listened to.
+    events: Mutex<Carrier>,
+    /// How it is opened.
+    way: Way,
+    settings: Settings,
     commits: Commits,
     /// Its data is older than a replica's may be.
     behind: AtomicBool,
-    watchers: std::sync::Mutex<Vec<JoinHandle<()>>>,
+    watchers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Node {
@@ -99,6 +114,9 @@ impl Node {
             clock: clock.clone(),
             time,
             subscriber,
+            events: Mutex::default(),
+            way: way.clone(),
+            settings: settings.clone(),
             commits: Commits::new(Arc::clone(&commands), way, settings, clock.clone()),
             commands,
             behind: AtomicBool::new(false),
@@ -130,10 +148,32 @@ impl Node {
         tokio::spawn(async move { node.subscriber.look_after().await });
     }
 
+    /// What carries events.
+    fn carrier(&self) -> Result<Arc<Subscriber>, ServerError> {
+        let mut events = self.events.lock().unwrap_or_else(|p| p.into_inner());
+        match &*events {
+            Carrier::Open(events) => return Ok(Arc::clone(events)),
+            Carrier::Closed => return Err(ServerError::not_sent("the connections are closed")),
+            Carrier::Unopened => {}
+        }
+        let name = format!("{}:events", self.settings.client_name);
+        let (link, watching) =
+            Link::open(&self.way, &self.settings, self.clock.clone(), name, Greeting::Identity, None)?;
+        let (subscriber, reading) = self.subscriber.for_events(link, self.commands.epoch());
+        self.watchers.lock().unwrap_or_else(|p| p.into_inner()).extend([watching, reading]);
+        let subscriber = Arc::new(subscriber);
+        *events = Carrier::Open(Arc::clone(&subscriber));
+        Ok(subscriber)
+    }
+
     /// Has its connections end, and with them the tasks that watch them.
     fn stop(&self) {
         self.commands.close();
         self.subscriber.close();
+        let mut events = self.events.lock().unwrap_or_else(|p| p.into_inner());
+        if let Carrier::Open(events) = std::mem::replace(&mut *events, Carrier::Closed) {
+            events.close();
+        }
         self.commits.stop();
     }
 
@@ -248,11 +288,25 @@ impl Server for Node {
     }
 
     async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
-        self.subscriber.subscribe(kind, channels).await
+        match kind {
+            ChannelKind::Events => {
+                let events = self.carrier()?;
+                events.connected().await;
+                events.subscribe(kind, channels).await
+            }
+            ChannelKind::Plain | ChannelKind::Sharded => self.subscriber.subscribe(kind, channels).await,
+        }
     }
 
     async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
-        self.subscriber.unsubscribe(kind, channels).await;
+        match kind {
+            ChannelKind::Events => {
+                if let Ok(events) = self.carrier() {
+                    events.unsubscribe(kind, channels).await;
+                }
+            }
+            ChannelKind::Plain | ChannelKind::Sharded => self.subscriber.unsubscribe(kind, channels).await,
+        }
     }
 
     fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {

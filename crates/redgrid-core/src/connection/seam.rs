@@ -50,6 +50,9 @@ pub enum ChannelKind {
     Plain,
     /// By SPUBLISH, to the nodes of the channel's slot.
     Sharded,
+    /// By a server itself, which tells of one kind of keyspace events (`__keyevent@0__:del`) on each. They are subscribed as plain
+    /// ones are, on a connection of their own: they are many, and hold up nobody who waits to be woken.
+    Events,
 }
 
 /// What arrives on a node's subscriber connection.
@@ -69,6 +72,8 @@ pub enum Push {
     },
     /// The connection was lost, or is new: nothing is subscribed on it, and messages may have been missed.
     Gap,
+    /// The same of the one that carries [`ChannelKind::Events`].
+    EventsGap,
 }
 
 /// Channels that a server refused to subscribe, and why.

@@ -9,10 +9,12 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fred::interfaces::{EventInterface, PubsubInterface};
 use fred::prelude::Value;
+use fred::types::KeyspaceEvent;
 use futures_util::future::join_all;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, watch};
@@ -25,6 +27,44 @@ use crate::error::{Code, ServerError};
 
 /// How often it is tried to fall into step: each answer that is not its own is one of those before.
 const STEPS: usize = 300;
+
+/// How long the connection for events is waited for that is opened when some are first listened to: 250 ms. Longer than it takes nearby;
+/// nothing else is subscribed at the node meanwhile, and it is tried again.
+const CONNECTING: Duration = Duration::from_millis(250);
+
+/// The key of an event and what happened to it are told on a channel of each: `__keyspace@0__:key` and `__keyevent@0__:del`. fred reads both
+/// and does not say which it was, so that a connection has channels of one of the two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carries {
+    /// Messages, and events by their keys.
+    Messages,
+    /// Events by what happened.
+    Events,
+}
+
+impl Carries {
+    fn gap(self) -> Push {
+        match self {
+            Carries::Messages => Push::Gap,
+            Carries::Events => Push::EventsGap,
+        }
+    }
+
+    /// The message of which fred made an event.
+    fn message(self, event: KeyspaceEvent) -> Push {
+        let KeyspaceEvent { db, operation, key } = event;
+        match self {
+            Carries::Messages => {
+                let channel = [format!("__keyspace@{db}__:").as_bytes(), key.as_bytes()].concat().into();
+                Push::Message { channel, payload: operation.into() }
+            }
+            Carries::Events => {
+                let channel = format!("__keyevent@{db}__:{operation}").into();
+                Push::Message { channel, payload: Bytes::copy_from_slice(key.as_bytes()) }
+            }
+        }
+    }
+}
 
 pub(super) struct Subscriber {
     link: Arc<Link>,
@@ -60,8 +100,26 @@ impl Subscriber {
     /// `commands` is the life of the connection for requests: where that one leads to another process, this one follows.
     pub(super) fn open(link: Arc<Link>, commands: watch::Receiver<Option<Epoch>>) -> (Self, JoinHandle<()>) {
         let pushes = Arc::new(Mutex::new(mpsc::unbounded_channel().0));
+        Subscriber::over(link, commands, pushes, Carries::Messages)
+    }
+
+    /// Another one for [`ChannelKind::Events`], whose stream of pushes is the same.
+    pub(super) fn for_events(
+        &self,
+        link: Arc<Link>,
+        commands: watch::Receiver<Option<Epoch>>,
+    ) -> (Self, JoinHandle<()>) {
+        Subscriber::over(link, commands, Arc::clone(&self.pushes), Carries::Events)
+    }
+
+    fn over(
+        link: Arc<Link>,
+        commands: watch::Receiver<Option<Epoch>>,
+        pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
+        carries: Carries,
+    ) -> (Self, JoinHandle<()>) {
         let (ended, endings) = mpsc::unbounded_channel();
-        let reading = tokio::spawn(read(Arc::clone(&link), Arc::clone(&pushes), endings, commands));
+        let reading = tokio::spawn(read(Arc::clone(&link), Arc::clone(&pushes), endings, commands, carries));
         (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes, ended }, reading)
     }
 
@@ -80,7 +138,7 @@ impl Subscriber {
         }
         subscribed.midway = true;
         let refused = match kind {
-            ChannelKind::Plain => self.subscribe_plain(&mut subscribed, &channels).await,
+            ChannelKind::Plain | ChannelKind::Events => self.subscribe_plain(&mut subscribed, &channels).await,
             ChannelKind::Sharded => self.subscribe_sharded(&mut subscribed, &channels).await,
         };
         subscribed.midway = false;
@@ -89,7 +147,7 @@ impl Subscriber {
             Err(error) => {
                 self.link.renew().await;
                 // The refusal itself, handed to the question behind it.
-                let denied = kind == ChannelKind::Plain && error.code() == Some(Code::NoPermission);
+                let denied = kind != ChannelKind::Sharded && error.code() == Some(Code::NoPermission);
                 return if denied { Ok(all_denied(&channels)) } else { Err(error) };
             }
         };
@@ -173,6 +231,12 @@ impl Subscriber {
         }
     }
 
+    /// Waits until it is connected, for a moment.
+    pub(super) async fn connected(&self) {
+        let mut epoch = self.link.epoch();
+        let _ = tokio::time::timeout(CONNECTING, epoch.wait_for(Option::is_some)).await;
+    }
+
     fn connection(&self) -> Option<u64> {
         self.link.epoch().borrow().as_ref().map(|epoch| epoch.connection)
     }
@@ -191,7 +255,7 @@ impl Subscriber {
             return;
         }
         match kind {
-            ChannelKind::Plain => {
+            ChannelKind::Plain | ChannelKind::Events => {
                 channels.iter().for_each(|channel| {
                     subscribed.plain.remove(channel);
                 });
@@ -246,10 +310,14 @@ async fn read(
     pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
     mut endings: mpsc::UnboundedReceiver<Vec<Bytes>>,
     mut commands: watch::Receiver<Option<Epoch>>,
+    carries: Carries,
 ) {
     let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
     let mut messages = link.fred().message_rx();
+    let mut events = link.fred().keyspace_event_rx();
     let mut epoch = link.epoch();
+    // It may have been connected before this was run.
+    epoch.mark_changed();
     let mut told = 0;
     let closing = link.closing();
     tokio::pin!(closing);
@@ -267,7 +335,12 @@ async fn read(
                     };
                     let _ = push(Push::Message { channel: message.channel.into_inner(), payload });
                 }
-                Err(RecvError::Lagged(_)) => { let _ = push(Push::Gap); }
+                Err(RecvError::Lagged(_)) => { let _ = push(carries.gap()); }
+                Err(RecvError::Closed) => return,
+            },
+            event = events.recv() => match event {
+                Ok(event) => { let _ = push(carries.message(event)); }
+                Err(RecvError::Lagged(_)) => { let _ = push(carries.gap()); }
                 Err(RecvError::Closed) => return,
             },
             () = &mut closing => return,
@@ -275,10 +348,13 @@ async fn read(
             changed = epoch.changed() => {
                 if changed.is_err() { return }
                 let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);
-                // Lost, or new: in both cases nothing is in force.
+                // Lost, or new: in both cases nothing is in force. That of events is opened by who subscribes, and waits for it: its first
+                // one has lost nobody anything.
                 if connection != told {
+                    if told != 0 || carries == Carries::Messages {
+                        let _ = push(carries.gap());
+                    }
                     told = connection;
-                    let _ = push(Push::Gap);
                 }
             }
             changed = commands.changed() => {

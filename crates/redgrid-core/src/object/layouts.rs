@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 
-use super::{Layout, alone, fence};
+use super::Layout;
+pub use super::{alone, fence};
 use crate::name::{companion, companion_apart, suffixed};
 
 /// A type of objects by its keys.

@@ -2,6 +2,7 @@
 
 pub mod belongings;
 mod error;
+pub mod events;
 mod expire;
 pub mod layouts;
 mod lives;
@@ -64,7 +65,7 @@ pub fn alone(key: &[u8]) -> Vec<Bytes> {
 #[derive(Clone)]
 #[doc(alias = "RObject")]
 #[doc(alias = "RExpirable")]
-pub struct Object(Result<Inner, InvalidName>);
+pub struct Object(Result<Inner, ObjectError>);
 
 #[derive(Clone)]
 struct Inner {
@@ -78,12 +79,17 @@ struct Inner {
 impl Object {
     /// What is stored under one key, the name behind the client's namespace.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Object(Name::new(name).map(|name| Inner::of(client, name, alone, none)))
+        Object::with_layout(client, Name::new(name), alone)
     }
 
     /// An object with companions: for types of objects.
     pub fn with_layout(client: &Client, name: Result<Name, InvalidName>, layout: Layout) -> Self {
-        Object(name.map(|name| Inner::of(client, name, layout, none)))
+        Object(name.map(|name| Inner::of(client, name, layout, none)).map_err(Into::into))
+    }
+
+    /// What can be none: each call tells why. For types of objects, which keep a name that can not be one until somebody asks.
+    pub fn unusable(why: impl Into<ObjectError>) -> Self {
+        Object(Err(why.into()))
     }
 
     /// The same with more keys that go along when it is renamed or copied, and else have lives of their own, as its [`fence`].
@@ -92,7 +98,7 @@ impl Object {
     }
 
     fn inner(&self) -> Result<&Inner, ObjectError> {
-        self.0.as_ref().map_err(|invalid| invalid.clone().into())
+        self.0.as_ref().map_err(Clone::clone)
     }
 
     /// The name, where it can be one.

@@ -16,7 +16,7 @@ use crate::connection::{Client, FromReply, Request};
 use crate::error::ServerError;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 use crate::name::InvalidName;
-use crate::object::Lifetime;
+use crate::object::{Layout, Lifetime, Object};
 use crate::once::OnceScript;
 use crate::script::Script;
 
@@ -191,6 +191,12 @@ impl Counter {
             Some(0) => Returned::Expired,
             _ => Returned::Unknown,
         })
+    }
+
+    /// What every object has, of one with these keys.
+    pub fn object(&self, layout: Layout) -> Object {
+        let name = self.source.as_ref().map(|source| source.name.clone()).map_err(Clone::clone);
+        Object::with_layout(&self.client, name, layout)
     }
 
     /// Deletes the semaphore, and with it the leases of those who hold permits. Tells whether there was one.

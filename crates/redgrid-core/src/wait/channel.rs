@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 
 use super::hub::Hub;
+use super::tap::Tap;
 use crate::clock::Instant;
 use crate::connection::{ChannelKind, NodeId};
 
@@ -40,6 +41,8 @@ pub(super) enum Reach {
     Slot,
     /// In the slot of its key, by who counts who hears it: heard at the primary.
     Counted,
+    /// At the node whose id is the key, and at no other.
+    Node,
 }
 
 /// What a poll looks at for a channel.
@@ -59,6 +62,11 @@ pub(super) enum Sink {
         sender: mpsc::UnboundedSender<Heard>,
         /// A poll finds out what this one misses.
         polled: bool,
+    },
+    /// Of a reader who hears several, by the number it has for this one.
+    Tap {
+        tap: Arc<Tap>,
+        seat: u64,
     },
 }
 
@@ -96,7 +104,7 @@ impl Signal {
 }
 
 impl Sink {
-    pub(super) fn tell(&self, payload: &Bytes) {
+    pub(super) fn tell(&self, name: &Bytes, payload: &Bytes) {
         match self {
             Sink::Signal(signal) => {
                 signal.messages.fetch_add(1, Ordering::Release);
@@ -108,6 +116,7 @@ impl Sink {
             Sink::Hearing { place, sender, .. } => {
                 let _ = sender.send(Heard::Message { channel: *place, payload: payload.clone() });
             }
+            Sink::Tap { tap, .. } => tap.tell(name, payload),
         }
     }
 }
@@ -129,9 +138,9 @@ impl Channel {
         self.asked && self.force != Force::Denied
     }
 
-    pub(super) fn tell(&mut self, payload: &Bytes) {
+    pub(super) fn tell(&mut self, name: &Bytes, payload: &Bytes) {
         self.heard += 1;
-        self.watchers.values().for_each(|sink| sink.tell(payload));
+        self.watchers.values().for_each(|sink| sink.tell(name, payload));
     }
 
     /// Whether somebody listens of whom no poll finds out what was missed.
@@ -153,6 +162,7 @@ impl Channel {
                 Sink::Hearing { sender, .. } => {
                     let _ = sender.send(Heard::Recheck);
                 }
+                Sink::Tap { tap, seat } => tap.in_force(*seat),
             }
         }
     }
@@ -160,14 +170,17 @@ impl Channel {
     pub(super) fn set(&mut self, force: Force) {
         self.force = force;
         for sink in self.watchers.values() {
-            if let Sink::Signal(signal) = sink {
-                signal.in_force.store(force == Force::Confirmed, Ordering::Release);
+            match sink {
+                Sink::Signal(signal) => signal.in_force.store(force == Force::Confirmed, Ordering::Release),
+                Sink::Tap { tap, .. } if force == Force::Denied => tap.denied(),
+                _ => {}
             }
         }
     }
 }
 
-pub(super) struct Registration {
+/// A place among those who hear a channel. Dropped, it is given up.
+pub(crate) struct Registration {
     pub(super) hub: Arc<Hub>,
     pub(super) channel: Bytes,
     pub(super) id: u64,

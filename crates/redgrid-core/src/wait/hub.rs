@@ -15,6 +15,7 @@ use tokio::sync::{Notify, mpsc};
 use super::channel::{Channel, Force, Heard, Hearing, Listener, Poll, Reach, Registration, Signal, Sink, Watch};
 use super::lane::{Desired, Lane, Post};
 use super::poll::{self, UNSUBSCRIBED_POLL};
+use super::spread::{Spreading, heard_at};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
@@ -26,6 +27,8 @@ pub(crate) struct Hub {
     pub(super) settings: Settings,
     pub(super) events: Arc<Events>,
     state: Mutex<State>,
+    /// What is heard everywhere; taken before the state.
+    spreads: Mutex<HashMap<u64, Spreading>>,
 }
 
 #[derive(Default)]
@@ -77,7 +80,19 @@ impl State {
 
 impl Hub {
     pub(crate) fn new(topology: Arc<dyn Topology>, clock: Clock, settings: Settings, events: Arc<Events>) -> Arc<Hub> {
-        Arc::new(Hub { topology, clock, settings, events, state: Mutex::default() })
+        Arc::new(Hub { topology, clock, settings, events, state: Mutex::default(), spreads: Mutex::default() })
+    }
+
+    pub(crate) fn topology(&self) -> &dyn Topology {
+        &*self.topology
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Watches `channel` for as long as the result lives, and polls `key` beneath it.
@@ -168,21 +183,42 @@ impl Hub {
         })
     }
 
-    fn add(self: &Arc<Self>, name: &Bytes, key: &Bytes, reach: Reach, sink: Sink, poll: Option<Poll>) -> u64 {
+    /// A number that no watcher has.
+    pub(super) fn next_id(&self) -> u64 {
+        let mut state = self.state();
+        state.next_id += 1;
+        state.next_id
+    }
+
+    pub(super) fn spreads(&self) -> MutexGuard<'_, HashMap<u64, Spreading>> {
+        self.spreads.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn add(
+        self: &Arc<Self>,
+        name: &Bytes,
+        key: &Bytes,
+        reach: Reach,
+        sink: Sink,
+        poll: Option<Poll>,
+    ) -> u64 {
         let now = self.clock.now();
         let mut state = self.state();
         state.next_id += 1;
         let id = state.next_id;
         if !state.channels.contains_key(name) {
-            let (home, primary) = (self.home(key, reach), self.topology.primary(key));
+            let (home, primary) = self.home(key, reach).unzip();
             if !state.closed {
-                state.post(self, &home);
-                state.post(self, &primary);
+                home.iter().chain(&primary).for_each(|node| {
+                    state.post(self, node);
+                });
             }
             // A denial is remembered beyond the last watcher: each try costs the subscriber connection.
             let force = if state.denied.contains_key(name) { Force::Denied } else { Force::Wanted };
             let kind = self.kind(reach);
-            let mut channel = Channel::new(key.clone(), home.id().clone(), primary.id().clone(), reach, kind);
+            // A node that has gone meanwhile: whoever wanted it leaves as well.
+            let id = |node: Option<Arc<dyn Server>>| node.map_or(NodeId("".into()), |node| node.id().clone());
+            let mut channel = Channel::new(key.clone(), id(home), id(primary), reach, kind);
             channel.force = force;
             state.channels.insert(name.clone(), channel);
         }
@@ -197,6 +233,8 @@ impl Hub {
             (Sink::Hearing { sender, .. }, Force::Confirmed) => {
                 let _ = sender.send(Heard::Recheck);
             }
+            (Sink::Tap { tap, seat }, Force::Confirmed) => tap.in_force(*seat),
+            (Sink::Tap { tap, .. }, Force::Denied) => tap.denied(),
             _ => {}
         }
         channel.watchers.insert(id, sink);
@@ -244,13 +282,22 @@ impl Hub {
 
     /// How the messages of a channel travel.
     fn kind(&self, reach: Reach) -> ChannelKind {
-        if reach != Reach::Everywhere && self.topology.is_sharded() { ChannelKind::Sharded } else { ChannelKind::Plain }
+        match reach {
+            Reach::Slot | Reach::Counted if self.topology.is_sharded() => ChannelKind::Sharded,
+            Reach::Everywhere | Reach::Slot | Reach::Counted => ChannelKind::Plain,
+            Reach::Node => ChannelKind::Events,
+        }
     }
 
-    /// Where a channel is to be subscribed. What no poll makes up for, as the notices of force, is heard from the primary itself: a
+    /// Where a channel is to be subscribed, and who decides for its key; `None` where it is to be at a node that has gone. What no poll makes up for, as the notices of force, is heard from the primary itself: a
     /// replica may be deaf for as long as it takes to notice.
-    fn home(&self, key: &[u8], reach: Reach) -> Arc<dyn Server> {
-        if reach == Reach::Slot { self.topology.listener(key) } else { self.topology.primary(key) }
+    fn home(&self, key: &[u8], reach: Reach) -> Option<(Arc<dyn Server>, Arc<dyn Server>)> {
+        if reach == Reach::Node {
+            let node = self.topology.primaries().into_iter().find(|node| node.id().0.as_bytes() == key)?;
+            return Some((Arc::clone(&node), node));
+        }
+        let primary = self.topology.primary(key);
+        Some((if reach == Reach::Slot { self.topology.listener(key) } else { Arc::clone(&primary) }, primary))
     }
 
     /// Moves every channel to where its key is, or is listened to, by now.
@@ -264,7 +311,7 @@ impl Hub {
             .channels
             .iter()
             .filter_map(|(name, channel)| {
-                let (home, primary) = (self.home(&channel.key, channel.reach), self.topology.primary(&channel.key));
+                let (home, primary) = self.home(&channel.key, channel.reach)?;
                 let kind = self.kind(channel.reach);
                 let is_at = |id: &NodeId, node: &Arc<dyn Server>| {
                     state.posts.get(id).is_some_and(|post| is_same(&post.lane.server, node))
@@ -288,7 +335,7 @@ impl Hub {
                 desired.forget(&name);
                 // A slot's channels end with its leaving a primary; the others have to be ended. At a replica of that they end as well,
                 // and are counted there: what is missing would have all made anew.
-                let ends = channel.kind == ChannelKind::Plain || is_led || channel.home != channel.primary;
+                let ends = channel.kind != ChannelKind::Sharded || is_led || channel.home != channel.primary;
                 if channel.may_be_subscribed() && ends {
                     desired.to_end.insert((channel.kind, name.clone()));
                     lane.wanted.notify_one();
@@ -323,6 +370,8 @@ impl Hub {
             sinks.retain(|(home, _)| posts.contains_key(home));
             !sinks.is_empty()
         });
+        drop(state);
+        self.spread();
     }
 
     /// When the home of a key last answered a poll: while names are awaited there, it is asked all the time.
@@ -341,11 +390,14 @@ impl Hub {
     /// Hands a message to its watchers, unless the channel has moved to another node since.
     pub(super) fn tell(&self, lane: &Lane, name: &Bytes, payload: &Bytes) {
         let mut state = self.state();
-        if let Some(channel) = state.channels.get_mut(name).filter(|channel| channel.home == *lane.server.id()) {
-            channel.tell(payload);
+        let node = lane.server.id();
+        if let Some(channel) = state.channels.get_mut(name).filter(|channel| channel.home == *node) {
+            channel.tell(name, payload);
+        } else if let Some(channel) = state.channels.get_mut(&heard_at(node, name)) {
+            channel.tell(name, payload);
         }
         let ending = state.ending.get(name).into_iter().flatten();
-        ending.filter(|(home, _)| home == lane.server.id()).for_each(|(_, sink)| sink.tell(payload));
+        ending.filter(|(home, _)| home == lane.server.id()).for_each(|(_, sink)| sink.tell(name, payload));
     }
 
     /// Ends all tasks.
@@ -354,6 +406,12 @@ impl Hub {
         state.closed = true;
         state.posts.clear();
         state.ending.clear();
+        let sinks = state.channels.values().flat_map(|channel| channel.watchers.values());
+        sinks.for_each(|sink| {
+            if let Sink::Tap { tap, .. } = sink {
+                tap.over();
+            }
+        });
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -366,6 +424,9 @@ fn leave(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sink)> {
     let State { channels, posts, .. } = state;
     let channel = channels.get_mut(name)?;
     let sink = channel.watchers.remove(&id);
+    if let Some(Sink::Tap { tap, seat }) = &sink {
+        tap.left(*seat);
+    }
     if !channel.watchers.is_empty() {
         return None;
     }

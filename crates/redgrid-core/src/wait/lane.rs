@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 use super::channel::{Channel, Force};
 use super::hub::{Hub, State};
 use super::poll::{self, Look, UNSUBSCRIBED_POLL};
+use super::spread::on_wire;
 use crate::clock::Instant;
 use crate::connection::{ChannelKind, Doubt, NodeId, Push, Refused, Server};
 use crate::error::ServerError;
@@ -137,9 +138,12 @@ async fn dispatch(hub: Arc<Hub>, lane: Arc<Lane>) {
         match push {
             Push::Message { channel, payload } => hub.tell(&lane, &channel, &payload),
             Push::Ended { channels } => hub.ended(&lane, |name| channels.contains(name)),
-            Push::Gap => {
-                hub.ended(&lane, |_| true);
-                hub.nothing_in_force(&lane);
+            Push::Gap | Push::EventsGap => {
+                let events = push == Push::EventsGap;
+                if !events {
+                    hub.ended(&lane, |_| true);
+                }
+                hub.nothing_in_force(&lane, events);
                 lane.renewed.notify_one();
                 lane.wanted.notify_one();
             }
@@ -147,10 +151,12 @@ async fn dispatch(hub: Arc<Hub>, lane: Arc<Lane>) {
     }
 }
 
+const KINDS: [ChannelKind; 3] = [ChannelKind::Plain, ChannelKind::Sharded, ChannelKind::Events];
+
 /// What is to be changed next.
 #[derive(Default)]
 struct Differences {
-    leaving: [Vec<Bytes>; 2],
+    leaving: [Vec<Bytes>; KINDS.len()],
     joining: Vec<Bytes>,
     kind: Option<ChannelKind>,
     /// It was part of a denied chunk.
@@ -169,14 +175,14 @@ async fn maintain(hub: Arc<Hub>, lane: Arc<Lane>) {
             }
             continue;
         }
-        for (kind, leaving) in [ChannelKind::Plain, ChannelKind::Sharded].into_iter().zip(leaving) {
+        for (kind, leaving) in KINDS.into_iter().zip(leaving) {
             if !leaving.is_empty() {
-                lane.server.unsubscribe(kind, leaving).await;
+                lane.server.unsubscribe(kind, leaving.iter().map(on_wire).collect()).await;
             }
         }
         if let Some(kind) = kind {
             let gaps = hub.gaps(&lane);
-            match lane.server.subscribe(kind, joining.clone()).await {
+            match lane.server.subscribe(kind, joining.iter().map(on_wire).collect()).await {
                 Ok(refused) if refused.is_empty() => hub.in_force(&lane, kind, &joining, gaps),
                 Ok(refused) => hub.refused(&lane, kind, (joining, gaps), refused).await,
                 Err(error) => hub.subscription_failed(&lane, kind, &joining, suspect, &error).await,
@@ -190,14 +196,17 @@ impl Hub {
         self.state().desired(lane.server.id()).map_or(0, |desired| desired.gaps)
     }
 
-    fn nothing_in_force(&self, lane: &Lane) {
+    /// All channels are to be subscribed anew, or only those of events.
+    fn nothing_in_force(&self, lane: &Lane, events: bool) {
         let now = self.clock.now();
         let node = lane.server.id();
         let mut state = self.state();
         let State { channels, posts, .. } = &mut *state;
         let Some(Post { desired, .. }) = posts.get_mut(node).filter(|post| post.is_of(lane)) else { return };
         desired.gaps += 1;
-        let in_force = |channel: &Channel| channel.home == *node && channel.force == Force::Confirmed;
+        let is_meant = |channel: &Channel| !events || channel.kind == ChannelKind::Events;
+        let in_force =
+            |channel: &Channel| channel.home == *node && channel.force == Force::Confirmed && is_meant(channel);
         for (name, channel) in channels.iter_mut().filter(|(_, channel)| in_force(channel)) {
             channel.set(Force::Wanted);
             if let Some(Post { desired, .. }) = posts.get_mut(node) {
@@ -239,8 +248,8 @@ impl Hub {
         let Some(Post { desired, .. }) = post else { return Differences::default() };
         let Desired { to_join, to_try, to_leave, to_end, .. } = desired;
         let mut differences = Differences::default();
-        let [plain, sharded] = &mut differences.leaving;
-        while plain.len() + sharded.len() < CHUNK {
+        let [plain, sharded, events] = &mut differences.leaving;
+        while plain.len() + sharded.len() + events.len() < CHUNK {
             let Some(name) = to_leave.pop_first() else { break };
             to_join.remove(&name);
             to_try.remove(&name);
@@ -249,15 +258,21 @@ impl Hub {
                 _ if !channel.may_be_subscribed() => {}
                 ChannelKind::Plain => plain.push(name),
                 ChannelKind::Sharded => sharded.push(name),
+                ChannelKind::Events => events.push(name),
             }
         }
         for (kind, name) in std::mem::take(to_end) {
-            if kind == ChannelKind::Plain { plain.push(name) } else { sharded.push(name) }
+            match kind {
+                ChannelKind::Plain => plain.push(name),
+                ChannelKind::Sharded => sharded.push(name),
+                ChannelKind::Events => events.push(name),
+            }
         }
-        // One kind at a time; a command carries one.
+        // One kind at a time; a command carries one. Those of events, which are first by their names, are last: a connection of
+        // theirs that can not be had holds up no others.
         let mut others = Vec::new();
         while differences.joining.len() < CHUNK {
-            let Some(name) = to_join.pop_first() else { break };
+            let Some(name) = to_join.pop_last() else { break };
             let Some(channel) = channels.get_mut(&name).filter(|channel| channel.home == *lane.server.id()) else {
                 continue;
             };
@@ -271,7 +286,7 @@ impl Hub {
         to_join.extend(others);
         if differences.joining.is_empty() {
             differences.suspect = true;
-            if let Some(name) = to_try.pop_first()
+            if let Some(name) = to_try.pop_last()
                 && let Some(channel) = channels.get_mut(&name)
             {
                 channel.asked = true;
@@ -296,7 +311,7 @@ impl Hub {
             // Left by its last watcher meanwhile: `to_leave` has it.
             let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
                 // Moved meanwhile, and not to be heard twice.
-                if kind == ChannelKind::Plain && channels.contains_key(name) {
+                if kind != ChannelKind::Sharded && channels.contains_key(name) {
                     desired.to_end.insert((kind, name.clone()));
                 }
                 continue;
@@ -327,6 +342,8 @@ impl Hub {
 
     /// Some of `chunk` were refused, the others are in force.
     async fn refused(&self, lane: &Lane, kind: ChannelKind, (mut chunk, gaps): (Vec<Bytes>, u64), refused: Refused) {
+        let known = |of: &Bytes| chunk.iter().find(|name| on_wire(name) == *of).cloned();
+        let refused: Refused = refused.into_iter().filter_map(|(of, why)| known(&of).map(|name| (name, why))).collect();
         let is_refused = |name: &Bytes| refused.iter().any(|(of, _)| of == name);
         let (names, node) = (chunk.len(), lane.server.id());
         chunk.retain(|name| !is_refused(name));
@@ -341,7 +358,7 @@ impl Hub {
                 let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
                     continue;
                 };
-                if kind == ChannelKind::Plain && names > 1 {
+                if kind != ChannelKind::Sharded && names > 1 {
                     // Which of them is meant is not told.
                     desired.to_try.insert(name.clone());
                     continue;
@@ -358,7 +375,7 @@ impl Hub {
         }
         let why = refused.first().map(|(_, error)| error.to_string());
         tracing::debug!(why, channels = refused.len(), "subscription refused");
-        if kind == ChannelKind::Plain {
+        if kind != ChannelKind::Sharded {
             self.until_renewed(lane).await;
         }
     }

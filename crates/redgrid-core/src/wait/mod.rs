@@ -8,8 +8,12 @@ mod copied;
 mod hub;
 mod lane;
 mod poll;
+mod spread;
+mod tap;
 
-pub(crate) use channel::Listener;
 pub use channel::{Heard, Hearing, LastHeard, Wake, Watch};
+pub(crate) use channel::{Listener, Registration};
 pub(crate) use copied::Copied;
 pub(crate) use hub::Hub;
+pub(crate) use spread::Spread;
+pub(crate) use tap::{Deaf, Tap, Tapped};

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::hold::Target;
 use redgrid_core::name::{InvalidName, companion};
+use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
 
 pub use campaign::{Campaign, CampaignError, Leadership};
@@ -111,6 +112,12 @@ impl Election {
     /// ```
     pub fn observe(&self) -> Observation {
         Observation::new(self.clone())
+    }
+
+    /// What every object has, with what the leader says of itself: as [`Lock::object`](crate::Lock::object).
+    pub fn object(&self) -> Object {
+        let name = self.target.as_ref().map(|target| target.name.clone()).map_err(Clone::clone);
+        Object::with_layout(&self.client, name, layouts::election)
     }
 
     fn reachable(&self) -> Result<&Arc<Target>, ServerError> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use redgrid_core::config::Durability;
 use redgrid_core::hold::{Lease, Target, Wish};
 use redgrid_core::name::{InvalidName, companion};
+use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError};
 
 pub use ask::{Read, TryRead, TryWrite, UpgradableRead, Write};
@@ -212,6 +213,15 @@ impl RwLock {
             Arc::new(Target { name, key, channel, mark, more: Box::default() })
         });
         UpgradableRead::new(self, gate)
+    }
+
+    /// What every object has: whether it is there (read or written), its lifetime, other names, its events; with who waits to write, who
+    /// may upgrade, and the line of a [`fair`](RwLock::fair) one. Readers' leases are in keys that only their names tell: they
+    /// stay behind and end by themselves. As with [`Lock::object`](crate::Lock::object) nobody who is in is asked: a lock that is
+    /// deleted or renamed is lost to them, which the next renewal tells.
+    pub fn object(&self) -> Object {
+        let name = self.target.as_ref().map(|target| target.name.clone()).map_err(Clone::clone);
+        Object::with_layout(&self.client, name, layouts::rw_lock)
     }
 
     /// Who is in, and for how long; `None` when it is free.

@@ -410,7 +410,7 @@ async fn listen(node: Arc<Node>, switched: Arc<Notify>, pause: Duration) {
             match pushes.recv().await {
                 Some(Push::Message { .. }) => switched.notify_one(),
                 Some(Push::Ended { .. }) => {}
-                Some(Push::Gap) => break,
+                Some(Push::Gap | Push::EventsGap) => break,
                 None => return,
             }
         }

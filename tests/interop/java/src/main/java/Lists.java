@@ -19,27 +19,27 @@ final class Lists {
 
     /** {@code list.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}. */
     static Object perform(RedissonClient redisson, String[] words) {
-        RList<Object> list = redisson.getList(words[2], Values.codec(words[3]));
+        RList<Object> list = redisson.getList(words[2], Codecs.of(words[3]));
         switch (words[1].substring("list.".length())) {
             case "add":
-                return list.add(Values.value(words[4]));
+                return list.add(Codecs.value(words[4]));
             case "addAll":
                 return list.addAll(values(words, 4));
             case "addAt":
-                list.add(index(words), Values.value(words[5]));
+                list.add(index(words), Codecs.value(words[5]));
                 return "";
             case "addAllAt":
                 return list.addAll(index(words), values(words, 5));
             case "addBefore":
-                return list.addBefore(Values.value(words[4]), Values.value(words[5]));
+                return list.addBefore(Codecs.value(words[4]), Codecs.value(words[5]));
             case "addAfter":
-                return list.addAfter(Values.value(words[4]), Values.value(words[5]));
+                return list.addAfter(Codecs.value(words[4]), Codecs.value(words[5]));
             case "get":
                 return list.get(index(words));
             case "set":
-                return list.set(index(words), Values.value(words[5]));
+                return list.set(index(words), Codecs.value(words[5]));
             case "fastSet":
-                list.fastSet(index(words), Values.value(words[5]));
+                list.fastSet(index(words), Codecs.value(words[5]));
                 return "";
             case "removeAt":
                 return list.remove(index(words));
@@ -47,7 +47,7 @@ final class Lists {
                 list.fastRemove(index(words));
                 return "";
             case "remove":
-                return list.remove(Values.value(words[4]), Integer.parseInt(words[5]));
+                return list.remove(Codecs.value(words[4]), Integer.parseInt(words[5]));
             case "removeAll":
                 return list.removeAll(values(words, 4));
             case "retainAll":
@@ -55,9 +55,9 @@ final class Lists {
             case "containsAll":
                 return list.containsAll(values(words, 4));
             case "indexOf":
-                return list.indexOf(Values.value(words[4]));
+                return list.indexOf(Codecs.value(words[4]));
             case "lastIndexOf":
-                return list.lastIndexOf(Values.value(words[4]));
+                return list.lastIndexOf(Codecs.value(words[4]));
             case "range":
                 return list.range(index(words), Integer.parseInt(words[5]));
             case "trim":
@@ -96,7 +96,7 @@ final class Lists {
 
     private static List<Object> values(String[] words, int from) {
         List<Object> values = new ArrayList<>();
-        Arrays.stream(words).skip(from).forEach(word -> values.add(Values.value(word)));
+        Arrays.stream(words).skip(from).forEach(word -> values.add(Codecs.value(word)));
         return values;
     }
 }

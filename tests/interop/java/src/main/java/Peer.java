@@ -75,6 +75,9 @@ public final class Peer {
         if (words[1].startsWith("long.") || words[1].startsWith("double.")) {
             return Numbers.perform(redisson, words);
         }
+        if (words[1].startsWith("key.")) {
+            return OfKeys.perform(redisson, words);
+        }
         if (words[1].startsWith("list.")) {
             return Lists.perform(redisson, words);
         }

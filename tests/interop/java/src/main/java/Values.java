@@ -6,54 +6,40 @@ import org.redisson.api.RBucket;
 import org.redisson.api.RMap;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.Codec;
-import org.redisson.client.codec.LongCodec;
-import org.redisson.client.codec.StringCodec;
-import org.redisson.codec.Kryo5Codec;
 
 /** Buckets and maps: the verbs of {@link Peer} that begin with {@code bucket} or {@code map}. */
 final class Values {
     private Values() {
     }
 
-    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is text, or a number behind {@code int:} or {@code long:}. */
+    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is one of {@link Codecs#value}. */
     static Object perform(RedissonClient redisson, String[] words) {
         String[] verb = words[1].split("\\.", 2);
-        Codec codec = codec(words[3]);
+        Codec codec = Codecs.of(words[3]);
         if (verb[0].equals("bucket")) {
             return bucket(redisson.getBucket(words[2], codec), verb[1], words);
         }
         return map(redisson.getMap(words[2], codec), verb[1], words);
     }
 
-    static Codec codec(String word) {
-        switch (word) {
-            case "string":
-                return StringCodec.INSTANCE;
-            case "long":
-                return LongCodec.INSTANCE;
-            case "kryo":
-                return new Kryo5Codec();
-            default:
-                throw new IllegalArgumentException("no such codec: " + word);
-        }
-    }
-
     private static Object bucket(RBucket<Object> bucket, String verb, String[] words) {
         switch (verb) {
             case "get":
                 return bucket.get();
+            case "shown":
+                return Codecs.shown(bucket.get());
             case "set":
-                bucket.set(value(words[4]));
+                bucket.set(Codecs.value(words[4]));
                 return "";
             case "setFor":
-                bucket.set(value(words[4]), Duration.ofMillis(Long.parseLong(words[5])));
+                bucket.set(Codecs.value(words[4]), Duration.ofMillis(Long.parseLong(words[5])));
                 return "";
             case "setIfAbsent":
-                return bucket.setIfAbsent(value(words[4]));
+                return bucket.setIfAbsent(Codecs.value(words[4]));
             case "compareAndSet":
-                return bucket.compareAndSet(value(words[4]), value(words[5]));
+                return bucket.compareAndSet(Codecs.value(words[4]), Codecs.value(words[5]));
             case "getAndSet":
-                return bucket.getAndSet(value(words[4]));
+                return bucket.getAndSet(Codecs.value(words[4]));
             case "getAndDelete":
                 return bucket.getAndDelete();
             case "remainTimeToLive":
@@ -69,19 +55,21 @@ final class Values {
     private static Object map(RMap<Object, Object> map, String verb, String[] words) {
         switch (verb) {
             case "get":
-                return map.get(value(words[4]));
+                return map.get(Codecs.value(words[4]));
+            case "shown":
+                return Codecs.shown(map.get(Codecs.value(words[4])));
             case "put":
-                return map.put(value(words[4]), value(words[5]));
+                return map.put(Codecs.value(words[4]), Codecs.value(words[5]));
             case "putIfAbsent":
-                return map.putIfAbsent(value(words[4]), value(words[5]));
+                return map.putIfAbsent(Codecs.value(words[4]), Codecs.value(words[5]));
             case "replace":
-                return map.replace(value(words[4]), value(words[5]), value(words[6]));
+                return map.replace(Codecs.value(words[4]), Codecs.value(words[5]), Codecs.value(words[6]));
             case "remove":
-                return map.remove(value(words[4]));
+                return map.remove(Codecs.value(words[4]));
             case "addAndGet":
-                return map.addAndGet(value(words[4]), (Number) value(words[5]));
+                return map.addAndGet(Codecs.value(words[4]), (Number) Codecs.value(words[5]));
             case "containsValue":
-                return map.containsValue(value(words[4]));
+                return map.containsValue(Codecs.value(words[4]));
             case "size":
                 return map.size();
             case "readAllMap":
@@ -91,18 +79,11 @@ final class Values {
             case "compute":
                 // Under a lock of the key: so many times, adding one.
                 for (long n = Long.parseLong(words[5]); n > 0; n--) {
-                    map.merge(value(words[4]), 1L, (one, other) -> (Long) one + (Long) other);
+                    map.merge(Codecs.value(words[4]), 1L, (one, other) -> (Long) one + (Long) other);
                 }
                 return "";
             default:
                 throw new IllegalArgumentException("no such command: " + words[1]);
         }
-    }
-
-    static Object value(String word) {
-        if (word.startsWith("int:")) {
-            return Integer.valueOf(word.substring("int:".length()));
-        }
-        return word.startsWith("long:") ? Long.valueOf(word.substring("long:".length())) : word;
     }
 }

@@ -1,0 +1,115 @@
+//! Patterns of names, as the server reads them in SCAN and KEYS. Events of many names are told for all of them, and sorted out here.
+
+/// Whether a text is of a pattern: `?` is one character, `*` any number, `[a-z]` and `[^a-z]` one of some, `\` takes what follows as it
+/// is. By bytes, as the server does it; the work is bounded by the product of the two lengths.
+pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut read) = (0, 0);
+    // The last star, and how much of the text it has.
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, read));
+                at += 1;
+                continue;
+            }
+            Some(_) if read < text.len() => {
+                let (is, next) = one(pattern, at, text[read]);
+                if is {
+                    (at, read) = (next, read + 1);
+                    continue;
+                }
+            }
+            None if read == text.len() => return true,
+            _ => {}
+        }
+        // It has one more.
+        match star {
+            Some((place, had)) if had < text.len() => {
+                star = Some((place, had + 1));
+                (at, read) = (place + 1, had + 1);
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// Whether a byte is what the pattern has at a place, and where that ends.
+fn one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
+    match pattern[at] {
+        b'?' => (true, at + 1),
+        b'\\' if at + 1 < pattern.len() => (pattern[at + 1] == byte, at + 2),
+        b'[' => some(pattern, at + 1, byte),
+        exact => (exact == byte, at + 1),
+    }
+}
+
+/// The same within brackets. What is not closed ends with the pattern, as the server has it.
+fn some(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
+    let negated = pattern.get(at) == Some(&b'^');
+    at += usize::from(negated);
+    let mut is = false;
+    loop {
+        match pattern.get(at) {
+            None => return (is != negated, at),
+            Some(b']') => return (is != negated, at + 1),
+            Some(b'\\') if at + 1 < pattern.len() => {
+                is |= pattern[at + 1] == byte;
+                at += 2;
+            }
+            Some(&first) if pattern.get(at + 1) == Some(&b'-') && at + 2 < pattern.len() => {
+                let (low, high) = (first.min(pattern[at + 2]), first.max(pattern[at + 2]));
+                is |= (low..=high).contains(&byte);
+                at += 3;
+            }
+            Some(&exact) => {
+                is |= exact == byte;
+                at += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_read_as_the_server_reads_them() {
+        for (pattern, text, expected) in [
+            ("", "", true),
+            ("", "a", false),
+            ("*", "", true),
+            ("stock:*", "stock:", true),
+            ("stock:*", "stock:7", true),
+            ("stock:*", "stok:7", false),
+            ("*:7", "stock:7:7", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-b-b-d", false),
+            ("h?llo", "hello", true),
+            ("h?llo", "hllo", false),
+            ("h[ae]llo", "hallo", true),
+            ("h[ae]llo", "hillo", false),
+            ("h[^e]llo", "hallo", true),
+            ("h[^e]llo", "hello", false),
+            ("h[a-c]llo", "hbllo", true),
+            ("h[c-a]llo", "hbllo", true),
+            ("h[a-c]llo", "hdllo", false),
+            (r"h\*llo", "h*llo", true),
+            (r"h\*llo", "hallo", false),
+            (r"[\]]", "]", true),
+            ("[abc", "b", true),
+            ("{a}:*", "{a}:timeout", true),
+            ("a\\", "a\\", true),
+            ("**", "x", true),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_pattern_ends() {
+        let (pattern, text) = ("*a".repeat(200) + "b", "a".repeat(2_000));
+        assert!(!matches(pattern.as_bytes(), text.as_bytes()));
+    }
+}

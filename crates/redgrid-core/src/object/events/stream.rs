@@ -1,0 +1,133 @@
+//! Events as they come.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+
+use super::pattern::matches;
+use super::setting::Needed;
+use super::{Event, Gap, Kind, Kinds, ListenError, Notice};
+use crate::wait::{Hub, Registration, Spread, Tap, Tapped};
+
+/// What happens to an object, or to all of a pattern; made by [`Object::events`](super::super::Object::events) and
+/// [`Listen::to`](super::Listen::to). A `Stream` of [`Notice`]s; it ends with the client.
+///
+/// Dropped, nothing is listened to any more. It does not keep the client.
+pub struct Events {
+    hub: Arc<Hub>,
+    tap: Arc<Tap>,
+    _heard: Heard,
+    filter: Filter,
+    /// What is asked of servers at the beginning, and behind each interruption; nothing where they are not to be asked.
+    needed: Option<Needed>,
+    asking: Option<BoxFuture<'static, Result<(), ListenError>>>,
+}
+
+/// What is subscribed.
+pub(super) enum Heard {
+    One { _place: Registration },
+    All { _places: Vec<Spread> },
+}
+
+/// What of that is wanted.
+pub(super) struct Filter {
+    kinds: Kinds,
+    of: Of,
+}
+
+enum Of {
+    /// The channel is that of the key.
+    One(String),
+    /// The channel is that of the event, behind this prefix; names are behind the namespace.
+    Pattern { pattern: String, prefix: String, before: String },
+}
+
+impl Filter {
+    pub(super) fn of_one(name: String, kinds: Kinds) -> Filter {
+        Filter { kinds, of: Of::One(name) }
+    }
+
+    pub(super) fn of_pattern(pattern: String, prefix: String, before: String, kinds: Kinds) -> Filter {
+        Filter { kinds, of: Of::Pattern { pattern, prefix, before } }
+    }
+
+    fn event(&self, channel: &Bytes, payload: &Bytes) -> Option<Event> {
+        let (name, command) = match &self.of {
+            Of::One(name) => (name.clone(), text(payload)),
+            Of::Pattern { pattern, prefix, before } => {
+                let name = payload.strip_prefix(before.as_bytes())?;
+                let command = channel.strip_prefix(prefix.as_bytes())?;
+                if !matches(pattern.as_bytes(), name) {
+                    return None;
+                }
+                (text(name), text(command))
+            }
+        };
+        self.kinds.has(&command).then(|| Event { name, kind: Kind::of(&command), command })
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Events {
+    pub(super) fn new(hub: Arc<Hub>, tap: Arc<Tap>, heard: Heard, filter: Filter, needed: Option<Needed>) -> Events {
+        Events { hub, tap, _heard: heard, filter, needed, asking: None }
+    }
+
+    /// What comes next; `None` when the client has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost: what was not returned is returned by the next call.
+    pub async fn next(&mut self) -> Option<Notice> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl Stream for Events {
+    type Item = Notice;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Notice>> {
+        // Beside what comes: events are not held up by a server that does not answer.
+        if let Some(asking) = &mut self.asking
+            && let Poll::Ready(answer) = asking.as_mut().poll(context)
+        {
+            self.asking = None;
+            if let Err(why) = answer {
+                return Poll::Ready(Some(Notice::Uncertain(why)));
+            }
+        }
+        loop {
+            return Poll::Ready(Some(match std::task::ready!(self.tap.poll_next(context)) {
+                None => return Poll::Ready(None),
+                Some(Tapped::Message { channel, payload }) => match self.filter.event(&channel, &payload) {
+                    Some(event) => Notice::Event(event),
+                    None => continue,
+                },
+                Some(Tapped::Gap) => {
+                    // A server may be another one, with settings of its own.
+                    let until = self.hub.clock().now() + self.hub.settings().patience();
+                    let asking = self.needed.clone().map(|needed| needed.ensure(Arc::clone(&self.hub), until));
+                    self.asking = asking.map(|asking| Box::pin(asking) as _);
+                    Notice::Gap(Gap::Interrupted)
+                }
+                Some(Tapped::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),
+                Some(Tapped::Denied) => Notice::Uncertain(ListenError::Denied),
+            }));
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("kinds", &self.filter.kinds).finish_non_exhaustive()
+    }
+}

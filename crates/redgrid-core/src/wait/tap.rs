@@ -1,0 +1,213 @@
+//! What is heard of several channels for one reader who may be slow: so much is kept, and what he misses is told in its place.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+
+/// One of these for a reader; the hub has it for each channel that is heard for it.
+pub(crate) struct Tap {
+    state: Mutex<State>,
+    reader: AtomicWaker,
+    most: usize,
+}
+
+#[derive(Default)]
+struct State {
+    heard: VecDeque<Tapped>,
+    seats: u64,
+    /// Those that were given before the reader began and whose channels were not in force since.
+    awaited: HashSet<u64>,
+    begun: bool,
+    is_denied: bool,
+    is_over: bool,
+}
+
+/// What has come.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Tapped {
+    Message {
+        channel: Bytes,
+        payload: Bytes,
+    },
+    /// A channel is in force again: what was published meanwhile is not here.
+    Gap,
+    /// So many messages were not kept.
+    Missed(u64),
+    /// The server refuses a channel.
+    Denied,
+}
+
+/// Why nothing is heard.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Deaf {
+    /// The server refuses a channel.
+    Denied,
+    /// The client has ended.
+    Over,
+}
+
+impl Tap {
+    /// One that keeps so many messages.
+    pub(crate) fn new(most: usize) -> Tap {
+        Tap { state: Mutex::default(), reader: AtomicWaker::new(), most }
+    }
+
+    /// A number for a channel that is to be heard.
+    pub(super) fn seat(&self) -> u64 {
+        let mut state = self.state();
+        state.seats += 1;
+        let seat = state.seats;
+        if !state.begun {
+            state.awaited.insert(seat);
+        }
+        seat
+    }
+
+    /// A channel is in force: what is published from now on is heard. For one that was awaited this is the beginning.
+    pub(super) fn in_force(&self, seat: u64) {
+        let mut state = self.state();
+        if !state.awaited.remove(&seat) && state.heard.back() != Some(&Tapped::Gap) {
+            state.heard.push_back(Tapped::Gap);
+        }
+        drop(state);
+        self.reader.wake();
+    }
+
+    /// A channel is heard no more.
+    pub(super) fn left(&self, seat: u64) {
+        self.state().awaited.remove(&seat);
+        self.reader.wake();
+    }
+
+    pub(super) fn denied(&self) {
+        let mut state = self.state();
+        state.is_denied = true;
+        if state.begun && state.heard.back() != Some(&Tapped::Denied) {
+            state.heard.push_back(Tapped::Denied);
+        }
+        drop(state);
+        self.reader.wake();
+    }
+
+    pub(super) fn tell(&self, channel: &Bytes, payload: &Bytes) {
+        let mut state = self.state();
+        if state.heard.len() < self.most {
+            state.heard.push_back(Tapped::Message { channel: channel.clone(), payload: payload.clone() });
+        } else {
+            match state.heard.back_mut() {
+                Some(Tapped::Missed(count)) => *count += 1,
+                // It is told of already.
+                Some(Tapped::Gap | Tapped::Denied) => {}
+                _ => state.heard.push_back(Tapped::Missed(1)),
+            }
+        }
+        drop(state);
+        self.reader.wake();
+    }
+
+    pub(super) fn over(&self) {
+        self.state().is_over = true;
+        self.reader.wake();
+    }
+
+    /// From now on each channel that is in force anew is a gap.
+    pub(crate) fn begin(&self) {
+        self.state().begun = true;
+    }
+
+    /// Completes when all channels are in force.
+    pub(crate) fn poll_in_force(&self, context: &mut Context<'_>) -> Poll<Result<(), Deaf>> {
+        self.reader.register(context.waker());
+        let state = self.state();
+        match () {
+            () if state.is_over => Poll::Ready(Err(Deaf::Over)),
+            () if state.is_denied => Poll::Ready(Err(Deaf::Denied)),
+            () if state.seats > 0 && state.awaited.is_empty() => Poll::Ready(Ok(())),
+            () => Poll::Pending,
+        }
+    }
+
+    /// What comes next; `None` when the client has ended.
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Tapped>> {
+        self.reader.register(context.waker());
+        let mut state = self.state();
+        match state.heard.pop_front() {
+            Some(tapped) => Poll::Ready(Some(tapped)),
+            None if state.is_over => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn next(tap: &Tap) -> Option<Tapped> {
+        match tap.poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(next) => next,
+            Poll::Pending => None,
+        }
+    }
+
+    fn is_heard(tap: &Tap) -> bool {
+        tap.poll_in_force(&mut Context::from_waker(Waker::noop())) == Poll::Ready(Ok(()))
+    }
+
+    #[test]
+    fn who_is_slow_is_told_how_much_was_missed_and_where() {
+        let tap = Tap::new(2);
+        let message = |text: &'static str| (Bytes::from_static(b"c"), Bytes::from_static(text.as_bytes()));
+        let tell = |text| tap.tell(&message(text).0, &message(text).1);
+        let is = |text| Some(Tapped::Message { channel: message(text).0, payload: message(text).1 });
+        ["1", "2", "3", "4"].into_iter().for_each(tell);
+        assert_eq!(next(&tap), is("1"));
+        // Room is made by what was missed, too, when it is read.
+        tell("5");
+        assert_eq!((next(&tap), next(&tap)), (is("2"), Some(Tapped::Missed(3))));
+        tell("6");
+        assert_eq!((next(&tap), next(&tap)), (is("6"), None));
+        // However much comes, little is kept.
+        for _ in 0..100 {
+            tell("7");
+            tap.in_force(1);
+        }
+        assert!(tap.state().heard.len() <= 4, "{:?}", tap.state().heard);
+        tap.over();
+        while next(&tap).is_some() {}
+        assert_eq!(tap.poll_next(&mut Context::from_waker(Waker::noop())), Poll::Ready(None));
+    }
+
+    #[test]
+    fn the_first_time_in_force_is_the_beginning_and_each_later_one_a_gap() {
+        let tap = Tap::new(2);
+        assert!(!is_heard(&tap), "nothing is heard yet");
+        let (one, other, leaves) = (tap.seat(), tap.seat(), tap.seat());
+        tap.in_force(one);
+        tap.in_force(other);
+        assert!(!is_heard(&tap));
+        tap.left(leaves);
+        assert!(is_heard(&tap));
+        let more = tap.seat();
+        assert!(!is_heard(&tap), "more of the beginning");
+        tap.in_force(more);
+        assert!(is_heard(&tap));
+        tap.begin();
+        assert_eq!(next(&tap), None);
+        tap.in_force(one);
+        tap.in_force(other);
+        assert_eq!((next(&tap), next(&tap)), (Some(Tapped::Gap), None), "one for both");
+        let later = tap.seat();
+        tap.in_force(later);
+        assert_eq!(next(&tap), Some(Tapped::Gap), "a node that has come");
+    }
+}

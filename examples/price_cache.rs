@@ -1,0 +1,64 @@
+//! A map in front of a store: prices are loaded when they are asked for, and what is changed is written behind.
+//!
+//! `cargo run --example price_cache`, with a server at `REDIS_URL` or redis://127.0.0.1:6379.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redgrid::Grid;
+use redgrid::map::{Fault, Loader, WriteBehind, Writer, async_trait};
+
+/// Stands for a table of a database.
+#[derive(Clone, Default)]
+struct Table(Arc<Mutex<BTreeMap<String, u64>>>);
+
+#[async_trait]
+impl Loader<String, u64> for Table {
+    async fn load(&self, product: &String) -> Result<Option<u64>, Fault> {
+        println!("the table is asked for {product}");
+        Ok(self.0.lock().unwrap().get(product).copied())
+    }
+}
+
+#[async_trait]
+impl Writer<String, u64> for Table {
+    async fn write(&self, prices: &[(String, u64)]) -> Result<(), Fault> {
+        println!("the table gets {prices:?}");
+        self.0.lock().unwrap().extend(prices.iter().cloned());
+        Ok(())
+    }
+
+    async fn delete(&self, products: &[String]) -> Result<(), Fault> {
+        self.0.lock().unwrap().retain(|product, _| !products.contains(product));
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(url.as_str()).await?;
+    let table = Table::default();
+    table.0.lock().unwrap().insert("P0001".into(), 100);
+
+    let prices = grid.map::<String, u64>("example:prices");
+    prices.clear().await?;
+    let prices = prices
+        .backed()
+        .loader(table.clone())
+        .writer(table.clone())
+        .write_behind(WriteBehind { delay: Duration::from_millis(200), ..WriteBehind::default() })
+        .on_loss(|loss| eprintln!("the table will not have {:?}: {}", loss.keys, loss.error))
+        .build()?;
+    for _ in 0..3 {
+        println!("P0001 costs {:?}", prices.get(&"P0001".to_owned()).await?);
+    }
+    for price in 101..=110 {
+        prices.set("P0001".to_owned(), price).await?;
+    }
+    // What waits is written: ten changes are one.
+    grid.shutdown(Duration::from_secs(5)).await?;
+    assert_eq!(table.0.lock().unwrap()["P0001"], 110);
+    Ok(())
+}

@@ -1,0 +1,535 @@
+//! Maps in front of a store that is slow, fails, hangs and panics.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use redgrid_map::codecs::Json;
+use redgrid_map::{
+    BackedError, BackedMap, Backing, BoxStream, Fault, Loaded, Loader, Loss, Map, ObjectError, TookTooLong,
+    WriteBehind, Writer, async_trait,
+};
+use redgrid_testkit::{Action, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+use tokio::sync::Notify;
+
+/// Longer than any test takes: what is to come sooner does not come by itself.
+const NEVER: Duration = Duration::from_secs(600);
+
+/// A store in memory, which does what it is told.
+#[derive(Default)]
+struct Store {
+    has: Mutex<BTreeMap<String, u64>>,
+    /// Every write and removal of a key, in order.
+    history: Mutex<Vec<(String, Option<u64>)>>,
+    loads: AtomicU32,
+    writes: AtomicU32,
+    /// So many calls fail.
+    failing: AtomicU32,
+    panics: AtomicBool,
+    /// Calls wait until it is opened.
+    shut: AtomicBool,
+    opened: Notify,
+    /// Who has come to the door.
+    came: AtomicU32,
+}
+
+impl Store {
+    fn with(entries: impl IntoIterator<Item = (&'static str, u64)>) -> Arc<Store> {
+        let store = Store::default();
+        store.has.lock().unwrap().extend(entries.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        Arc::new(store)
+    }
+
+    fn get(&self, key: &str) -> Option<u64> {
+        self.has.lock().unwrap().get(key).copied()
+    }
+
+    fn shut(&self) {
+        self.shut.store(true, Ordering::SeqCst);
+    }
+
+    fn open(&self) {
+        self.shut.store(false, Ordering::SeqCst);
+        self.opened.notify_waiters();
+    }
+
+    fn fail(&self, times: u32) {
+        self.failing.store(times, Ordering::SeqCst);
+    }
+
+    async fn until_came(&self, calls: u32) {
+        wait_until(SOON, async || self.came.load(Ordering::SeqCst) >= calls).await;
+    }
+
+    async fn door(&self) -> Result<(), Fault> {
+        let opened = self.opened.notified();
+        self.came.fetch_add(1, Ordering::SeqCst);
+        if self.shut.load(Ordering::SeqCst) {
+            opened.await;
+        }
+        assert!(!self.panics.load(Ordering::SeqCst), "the store panics");
+        let failing = self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |times| times.checked_sub(1));
+        if failing.is_ok() { Err("the store is down".into()) } else { Ok(()) }
+    }
+}
+
+#[derive(Clone)]
+struct Shop(Arc<Store>);
+
+#[async_trait]
+impl Loader<String, u64> for Shop {
+    async fn load(&self, key: &String) -> Result<Option<u64>, Fault> {
+        self.0.loads.fetch_add(1, Ordering::SeqCst);
+        self.0.door().await?;
+        Ok(self.0.get(key))
+    }
+
+    fn keys(&self) -> BoxStream<'_, Result<String, Fault>> {
+        let keys: Vec<_> = self.0.has.lock().unwrap().keys().cloned().map(Ok).collect();
+        futures_util::stream::iter(keys).boxed()
+    }
+}
+
+#[async_trait]
+impl Writer<String, u64> for Shop {
+    async fn write(&self, entries: &[(String, u64)]) -> Result<(), Fault> {
+        self.0.writes.fetch_add(1, Ordering::SeqCst);
+        self.0.door().await?;
+        self.0.has.lock().unwrap().extend(entries.iter().cloned());
+        self.0.history.lock().unwrap().extend(entries.iter().map(|(key, value)| (key.clone(), Some(*value))));
+        Ok(())
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<(), Fault> {
+        self.0.writes.fetch_add(1, Ordering::SeqCst);
+        self.0.door().await?;
+        let mut has = self.0.has.lock().unwrap();
+        for key in keys {
+            has.remove(key);
+            self.0.history.lock().unwrap().push((key.clone(), None));
+        }
+        Ok(())
+    }
+}
+
+fn key(name: &str) -> String {
+    name.to_owned()
+}
+
+/// The map `m` in front of a store.
+fn before(client: &redgrid_core::Client, store: &Arc<Store>) -> Backing<String, u64, Json, Json> {
+    let shop = Shop(Arc::clone(store));
+    Map::<String, u64>::new(client, "m").backed().loader(shop.clone()).writer(shop)
+}
+
+fn behind(delay: Duration) -> WriteBehind {
+    WriteBehind { delay, ..WriteBehind::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_is_loaded_once_and_stays() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([("a", 1), ("b", 2)]);
+    let map = before(&client, &store).build().unwrap();
+    assert_eq!((map.get(&key("a")).await.unwrap(), map.get(&key("x")).await.unwrap()), (Some(1), None));
+    assert_eq!((map.get(&key("a")).await.unwrap(), map.map().get("a").await.unwrap()), (Some(1), Some(1)));
+    assert_eq!(store.loads.load(Ordering::SeqCst), 2, "what is there is not loaded");
+    assert!(map.contains_key(&key("b")).await.unwrap() && !map.contains_key(&key("x")).await.unwrap());
+    assert_eq!(map.map().get("b").await.unwrap(), Some(2));
+    let keys = [key("b"), key("x"), key("a")];
+    assert_eq!(map.get_many(&keys).await.unwrap(), [Some(2), None, Some(1)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_that_wants_one_key_has_it_loaded_once() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([("a", 1)]);
+    store.shut();
+    let map = before(&client, &store).build().unwrap();
+    let crowd: Vec<_> = (0..50)
+        .map(|_| {
+            let map = map.clone();
+            tokio::spawn(async move { map.get(&key("a")).await.unwrap() })
+        })
+        .collect();
+    store.until_came(1).await;
+    // The one that began it goes away: the others have it all the same.
+    crowd[0].abort();
+    store.open();
+    let found = join_all(crowd).await;
+    assert!(found.into_iter().skip(1).all(|value| value.unwrap() == Some(1)));
+    assert_eq!(store.loads.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_load_a_key_once_under_its_lock() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let store = Store::with([("a", 1)]);
+    store.shut();
+    let maps = [&one, &two].map(|client| before(client, &store).exclusive().build().unwrap());
+    let waits = maps.clone().map(|map| tokio::spawn(async move { map.get(&key("a")).await.unwrap() }));
+    store.until_came(1).await;
+    // The other stands before the lock, and not before the store.
+    wait_until(SOON, async || one.in_hand().waiting + two.in_hand().waiting == 1).await;
+    store.open();
+    for wait in waits {
+        assert_eq!(wait.await.unwrap(), Some(1));
+    }
+    assert_eq!(store.loads.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_that_fails_hangs_or_panics_is_told_and_changes_nothing() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([("a", 1)]);
+    let map = before(&client, &store).build().unwrap();
+    let hasty = before(&client, &store).store_timeout(Duration::from_millis(300)).build().unwrap();
+    let not_loaded = async |map: &BackedMap<String, u64, Json, Json>| match map.get(&key("a")).await {
+        Err(BackedError::NotLoaded { source, .. }) => source,
+        other => panic!("{other:?}"),
+    };
+    store.fail(1);
+    assert_eq!(not_loaded(&map).await.to_string(), "the store is down");
+    store.shut();
+    assert!(not_loaded(&hasty).await.is::<TookTooLong>());
+    store.open();
+    store.panics.store(true, Ordering::SeqCst);
+    assert!(not_loaded(&map).await.to_string().contains("panic"));
+    store.panics.store(false, Ordering::SeqCst);
+    assert!(map.map().is_empty().await.unwrap());
+    assert_eq!(map.get(&key("a")).await.unwrap(), Some(1), "nothing of it is remembered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_are_loaded_and_replaced_where_asked() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([("a", 1), ("b", 2), ("c", 3)]);
+    let map = before(&client, &store).build().unwrap();
+    map.map().set("a", &10).await.unwrap();
+    assert_eq!(map.load_all(false, 2).await.unwrap(), Loaded { loaded: 2, kept: 1, missing: 0 });
+    assert_eq!(map.map().get_many(["a", "b", "c"]).await.unwrap(), [Some(10), Some(2), Some(3)]);
+    let some = [key("a"), key("x")];
+    assert_eq!(map.load_many(some, true, 2).await.unwrap(), Loaded { loaded: 1, kept: 0, missing: 1 });
+    assert_eq!(map.map().get("a").await.unwrap(), Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_have_what_was_written_through() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([]);
+    let map = before(&client, &store).build().unwrap();
+    assert_eq!(map.insert(key("a"), 1).await.unwrap(), None);
+    assert_eq!((map.insert(key("a"), 2).await.unwrap(), store.get("a")), (Some(1), Some(2)));
+    assert_eq!((map.insert_if_absent(key("a"), 3).await.unwrap(), store.get("a")), (Some(2), Some(2)));
+    assert_eq!((map.insert_if_absent(key("b"), 3).await.unwrap(), store.get("b")), (None, Some(3)));
+    assert_eq!((map.replace(key("c"), 4).await.unwrap(), store.get("c")), (None, None));
+    assert_eq!((map.replace(key("b"), 4).await.unwrap(), store.get("b")), (Some(3), Some(4)));
+    assert!(!map.compare_and_set(key("b"), &3, 5).await.unwrap() && store.get("b") == Some(4));
+    assert!(map.compare_and_set(key("b"), &4, 5).await.unwrap() && store.get("b") == Some(5));
+    assert!(!map.compare_and_remove(key("b"), &4).await.unwrap() && store.get("b") == Some(5));
+    assert!(map.compare_and_remove(key("b"), &5).await.unwrap() && store.get("b").is_none());
+    assert_eq!((map.remove(key("a")).await.unwrap(), store.get("a")), (Some(2), None));
+    map.set_many((0..1100).map(|n| (n.to_string(), n))).await.unwrap();
+    assert_eq!((store.get("1099"), map.map().len().await.unwrap()), (Some(1099), 1100));
+    assert_eq!(map.remove_many((0..1200).map(|n| n.to_string())).await.unwrap(), 1100);
+    assert!(store.has.lock().unwrap().is_empty() && map.map().is_empty().await.unwrap());
+    // What only the store has is loaded for a change, and removed from it too.
+    store.has.lock().unwrap().extend([(key("d"), 7), (key("e"), 8)]);
+    assert_eq!(map.alter(key("d"), |n| n.map(|n| n + 1)).await.unwrap(), Some(8));
+    assert_eq!((store.get("d"), map.map().get("d").await.unwrap()), (Some(8), Some(8)));
+    assert_eq!((map.alter(key("d"), |_| None).await.unwrap(), store.get("d")), (None, None));
+    assert_eq!((map.remove(key("e")).await.unwrap(), store.get("e")), (None, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_store_does_not_take_is_changed_back() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([]);
+    let map = before(&client, &store).attempts(2).retry_interval(Duration::from_millis(1)).build().unwrap();
+    store.fail(1);
+    map.insert(key("a"), 1).await.expect("the second try takes it");
+    let refused = |told: Result<Option<u64>, BackedError>| {
+        assert!(matches!(&told, Err(BackedError::NotStored { attempts: 2, .. })), "{told:?}");
+    };
+    store.fail(2);
+    refused(map.insert(key("a"), 2).await);
+    assert_eq!(map.map().get("a").await.unwrap(), Some(1), "an old value comes back");
+    store.fail(2);
+    refused(map.insert(key("b"), 2).await);
+    assert_eq!(map.map().get("b").await.unwrap(), None, "a new one goes");
+    store.fail(2);
+    refused(map.remove(key("a")).await);
+    assert_eq!((map.map().get("a").await.unwrap(), store.get("a")), (Some(1), Some(1)), "a removed one comes back");
+    store.fail(2);
+    refused(map.alter(key("a"), |n| n.map(|n| n + 1)).await);
+    assert_eq!(map.map().get("a").await.unwrap(), Some(1));
+    store.fail(2);
+    refused(map.set_many([(key("a"), 5), (key("c"), 6)]).await.map(|()| None));
+    assert_eq!(map.map().get_many(["a", "c"]).await.unwrap(), [Some(1), None]);
+    // Where others have changed it meanwhile, it stays as they left it.
+    store.shut();
+    let calls = store.came.load(Ordering::SeqCst);
+    let change = tokio::spawn({
+        let map = map.clone();
+        async move { map.insert(key("a"), 9).await }
+    });
+    store.until_came(calls + 1).await;
+    map.map().set("a", &77).await.unwrap();
+    store.fail(2);
+    store.open();
+    refused(change.await.unwrap());
+    assert_eq!(map.map().get("a").await.unwrap(), Some(77));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_map_that_can_not_be_changed_back_is_told() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_secs(2))).await;
+    let store = Store::with([]);
+    let map = before(&client, &store).build().unwrap();
+    map.insert(key("a"), 1).await.unwrap();
+    // The way back has been taken once: its script is known.
+    store.fail(1);
+    map.insert(key("a"), 2).await.unwrap_err();
+    store.shut();
+    let calls = store.came.load(Ordering::SeqCst);
+    let change = tokio::spawn({
+        let map = map.clone();
+        async move { map.insert(key("a"), 3).await }
+    });
+    store.until_came(calls + 1).await;
+    proxy.next(1, "EVALSHA", Action::SwallowReply);
+    store.fail(1);
+    store.open();
+    let told = change.await.unwrap().unwrap_err();
+    let unknown = |undo: &ObjectError| matches!(undo, ObjectError::OutcomeUnknown { .. });
+    assert!(matches!(&told, BackedError::Divided { undo, .. } if unknown(undo)), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_nobody_waits_for_reaches_the_store() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([]);
+    let map = before(&client, &store).build().unwrap();
+    store.shut();
+    let change = tokio::spawn({
+        let map = map.clone();
+        async move { map.insert(key("a"), 1).await }
+    });
+    store.until_came(1).await;
+    change.abort();
+    assert!(change.await.unwrap_err().is_cancelled());
+    store.open();
+    wait_until(SOON, async || store.get("a") == Some(1)).await;
+    assert_eq!(map.map().get("a").await.unwrap(), Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_a_key_reach_map_and_store_in_one_order() {
+    let server = server().await;
+    let client = client(&server).await;
+    for behind_it in [false, true] {
+        let store = Store::with([]);
+        let map = before(&client, &store);
+        let map = if behind_it { map.write_behind(behind(Duration::from_millis(1))) } else { map };
+        let map = map.build().unwrap();
+        let changes = (0..200_u64).map(|n| {
+            let (map, key) = (map.clone(), format!("k{}", n % 4));
+            tokio::spawn(async move {
+                match n % 5 {
+                    0 => map.remove(key).await.map(drop),
+                    _ => map.set(key, n).await,
+                }
+                .unwrap();
+            })
+        });
+        for change in join_all(changes).await {
+            change.unwrap();
+        }
+        assert!(map.flush(SOON).await);
+        let in_map: BTreeMap<String, u64> = map.map().entries().try_collect().await.unwrap();
+        assert_eq!(*store.has.lock().unwrap(), in_map, "behind: {behind_it}");
+        map.remove_many((0..4).map(|n| format!("k{n}"))).await.unwrap();
+        assert!(map.flush(SOON).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_goes_when_it_is_full_and_else_after_the_delay() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([]);
+    let map = before(&client, &store).write_behind(WriteBehind { batch: 3, ..behind(NEVER) }).build().unwrap();
+    map.set(key("a"), 1).await.unwrap();
+    map.set(key("a"), 2).await.unwrap();
+    map.set(key("b"), 3).await.unwrap();
+    assert_eq!((store.writes.load(Ordering::SeqCst), map.behind().waiting), (0, 2), "one key waits once");
+    map.set(key("c"), 4).await.unwrap();
+    wait_until(SOON, async || map.behind().written == 3).await;
+    assert_eq!((store.writes.load(Ordering::SeqCst), store.get("a"), store.get("c")), (1, Some(2), Some(4)));
+    assert_eq!(store.history.lock().unwrap().len(), 3, "the newest value alone is written");
+    map.set(key("d"), 5).await.unwrap();
+    assert!(map.flush(SOON).await);
+    assert_eq!(store.get("d"), Some(5));
+    let soon = before(&client, &store).write_behind(behind(Duration::from_millis(20))).build().unwrap();
+    soon.set(key("e"), 6).await.unwrap();
+    wait_until(SOON, async || store.get("e") == Some(6)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_to_be_removed_is_not_loaded_again() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([("a", 1)]);
+    let map = before(&client, &store).write_behind(behind(NEVER)).build().unwrap();
+    assert_eq!(map.remove(key("a")).await.unwrap(), None);
+    assert_eq!((map.get(&key("a")).await.unwrap(), store.get("a")), (None, Some(1)), "the store is behind");
+    map.set(key("b"), 2).await.unwrap();
+    map.map().remove("b").await.unwrap();
+    assert_eq!(map.get(&key("b")).await.unwrap(), Some(2), "what waits is newer than what the store has");
+    // Also while it is just written.
+    store.shut();
+    let flush = tokio::spawn({
+        let map = map.clone();
+        async move { map.flush(SOON).await }
+    });
+    store.until_came(1).await;
+    let loads = store.loads.load(Ordering::SeqCst);
+    assert_eq!(map.get(&key("a")).await.unwrap(), None);
+    assert_eq!(store.loads.load(Ordering::SeqCst), loads);
+    store.open();
+    assert!(flush.await.unwrap());
+    assert_eq!(store.get("a"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_holds_changes_back_and_changes_nothing() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([]);
+    let terms = WriteBehind { capacity: 2, room_within: Duration::from_millis(100), ..behind(NEVER) };
+    let map = before(&client, &store).write_behind(terms).build().unwrap();
+    map.set_many([(key("a"), 1), (key("b"), 2)]).await.unwrap();
+    let told = map.set(key("c"), 3).await.unwrap_err();
+    assert!(matches!(told, BackedError::Full { capacity: 2, .. }), "{told:?}");
+    assert_eq!(map.map().get("c").await.unwrap(), None);
+    assert!(map.flush(SOON).await);
+    map.set(key("c"), 3).await.unwrap();
+    // A part is no larger than the queue.
+    let patient = WriteBehind { capacity: 2, batch: 1, room_within: SOON, ..behind(NEVER) };
+    let map = before(&client, &store).write_behind(patient).build().unwrap();
+    map.set_many((0..7).map(|n| (n.to_string(), n))).await.unwrap();
+    assert!(map.flush(SOON).await);
+    assert_eq!(store.get("6"), Some(6));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_store_never_takes_is_counted_and_told() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([]);
+    let lost = Arc::new(Mutex::new(BTreeSet::new()));
+    let told = Arc::clone(&lost);
+    let on_loss = move |loss: Loss<String>| {
+        assert!(loss.error.to_string().contains("down") || loss.error.to_string().contains("panic"));
+        told.lock().unwrap().extend(loss.keys);
+        panic!("what is told panics, and the work goes on");
+    };
+    let terms = before(&client, &store).attempts(3).retry_interval(Duration::from_millis(1));
+    let map = terms.write_behind(WriteBehind { batch: 2, ..behind(NEVER) }).on_loss(on_loss).build().unwrap();
+    store.fail(2);
+    map.set_many([(key("a"), 1), (key("b"), 2)]).await.unwrap();
+    wait_until(SOON, async || map.behind().written == 2).await;
+    store.fail(3);
+    map.set_many([(key("c"), 3), (key("d"), 4)]).await.unwrap();
+    wait_until(SOON, async || map.behind().lost == 2).await;
+    store.panics.store(true, Ordering::SeqCst);
+    map.remove(key("a")).await.unwrap();
+    assert!(map.flush(SOON).await, "told as lost is done with, too");
+    store.panics.store(false, Ordering::SeqCst);
+    map.set(key("e"), 5).await.unwrap();
+    assert!(map.flush(SOON).await);
+    assert_eq!((map.behind().written, map.behind().lost, map.behind().waiting), (3, 3, 0));
+    assert_eq!(*lost.lock().unwrap(), BTreeSet::from([key("a"), key("c"), key("d")]));
+    assert_eq!(store.get("e"), Some(5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_writes_what_waits() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([]);
+    let map = before(&client, &store).write_behind(behind(NEVER)).build().unwrap();
+    map.set_many((0..300).map(|n| (n.to_string(), n))).await.unwrap();
+    client.shutdown(SOON).await.unwrap();
+    assert_eq!((store.has.lock().unwrap().len(), map.behind().written, map.behind().lost), (300, 300, 0));
+    let told = map.set(key("late"), 1).await.unwrap_err();
+    assert!(matches!(told, BackedError::Closed { .. }), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_does_not_wait_for_a_store_that_hangs() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([]);
+    let terms = WriteBehind { batch: 10, flush_within: Duration::from_millis(300), ..behind(NEVER) };
+    let lost = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&lost);
+    let on_loss = move |loss: Loss<String>| {
+        count.fetch_add(u32::try_from(loss.keys.len()).unwrap(), Ordering::SeqCst);
+    };
+    let map = before(&client, &store).store_timeout(NEVER).write_behind(terms).on_loss(on_loss).build().unwrap();
+    store.shut();
+    map.set_many((0..25).map(|n| (n.to_string(), n))).await.unwrap();
+    store.until_came(1).await;
+    client.shutdown(SOON).await.unwrap();
+    assert_eq!((map.behind().lost, map.behind().waiting, lost.load(Ordering::SeqCst)), (25, 0, 25));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_handle_leaves_nothing_behind_that_is_not_written() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([]);
+    let map = before(&client, &store).write_behind(behind(NEVER)).build().unwrap();
+    map.set(key("a"), 1).await.unwrap();
+    drop(map);
+    wait_until(SOON, async || store.get("a") == Some(1)).await;
+    // The task has gone, and with it what it had of the store.
+    wait_until(SOON, async || Arc::strong_count(&store) == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn options_that_can_not_be_are_named() {
+    let server = server().await;
+    let client = client(&server).await;
+    let store = Store::with([]);
+    let told = |backing: Backing<String, u64, Json, Json>| match backing.build() {
+        Err(ObjectError::InvalidArgument { option, .. }) => option,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(before(&client, &store).attempts(0)), "attempts");
+    assert_eq!(told(before(&client, &store).store_timeout(Duration::ZERO)), "store_timeout");
+    assert_eq!(told(before(&client, &store).retry_interval(Duration::from_secs(3601))), "retry_interval");
+    let behind = |terms| before(&client, &store).write_behind(terms);
+    assert_eq!(told(behind(WriteBehind { batch: 0, ..WriteBehind::default() })), "batch");
+    assert_eq!(told(behind(WriteBehind { capacity: 0, ..WriteBehind::default() })), "capacity");
+    assert_eq!(told(behind(WriteBehind { delay: Duration::from_secs(3601), ..WriteBehind::default() })), "delay");
+    let without = Map::<String, u64>::new(&client, "m").backed().write_behind(WriteBehind::default());
+    assert_eq!(told(without), "write_behind");
+    let nameless = Map::<String, u64>::new(&client, "{}").backed().build();
+    assert!(matches!(nameless, Err(ObjectError::InvalidName(_))));
+}

@@ -1,0 +1,82 @@
+//! Many names and many keys at once: parts of 500 or about 4 MiB, so that a server does nothing else for a moment only.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use redgrid_bucket::Buckets;
+use redgrid_map::codecs::{Long, Raw};
+use redgrid_map::{BackedError, Fault, Map, Writer, async_trait};
+use redgrid_testkit::Observer;
+use redgrid_tests::{client, server};
+
+/// How often the server has carried out a command.
+async fn calls(observer: &Observer, command: &str) -> u64 {
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+/// Values of 1.5 MiB: three of them end a part.
+fn large(count: u64) -> BTreeMap<String, Bytes> {
+    (0..count).map(|n| (format!("large:{n}"), Bytes::from(vec![b'x'; 3 << 19]))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn buckets_go_by_500_and_by_4_mib() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let numbers: Buckets<u64, Long> = Buckets::<u64, Raw>::new(&client).with_codec(Long);
+    let values: BTreeMap<String, u64> = (0..1201).map(|n| (format!("small:{n}"), n)).collect();
+    numbers.set_each(&values).await.unwrap();
+    assert_eq!(calls(&observer, "mset").await, 3);
+    assert_eq!(numbers.get_each(values.keys()).await.unwrap(), values);
+    assert_eq!(calls(&observer, "mget").await, 3);
+    assert_eq!(numbers.delete_each(values.keys()).await.unwrap(), 1201);
+    assert_eq!(calls(&observer, "del").await, 3);
+    let bytes: Buckets<Bytes, Raw> = Buckets::new(&client);
+    bytes.set_each(&large(7)).await.unwrap();
+    assert_eq!(calls(&observer, "mset").await, 3 + 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn maps_go_by_500_and_by_4_mib() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let numbers: Map<u64, u64, Long> = Map::new(&client, "numbers");
+    let values: BTreeMap<u64, u64> = (0..1201).map(|n| (n, n)).collect();
+    numbers.set_many(&values).await.unwrap();
+    assert_eq!(calls(&observer, "hset").await, 3);
+    assert_eq!(numbers.get_many(values.keys()).await.unwrap().len(), 1201);
+    assert_eq!(calls(&observer, "hmget").await, 3);
+    assert_eq!(numbers.remove_many(values.keys()).await.unwrap(), 1201);
+    assert_eq!(calls(&observer, "hdel").await, 3);
+    let bytes: Map<String, Bytes, Names, Raw> = Map::<String, Bytes, Names, Raw>::new(&client, "bytes");
+    bytes.set_many(&large(7)).await.unwrap();
+    assert_eq!(calls(&observer, "hset").await, 3 + 3);
+}
+
+type Names = redgrid_map::codecs::Text;
+
+/// Takes no more than 500 entries a call: a part of a map is one call of its store.
+struct Counts;
+
+#[async_trait]
+impl Writer<u64, u64> for Counts {
+    async fn write(&self, entries: &[(u64, u64)]) -> Result<(), Fault> {
+        if entries.len() > 500 { Err("too many".into()) } else { Ok(()) }
+    }
+
+    async fn delete(&self, _keys: &[u64]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_gets_a_part_of_a_map_at_a_time() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let map = Map::<u64, u64, Long>::new(&client, "numbers").backed().writer(Counts).build().unwrap();
+    let stored: Result<(), BackedError> = map.set_many((0..1201).map(|n| (n, n))).await;
+    stored.unwrap();
+    assert_eq!(calls(&observer, "hset").await, 3);
+}

@@ -1,0 +1,345 @@
+//! What every object has, of every type of synchronizer: with all keys that belong to it.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use redgrid_atomic_long::{AtomicDouble, AtomicLong};
+use redgrid_barrier::{Barrier, Condition, DoubleBarrier, Event, Notify, Phaser};
+use redgrid_bucket::Bucket;
+use redgrid_core::Client;
+use redgrid_core::object::{Lifetime, Object, ObjectError};
+use redgrid_countdown_latch::CountDownLatch;
+use redgrid_id_generator::IdGenerator;
+use redgrid_locks::{Election, FairLock, FencedLock, Lock, LostReason, RwLock, SpinLock};
+use redgrid_map::Map;
+use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
+use redgrid_rate_limiter::{GcraLimiter, Quota, Rate, RateLimiter};
+use redgrid_semaphore::Semaphore;
+use redgrid_testkit::{Observer, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What is left of a name, but for what says for moments that somebody waits, what remembers what was answered, and what is to outlive
+/// the object.
+async fn left(observer: &Observer, name: &str) -> Vec<String> {
+    let stays = |key: &String| {
+        ["redgrid_once:", "redgrid_wait:", "redgrid_fence:", "redisson_lock_token:"]
+            .iter()
+            .any(|of| key.starts_with(of))
+            || key.contains(":rwlock_timeout:")
+    };
+    observer
+        .keys("*")
+        .await
+        .unwrap()
+        .into_iter()
+        .filter(|key| key.contains(name) && !key.starts_with("lock of") && !stays(key))
+        .collect()
+}
+
+/// Makes one of a type, in use, and gives what every object has of it; what uses it ends with the second.
+async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, Box<dyn Send>) {
+    let long = Duration::from_secs(60);
+    match kind {
+        "lock" => {
+            let lock = Lock::new(client, name);
+            let guard = lock.acquire().await.unwrap();
+            (lock.object(), Box::new(guard))
+        }
+        "fair lock" => {
+            let lock = FairLock::new(client, name);
+            let guard = lock.acquire().await.unwrap();
+            let other = client.clone();
+            let waiting = tokio::spawn(FairLock::new(&other, name).acquire().wait(SOON).into_future());
+            waiting.abort();
+            (lock.object(), Box::new(guard))
+        }
+        "fenced lock" => {
+            let lock = FencedLock::new(client, name);
+            let guard = lock.acquire().await.unwrap();
+            (lock.object(), Box::new(guard))
+        }
+        "spin lock" => {
+            let lock = SpinLock::new(client, name);
+            let guard = lock.acquire().await.unwrap();
+            (lock.object(), Box::new(guard))
+        }
+        "read" => {
+            let lock = RwLock::new(client, name).fair();
+            let guard = lock.read().await.unwrap();
+            (lock.object(), Box::new(guard))
+        }
+        "upgradable read" => {
+            let lock = RwLock::new(client, name);
+            let guard = lock.upgradable_read().await.unwrap();
+            (lock.object(), Box::new(guard))
+        }
+        "write" => {
+            let lock = RwLock::new(client, name);
+            let guard = lock.write().await.unwrap();
+            (lock.object(), Box::new(guard))
+        }
+        "election" => {
+            let election = Election::new(client, name);
+            let led = election.campaign().await.unwrap();
+            (election.object(), Box::new(led))
+        }
+        "semaphore" => {
+            let semaphore = Semaphore::new(client, name);
+            assert!(semaphore.try_set_permits(2).await.unwrap());
+            let permit = semaphore.acquire().await.unwrap();
+            (semaphore.object(), Box::new(permit))
+        }
+        "semaphore with leases" => {
+            let semaphore = PermitExpirableSemaphore::new(client, name);
+            assert!(semaphore.try_set_permits(2).await.unwrap());
+            let permit = semaphore.acquire().await.unwrap();
+            (semaphore.object(), Box::new(permit))
+        }
+        "latch" => {
+            let latch = CountDownLatch::new(client, name);
+            assert!(latch.try_set_count(2).await.unwrap());
+            (latch.object(), Box::new(()))
+        }
+        "barrier" => {
+            let barrier = Barrier::new(client, name, 2);
+            let waiting = tokio::spawn(barrier.wait().into_future());
+            wait_until(SOON, async || barrier.object().exists().await.unwrap()).await;
+            (barrier.object(), Box::new(waiting))
+        }
+        "double barrier" => {
+            let barrier = DoubleBarrier::new(client, name, 1);
+            let inside = barrier.enter().await.unwrap();
+            (barrier.object(), Box::new(inside))
+        }
+        "phaser" => {
+            let phaser = Phaser::new(client, name);
+            let party = phaser.register().await.unwrap();
+            (phaser.object(), Box::new(party))
+        }
+        "notify" => {
+            let notify = Notify::new(client, name);
+            notify.notify_one().await.unwrap();
+            (notify.object(), Box::new(()))
+        }
+        "condition" => {
+            let condition = Condition::new(client, name);
+            let guard = Lock::new(client, format!("lock of {name}")).acquire().await.unwrap();
+            let waiting = tokio::spawn({
+                let condition = condition.clone();
+                async move { condition.wait_within(guard, SOON).await }
+            });
+            wait_until(SOON, async || condition.object().exists().await.unwrap()).await;
+            (condition.object(), Box::new(waiting))
+        }
+        "event" => {
+            let event = Event::new(client, name);
+            assert!(event.set().await.unwrap());
+            (event.object(), Box::new(()))
+        }
+        "whole number" => {
+            let number = AtomicLong::new(client, name);
+            number.add(3).await.unwrap();
+            (number.object(), Box::new(()))
+        }
+        "floating number" => {
+            let number = AtomicDouble::new(client, name);
+            number.add(0.5).await.unwrap();
+            (number.object(), Box::new(()))
+        }
+        "ids" => {
+            let ids = IdGenerator::new(client, name);
+            assert!(ids.try_init(1, 10).await.unwrap());
+            ids.next().await.unwrap();
+            (ids.object(), Box::new(()))
+        }
+        "rate" => {
+            let limiter = RateLimiter::new(client, name);
+            assert!(limiter.try_set_rate(Rate::overall(5, long)).await.unwrap());
+            assert!(limiter.try_acquire().await.unwrap().is_some());
+            (limiter.object(), Box::new(()))
+        }
+        "gcra" => {
+            let limiter = GcraLimiter::new(client, name, Quota::new(5, long));
+            assert!(limiter.try_acquire().await.unwrap());
+            (limiter.object(), Box::new(()))
+        }
+        "bucket" => {
+            let bucket: Bucket<u64> = Bucket::new(client, name);
+            bucket.set(&1).await.unwrap();
+            (bucket.object(), Box::new(()))
+        }
+        "map" => {
+            let map: Map<u64, u64> = Map::new(client, name);
+            map.insert(&1, &1).await.unwrap();
+            (map.object(), Box::new(()))
+        }
+        other => unreachable!("{other}"),
+    }
+}
+
+/// What every object has, of that type.
+fn object_of(kind: &str, client: &Client, name: &str) -> Object {
+    match kind {
+        "lock" => Lock::new(client, name).object(),
+        "fair lock" => FairLock::new(client, name).object(),
+        "fenced lock" => FencedLock::new(client, name).object(),
+        "spin lock" => SpinLock::new(client, name).object(),
+        "read" | "upgradable read" | "write" => RwLock::new(client, name).object(),
+        "election" => Election::new(client, name).object(),
+        "semaphore" => Semaphore::new(client, name).object(),
+        "semaphore with leases" => PermitExpirableSemaphore::new(client, name).object(),
+        "latch" => CountDownLatch::new(client, name).object(),
+        "barrier" => Barrier::new(client, name, 2).object(),
+        "double barrier" => DoubleBarrier::new(client, name, 1).object(),
+        "phaser" => Phaser::new(client, name).object(),
+        "notify" => Notify::new(client, name).object(),
+        "condition" => Condition::new(client, name).object(),
+        "event" => Event::new(client, name).object(),
+        "whole number" => AtomicLong::new(client, name).object(),
+        "floating number" => AtomicDouble::new(client, name).object(),
+        "ids" => IdGenerator::new(client, name).object(),
+        "rate" => RateLimiter::new(client, name).object(),
+        "gcra" => GcraLimiter::new(client, name, Quota::new(5, Duration::from_secs(60))).object(),
+        "bucket" => Bucket::<u64>::new(client, name).object(),
+        "map" => Map::<u64, u64>::new(client, name).object(),
+        other => unreachable!("{other}"),
+    }
+}
+
+const TYPES: [&str; 24] = [
+    "lock",
+    "fair lock",
+    "fenced lock",
+    "spin lock",
+    "read",
+    "upgradable read",
+    "write",
+    "election",
+    "semaphore",
+    "semaphore with leases",
+    "latch",
+    "barrier",
+    "double barrier",
+    "phaser",
+    "notify",
+    "condition",
+    "event",
+    "whole number",
+    "floating number",
+    "ids",
+    "rate",
+    "gcra",
+    "bucket",
+    "map",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_belongs_to_an_object_goes_with_it() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    // Renewals would bring back what they find gone only where they are to; they are out of the way here.
+    let patient = async || client_with(&server.url(), |config| config.watchdog_lease(HOUR)).await;
+    for (nth, kind) in TYPES.into_iter().enumerate() {
+        let (from, to, name) = (format!("from{nth:02}"), format!("to{nth:02}"), format!("name{nth:02}"));
+        let client = patient().await;
+        let (object, used) = one_of(kind, &client, &from).await;
+        assert!(object.exists().await.unwrap(), "{kind}");
+        assert_ne!(object.lifetime().await.unwrap(), Lifetime::Absent, "{kind}");
+        assert!(object.memory().await.unwrap().unwrap() > 0, "{kind}");
+        drop(used);
+        end(client).await;
+
+        let client = patient().await;
+        let (object, used) = one_of(kind, &client, &name).await;
+        assert!(object.expire_in(2 * HOUR).await.unwrap(), "{kind}");
+        for key in left(&observer, &name).await {
+            let lives = observer.time_to_live(&key).await.unwrap();
+            assert!(lives.is_some_and(|lives| lives > HOUR), "{kind}: {key} {lives:?}");
+        }
+        // Who takes part goes on to say so, and would begin anew what is renamed and deleted: nobody does any more.
+        let kept = object.dump().await.unwrap().unwrap();
+        drop(used);
+        end(client).await;
+        let client = patient().await;
+        let object = object_of(kind, &client, &name);
+        assert!(object.restore(kept).replacing().await.unwrap(), "{kind}");
+        assert!(object.rename(&to).await.unwrap(), "{kind}");
+        assert!(!object.exists().await.unwrap(), "{kind}");
+        assert_eq!(left(&observer, &name).await, Vec::<String>::new(), "{kind}");
+        let renamed = object_of(kind, &client, &to);
+        assert!(renamed.exists().await.unwrap() && !left(&observer, &to).await.is_empty(), "{kind}");
+        assert!(renamed.delete().await.unwrap(), "{kind}");
+        assert_eq!(left(&observer, &to).await, Vec::<String>::new(), "{kind}");
+        assert!(!renamed.exists().await.unwrap() && !renamed.delete().await.unwrap(), "{kind}");
+        end(client).await;
+    }
+}
+
+/// Nothing of it is under way any more.
+async fn end(client: Client) {
+    let _ = client.shutdown(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_holds_a_lock_that_is_renamed_is_told_by_the_next_renewal() {
+    let server = server().await;
+    let lease = Duration::from_secs(3);
+    let client = client_with(&server.url(), |config| config.watchdog_lease(lease)).await;
+    let observer = server.observer().await.unwrap();
+    let lock = FencedLock::new(&client, "a");
+    let guard = lock.acquire().await.unwrap();
+    assert!(lock.object().rename("b").await.unwrap());
+    let why = tokio::time::timeout(SOON, guard.watch().lost()).await.expect("it is told");
+    assert!(matches!(why, LostReason::Gone | LostReason::Expired), "{why:?}");
+    // Its counter went along: nobody gets a token again that was given.
+    assert!(observer.exists("redisson_lock_token:{b}").await.unwrap());
+    assert!(!observer.exists("redisson_lock_token:{a}").await.unwrap());
+    let token = guard.token();
+    drop(guard);
+    wait_until(SOON, async || !FencedLock::new(&client, "b").is_locked().await.unwrap()).await;
+    assert!(FencedLock::new(&client, "b").acquire().wait(SOON).await.unwrap().token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_goes_on_when_what_is_waited_for_is_deleted() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let lock = Lock::new(&one, "lock");
+    let held = lock.acquire().await.unwrap();
+    let entering = tokio::spawn(Lock::new(&two, "lock").acquire().wait(SOON).into_future());
+    let fair = FairLock::new(&one, "fair");
+    let held_fairly = fair.acquire().await.unwrap();
+    let in_line = tokio::spawn(FairLock::new(&two, "fair").acquire().wait(SOON).into_future());
+    let latch = CountDownLatch::new(&one, "latch");
+    assert!(latch.try_set_count(1).await.unwrap());
+    let opening = tokio::spawn(CountDownLatch::new(&two, "latch").wait().within(SOON).into_future());
+    wait_until(SOON, async || two.in_hand().waiting >= 2 && two.in_hand().channels >= 3).await;
+    for object in [lock.object(), fair.object(), latch.object()] {
+        assert!(object.delete().await.unwrap());
+    }
+    drop((entering.await.unwrap().unwrap(), in_line.await.unwrap().unwrap()));
+    opening.await.unwrap().unwrap();
+    drop((held, held_fairly));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_can_be_none_is_told_by_each_call() {
+    let server = server().await;
+    let client = client(&server).await;
+    for object in [
+        Lock::new(&client, "{}").object(),
+        RwLock::new(&client, "{}").object(),
+        Semaphore::new(&client, "{}").object(),
+        CountDownLatch::new(&client, "{}").object(),
+        Barrier::new(&client, "{}", 2).object(),
+        AtomicLong::new(&client, "{}").object(),
+        IdGenerator::new(&client, "{}").object(),
+        RateLimiter::new(&client, "{}").object(),
+        GcraLimiter::new(&client, "{}", Quota::per_second(1)).object(),
+    ] {
+        assert!(matches!(object.exists().await, Err(ObjectError::InvalidName(_))));
+        assert!(object.name().is_none());
+    }
+}

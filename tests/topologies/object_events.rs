@@ -1,0 +1,200 @@
+//! Events of objects come wherever their keys are, also when those go elsewhere; and where they may have been missed, it is told.
+
+use std::time::Duration;
+
+use redgrid_core::object::Object;
+use redgrid_core::object::events::{Events, Gap, Kind, Kinds, Listen, Notice};
+use redgrid_core::{Client, Config};
+use redgrid_testkit::{Cluster, Observer, RedisServer, Sentinels, wait_until};
+use redgrid_tests::SOON;
+
+use crate::contract::clauses;
+use crate::ground::{Ground, by_seeds, by_sentinels, connected};
+
+clauses![
+    "object_events";
+    what_happens_to_an_object_and_to_those_of_a_pattern_is_told,
+];
+
+async fn next(events: &mut Events) -> Notice {
+    let next = tokio::time::timeout(2 * SOON, events.next()).await.expect("something comes");
+    next.expect("the client lives")
+}
+
+/// The next event's name and command, whatever was told before it; how often that was a gap.
+async fn told(events: &mut Events) -> (String, String, usize) {
+    let mut gaps = 0;
+    loop {
+        match next(events).await {
+            Notice::Event(event) => return (event.name, event.command, gaps),
+            Notice::Gap(Gap::Interrupted) => gaps += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn set(observer: &Observer) {
+    observer.cmd(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]).await.unwrap();
+}
+
+/// Under the published permissions nobody may ask how servers are set.
+async fn what_happens_to_an_object_and_to_those_of_a_pattern_is_told(on: Ground) {
+    let client = on.client().await;
+    set(&on.observer).await;
+    let object = Object::new(&client, &on.name);
+    let mut one = object.events(Kinds::changes()).unchecked().await.unwrap();
+    let mut all = Listen::to(&client, on.name.as_str(), [Kind::Updated, Kind::Expired]).unchecked().await.unwrap();
+    client.command("SET").key(&on.name).unwrap().arg("1").query::<()>().await.unwrap();
+    assert!(object.expire_in(Duration::from_millis(50)).await.unwrap());
+    for command in ["set", "expire", "expired"] {
+        let (name, told, _) = told(&mut one).await;
+        assert_eq!((name.as_str(), told.as_str()), (on.name.as_str(), command));
+    }
+    for command in ["set", "expired"] {
+        let (name, told, _) = told(&mut all).await;
+        assert_eq!((name.as_str(), told.as_str()), (on.name.as_str(), command));
+    }
+}
+
+/// Changes a key until both are told of it at the node that decides by now.
+async fn until_told(client: &Client, name: &str, one: &mut Events, all: &mut Events) {
+    for events in [one, all] {
+        // What is changed while nobody listens is not told: that is what the gap says.
+        let gap = async {
+            loop {
+                match next(events).await {
+                    Notice::Gap(Gap::Interrupted) => return,
+                    // What was told before it, also by the node that gives its keys away.
+                    Notice::Event(_) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        gap.await;
+        let append = async {
+            loop {
+                let append = client.command("APPEND").key(name).unwrap().arg("1").query::<i64>();
+                let _ = append.await;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let told = async {
+            loop {
+                if told(events).await.1 == "append" {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = told => {}
+            () = append => {}
+        }
+    }
+}
+
+async fn listening(config: Config, name: &str) -> (Client, Events, Events) {
+    let client = connected(config).await;
+    let one = Object::new(&client, name).events(Kinds::changes()).enable().await.unwrap();
+    let all = Listen::to(&client, "?", Kind::Updated).enable().await.unwrap();
+    (client, one, all)
+}
+
+/// Those with servers of their own.
+pub(crate) mod object_events_alone {
+    use super::*;
+    use crate::ground::scenarios;
+
+    scenarios![
+        sentinel_a_failover_is_a_gap_and_events_go_on,
+        cluster_a_failover_is_a_gap_and_events_go_on,
+        cluster_a_slot_that_moves_is_a_gap_and_events_go_on,
+        cluster_those_of_a_pattern_are_told_by_every_primary,
+    ];
+
+    async fn sentinel_a_failover_is_a_gap_and_events_go_on() {
+        let sentinels = Sentinels::start().await.unwrap();
+        let (client, mut one, mut all) = listening(by_sentinels(&sentinels), "a").await;
+        let former = sentinels.current_primary().await.unwrap();
+        former.kill().await.unwrap();
+        let new = sentinels.wait_for_primary_other_than(former.addr()).await.unwrap();
+        until_told(&client, "a", &mut one, &mut all).await;
+        // It was set there, too: it did not tell before.
+        let setting = ["CONFIG", "GET", "notify-keyspace-events"];
+        let set = new.observer().await.unwrap().query::<Vec<String>>(&setting).await.unwrap().remove(1);
+        assert!(set.contains('K') && set.contains('E'), "{set}");
+    }
+
+    async fn cluster_a_failover_is_a_gap_and_events_go_on() {
+        let cluster = Cluster::start(3, 1).await.unwrap();
+        let (client, mut one, mut all) = listening(by_seeds(&cluster), "a").await;
+        let primary = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
+        cluster.fail_over(primary).await.unwrap();
+        until_told(&client, "a", &mut one, &mut all).await;
+    }
+
+    async fn cluster_a_slot_that_moves_is_a_gap_and_events_go_on() {
+        let cluster = Cluster::start(3, 0).await.unwrap();
+        let client = connected(by_seeds(&cluster)).await;
+        for node in cluster.nodes() {
+            set(&node.observer().await.unwrap()).await;
+        }
+        let slot = cluster.slot_of("a").await.unwrap();
+        let from = cluster.primary_of(slot).await.unwrap();
+        let to: &RedisServer = cluster.nodes().iter().find(|node| node.addr() != from.addr()).unwrap();
+        let change = async || client.command("APPEND").key("a").unwrap().arg("1").query::<i64>().await.unwrap();
+        change().await;
+        let mut one = Object::new(&client, "a").events(Kinds::named(["append"])).await.unwrap();
+        let mut all = Listen::to(&client, "a", Kinds::named(["append"])).await.unwrap();
+        change().await;
+        assert_eq!(told(&mut one).await.1, "append");
+        assert_eq!(told(&mut all).await.1, "append");
+        cluster.begin_migration(slot, to).await.unwrap();
+        cluster.move_keys(slot).await.unwrap();
+        cluster.finish_migration(slot).await.unwrap();
+        // The first call finds it moved, and has the client follow.
+        change().await;
+        assert!(matches!(next(&mut one).await, Notice::Gap(Gap::Interrupted)));
+        let there = to.observer().await.unwrap();
+        let listened =
+            async |at: &Observer| at.query::<(String, u64)>(&["PUBSUB", "NUMSUB", "__keyspace@0__:a"]).await.unwrap().1;
+        assert_eq!(listened(&there).await, 1);
+        let former = from.observer().await.unwrap();
+        wait_until(SOON, async || listened(&former).await == 0).await;
+        change().await;
+        assert_eq!(told(&mut one).await, ("a".to_owned(), "append".to_owned(), 0));
+        // All primaries are listened to as before: nothing was missed of those of a pattern.
+        for _ in 0..2 {
+            assert_eq!(told(&mut all).await, ("a".to_owned(), "append".to_owned(), 0));
+        }
+    }
+
+    async fn cluster_those_of_a_pattern_are_told_by_every_primary() {
+        let cluster = Cluster::start(3, 0).await.unwrap();
+        let client = connected(by_seeds(&cluster)).await;
+        let mut all = Listen::to(&client, "many:*", Kinds::named(["set"])).enable().await.unwrap();
+        let mut names: Vec<String> = (0..30).map(|n| format!("many:{n}")).collect();
+        for name in &names {
+            client.command("SET").key(name).unwrap().arg("1").query::<()>().await.unwrap();
+        }
+        let mut heard = Vec::new();
+        for _ in &names {
+            heard.push(told(&mut all).await.0);
+        }
+        names.sort();
+        heard.sort();
+        assert_eq!(heard, names);
+        for node in cluster.nodes() {
+            let observer = node.observer().await.unwrap();
+            let listened =
+                async || observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", "__keyevent@0__:set"]).await.unwrap().1;
+            assert_eq!(listened().await, 1);
+        }
+        drop(all);
+        for node in cluster.nodes() {
+            let observer = node.observer().await.unwrap();
+            let listened =
+                async || observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", "__keyevent@0__:set"]).await.unwrap().1;
+            wait_until(SOON, async || listened().await == 0).await;
+        }
+    }
+}
