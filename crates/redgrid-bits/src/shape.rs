@@ -1,9 +1,6 @@
 //! How large a Bloom filter is, and which of its bits an element has: as Redisson chooses them.
 
-use highway::{HighwayHash, HighwayHasher, Key};
-
-/// Redisson's key of HighwayHash (`org.redisson.misc.Hash`).
-const KEY: [u64; 4] = [0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c834, 0x1082_276b_f3a2_7251, 0xf86c_6a11_d0c1_8e95];
+use redgrid_core::hash::hash128;
 
 /// Redisson's largest size: 512 MiB but for two bits.
 pub(crate) const LARGEST: u64 = 4_294_967_294;
@@ -86,7 +83,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// The bits of an element, by its bytes.
     pub(crate) fn indices(self, bytes: &[u8]) -> impl Iterator<Item = u64> {
-        let [one, two] = HighwayHasher::new(Key(KEY)).hash128(bytes);
+        let [one, two] = hash128(bytes);
         let mut hash = one;
         (0..self.hashes).map(move |n| {
             let index = (hash & (u64::MAX >> 1)) % self.size;

@@ -21,6 +21,8 @@ pub mod config;
 mod connection;
 mod error;
 pub mod fence;
+#[cfg(feature = "hash")]
+pub mod hash;
 pub mod hold;
 mod lifetime;
 pub mod name;

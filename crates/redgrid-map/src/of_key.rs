@@ -4,8 +4,8 @@ use std::borrow::Borrow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use highway::{HighwayHash, HighwayHasher, Key};
 use redgrid_codecs::{Codec, Encode};
+use redgrid_core::hash::hash128;
 use redgrid_core::name::suffixed;
 use redgrid_core::object::ObjectError;
 use redgrid_countdown_latch::CountDownLatch;
@@ -15,12 +15,9 @@ use redgrid_semaphore::Semaphore;
 
 use crate::map::Map;
 
-/// What Redisson hashes with: `org.redisson.misc.Hash`.
-const KEY: Key = Key([0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c834, 0x1082_276b_f3a2_7251, 0xf86c_6a11_d0c1_8e95]);
-
-/// A hash of a key as its codec writes it: 128 bits of HighwayHash, big endian, in base64.
+/// A hash of a key as its codec writes it: 128 bits, big endian, in base64.
 fn hash(field: &[u8]) -> String {
-    let [high, low] = HighwayHasher::new(KEY).hash128(field);
+    let [high, low] = hash128(field);
     STANDARD_NO_PAD.encode([high.to_be_bytes(), low.to_be_bytes()].concat())
 }
 
