@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut sales = stock.object().events(Kinds::named(["hset", "hdel"])).enable().await?;
     let mut carts = grid.events_of("redgrid-example:cart:*", Kind::Expired).enable().await?;
 
-    stock.insert(&"P0007".into(), &3).await?;
+    stock.insert("P0007", &3).await?;
     let cart = grid.bucket::<String>("redgrid-example:cart:42");
     cart.set(&"P0007".into()).expires_in(Duration::from_millis(100)).await?;
 
