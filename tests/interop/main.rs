@@ -10,6 +10,7 @@ mod program;
 mod redisson;
 
 mod adders;
+mod bits;
 mod codecs;
 mod crowd;
 mod deaths;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
     let runtime = Runtime::new().expect("a runtime starts");
     let scenarios = [
         adders::scenarios(),
+        bits::scenarios(),
         codecs::scenarios(),
         crowd::scenarios(),
         deaths::scenarios(),

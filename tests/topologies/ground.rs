@@ -174,6 +174,8 @@ pub(crate) fn published(topology: Topology) -> String {
             "+sadd",
             "+hlen +hkeys",
             "+zadd +zincrby",
+            "+getbit",
+            "+geoadd",
         ]
         .into_iter()
         .flat_map(rules),

@@ -4,6 +4,7 @@ mod adders;
 mod around;
 mod atomics;
 mod barriers;
+mod bits;
 mod buckets;
 mod contract;
 mod durable;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
             around::scenarios(),
             latch::scenarios(),
             barriers::scenarios(),
+            bits::scenarios(),
             buckets::scenarios(),
             scripts::scenarios(),
             maps::scenarios(),

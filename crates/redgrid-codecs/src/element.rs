@@ -7,10 +7,15 @@ use highway::{HighwayHash, HighwayHasher, Key};
 /// What Redisson hashes with: `org.redisson.misc.Hash`.
 const KEY: Key = Key([0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c834, 0x1082_276b_f3a2_7251, 0xf86c_6a11_d0c1_8e95]);
 
+/// The 128 bits of HighwayHash by which Redisson names elements, and chooses the bits of a Bloom filter; in two halves, as it has them.
+pub fn hash128(bytes: &[u8]) -> [u64; 2] {
+    HighwayHasher::new(KEY).hash128(bytes)
+}
+
 /// A hash of a key or a value as its codec writes it: 128 bits of HighwayHash, big endian, in base64 without its padding. Redisson
 /// names by it what belongs to a key of a map, and the values of a key of a multimap.
 pub fn element_hash(bytes: &[u8]) -> String {
-    let [high, low] = HighwayHasher::new(KEY).hash128(bytes);
+    let [high, low] = hash128(bytes);
     STANDARD_NO_PAD.encode([high.to_be_bytes(), low.to_be_bytes()].concat())
 }
 

@@ -79,7 +79,7 @@ pub use self::cbor::Cbor;
 pub use self::codec::{Arithmetic, Codec, Decode, Encode, MAX_DECOMPRESSED, MAX_DEPTH, MAX_SIZE, Numeric};
 pub use self::double::Double;
 #[cfg(feature = "element-hash")]
-pub use self::element::element_hash;
+pub use self::element::{element_hash, hash128};
 pub use self::error::{DecodeError, EncodeError};
 #[cfg(feature = "json")]
 pub use self::json::Json;

@@ -256,11 +256,13 @@ impl Keys {
         let name = Name::new(name)?;
         let key = self.client.key(&name);
         let own = row::beside(&self.client, &key).await.map_err(|source| ObjectError::of_read(&name, source))?;
-        let [timeout, value, permits, allocation] = beside(&key);
+        let [timeout, value, permits, allocation, config] = beside(&key);
         let layout = if own.contains(&timeout) {
             layouts::permit_expirable_semaphore
         } else if own.contains(&allocation) {
             layouts::id_generator
+        } else if own.contains(&config) {
+            layouts::bloom_filter
         } else if own.contains(&value) || own.contains(&permits) {
             layouts::rate_limiter
         } else {

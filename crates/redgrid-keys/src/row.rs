@@ -46,10 +46,10 @@ async fn of_these(client: &Client, object: &Bytes, beside: &[Bytes; 4]) -> Resul
 }
 
 /// The same rule, key by key, while they are on both sides of a migration.
-async fn looked_at(client: &Client, object: &Bytes, beside: &[Bytes; 4]) -> Result<Vec<Bytes>, ServerError> {
+async fn looked_at(client: &Client, object: &Bytes, beside: &[Bytes; 5]) -> Result<Vec<Bytes>, ServerError> {
     let kind = async |key: &Bytes| client.run::<Bytes>(Request::command("TYPE").key(key.clone()).idempotent()).await;
-    let has = async |field: &'static str| {
-        client.run::<bool>(Request::command("HEXISTS").key(object.clone()).arg(field).idempotent()).await
+    let has = async |key: &Bytes, field: &'static str| {
+        client.run::<bool>(Request::command("HEXISTS").key(key.clone()).arg(field).idempotent()).await
     };
     let is_number = async |key: &Bytes| {
         if client.run::<u64>(Request::command("STRLEN").key(key.clone()).idempotent()).await? > 20 {
@@ -59,7 +59,7 @@ async fn looked_at(client: &Client, object: &Bytes, beside: &[Bytes; 4]) -> Resu
         let digits = text.as_deref().map(|text| text.strip_prefix(b"-").unwrap_or(text));
         Ok::<_, ServerError>(digits.is_some_and(|text| !text.is_empty() && text.iter().all(u8::is_ascii_digit)))
     };
-    let [timeout, value, permits, allocation] = beside;
+    let [timeout, value, permits, allocation, config] = beside;
     let mut own = Vec::new();
     match &*kind(object).await? {
         b"string" => {
@@ -69,8 +69,11 @@ async fn looked_at(client: &Client, object: &Bytes, beside: &[Bytes; 4]) -> Resu
             if kind(allocation).await? == "string" && is_number(object).await? && is_number(allocation).await? {
                 own.push(allocation.clone());
             }
+            if kind(config).await? == "hash" && has(config, "size").await? && has(config, "hashIterations").await? {
+                own.push(config.clone());
+            }
         }
-        b"hash" if has("rate").await? && has("interval").await? => {
+        b"hash" if has(object, "rate").await? && has(object, "interval").await? => {
             if kind(value).await? == "string" {
                 own.push(value.clone());
             }
@@ -91,7 +94,7 @@ mod tests {
     #[test]
     fn the_rule_has_every_key_that_layouts_have_behind_a_name() {
         let all = row(b"a");
-        assert_eq!(all[..5], ["a", "{a}:timeout", "{a}:value", "{a}:permits", "{a}:allocation"]);
+        assert_eq!(all[..6], ["a", "{a}:timeout", "{a}:value", "{a}:permits", "{a}:allocation", "{a}:config"]);
         for key in ALL.iter().flat_map(|kind| (kind.keys)(b"a")) {
             assert!(all.contains(&key), "{key:?}");
         }

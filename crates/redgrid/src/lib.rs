@@ -32,10 +32,20 @@ pub use redgrid_barrier::{
     AskError, Barrier, BarrierError, BarrierWaitResult, Condition, ConditionError, DoubleBarrier, DoubleBarrierGuard,
     Notify, Party, Phaser, PhaserError, PhaserState,
 };
+#[cfg(feature = "bits")]
+pub use redgrid_bits::{self as bits, BitSet, BloomFilter, HyperLogLog};
 #[cfg(feature = "bucket")]
 pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
-#[cfg(any(feature = "bucket", feature = "list", feature = "map", feature = "script"))]
-#[cfg(any(feature = "bucket", feature = "list", feature = "map", feature = "multimap", feature = "set"))]
+#[cfg(any(
+    feature = "bits",
+    feature = "bucket",
+    feature = "geo",
+    feature = "list",
+    feature = "map",
+    feature = "multimap",
+    feature = "script",
+    feature = "set",
+))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
 pub use redgrid_core::object::{self, Object, ObjectError};
@@ -46,6 +56,8 @@ pub use redgrid_core::{
 };
 #[cfg(feature = "countdown-latch")]
 pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};
+#[cfg(feature = "geo")]
+pub use redgrid_geo::{self as geo, Distance, Geo, Position};
 #[cfg(feature = "id-generator")]
 pub use redgrid_id_generator::{self as id_generator, DecodedId, IdError, IdGenerator, TimeOrderedId};
 #[cfg(feature = "keys")]

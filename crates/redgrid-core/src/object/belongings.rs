@@ -70,8 +70,8 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
 });
 
 /// What may be beside an object, behind its name: the leases of a semaphore; the free permits of a rate limiter, and those that
-/// were taken; the size of a generator's blocks. Somebody may have an object of that very name, so what is there has to be looked at.
-pub const BESIDE: [&str; 4] = ["timeout", "value", "permits", "allocation"];
+/// were taken; the size of a generator's blocks; what a Bloom filter is. Somebody may have an object of that very name, so what is there has to be looked at.
+pub const BESIDE: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
 /// The key of an object, whatever it is, and after it all keys that would go with it: most of them are not there.
 pub fn belongings(key: &[u8]) -> Vec<Bytes> {
@@ -95,7 +95,7 @@ pub fn faces(key: &[u8]) -> Vec<Bytes> {
 }
 
 /// What is [`BESIDE`] an object, if it is there.
-pub fn beside(key: &[u8]) -> [Bytes; 4] {
+pub fn beside(key: &[u8]) -> [Bytes; 5] {
     BESIDE.map(|suffix| suffixed(key, suffix))
 }
 

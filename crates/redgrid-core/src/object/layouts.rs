@@ -129,17 +129,26 @@ pub fn event(key: &[u8]) -> Vec<Bytes> {
     of_parts("event", &[], key)
 }
 
+/// A Bloom filter: its bits, and what it is. It can be the one without the other: one to which nothing was added has no bits.
+pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
+}
+
 const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, along: none }
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 23] = [
+pub static ALL: [Kind; 27] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     Kind { name: "list", keys: list, along: fence },
     of("set", alone),
     of("sorted set", alone),
+    of("bit set", alone),
+    of("bloom filter", bloom_filter),
+    of("hyper log log", alone),
+    of("geo", alone),
     of("lock", alone),
     of("fair lock", fair_lock),
     Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },

@@ -64,12 +64,21 @@ impl Place {
         if self.client.slot(key) == self.client.slot(&other) {
             return Ok(other);
         }
-        Err(ObjectError::InvalidArgument {
-            name: name.clone(),
-            option,
-            expected: format!("one that shares a slot with `{name}`, as by a hash tag"),
-            got: String::from_utf8_lossy(&other).into_owned(),
-        })
+        let got = String::from_utf8_lossy(&other);
+        Err(self.invalid(option, format_args!("one that shares a slot with `{name}`, as by a hash tag"), got))
+    }
+
+    /// An argument that can not be.
+    pub fn invalid(&self, option: &'static str, expected: impl fmt::Display, got: impl fmt::Display) -> ObjectError {
+        match self.named() {
+            Ok((name, _)) => ObjectError::InvalidArgument {
+                name: name.clone(),
+                option,
+                expected: expected.to_string(),
+                got: got.to_string(),
+            },
+            Err(invalid) => invalid,
+        }
     }
 
     /// A command on its key.

@@ -1,6 +1,6 @@
 -- rule.lua: what is beside an object belongs to it where both are what one type of objects has there. Somebody may have
 -- something else of that name. The keys of an object come in a row: its own, `{name}:timeout`, `{name}:value`,
--- `{name}:permits`, `{name}:allocation`, and those whose prefix tells that they are its.
+-- `{name}:permits`, `{name}:allocation`, `{name}:config`, and those whose prefix tells that they are its.
 local function kind(key)
   return redis.call('TYPE', key).ok
 end
@@ -27,7 +27,11 @@ local function row(at, each)
   if of == 'string' and kind(KEYS[at + 4]) == 'string' and is_number(KEYS[at]) and is_number(KEYS[at + 4]) then
     all[#all + 1] = KEYS[at + 4]
   end
-  for i = at + 5, at + each - 1 do
+  if of == 'string' and kind(KEYS[at + 5]) == 'hash'
+    and redis.call('HEXISTS', KEYS[at + 5], 'size') + redis.call('HEXISTS', KEYS[at + 5], 'hashIterations') == 2 then
+    all[#all + 1] = KEYS[at + 5]
+  end
+  for i = at + 6, at + each - 1 do
     all[#all + 1] = KEYS[i]
   end
   return all

@@ -1,0 +1,58 @@
+//! What is kept in the bits of a string: bit sets, Bloom filters and HyperLogLogs that all processes share, in the wire format of Redisson.
+//!
+//! ```no_run
+//! # #[cfg(feature = "json")]
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! use redgrid_bits::{BitSet, BloomFilter, Client, HyperLogLog};
+//!
+//! let client = Client::connect("redis://127.0.0.1:6379").await?;
+//! let seats = BitSet::new(&client, "seats");
+//! let was_taken = seats.set(17, true).await?; // true: somebody was quicker
+//! let taken = seats.count().await?;
+//!
+//! let seen: BloomFilter<String> = BloomFilter::new(&client, "seen");
+//! seen.try_init(1_000_000, 0.01).await?;
+//! if seen.add("https://example.org/").await? {
+//!     // not seen before, for certain
+//! }
+//!
+//! let visitors: HyperLogLog<u64> = HyperLogLog::new(&client, "visitors");
+//! visitors.add(&42).await?;
+//! println!("{taken} seats, was taken: {was_taken}; about {} visitors", visitors.count().await?);
+//! # Ok(()) }
+//! ```
+//!
+//! # Keys
+//!
+//! | key | type | lifetime |
+//! |---|---|---|
+//! | `name` of a [`BitSet`] | string: bit 0 is the highest of the first byte; Redisson's | none, unless set |
+//! | `redgrid_bits:{name}:1`, `:2`, `:3` | strings: what is made on the way when bit sets are combined | gone at the end of the script |
+//! | `name` of a [`BloomFilter`] | string: its bits; Redisson's | none, unless set |
+//! | `{name}:config` | hash: `size`, `hashIterations`, `expectedInsertions`, `falseProbability`; Redisson's | none, unless set |
+//! | `name` of a [`HyperLogLog`] | string: the server's own; Redisson's | none, unless set |
+//!
+//! # Promises
+//!
+//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
+//! - No call keeps the server for longer than one pass over the string takes; what is larger than a mebibyte to be written goes in parts.
+//! - A filter whose size was changed is found out by the server before anything is read or added.
+
+mod bit_set;
+mod bloom_filter;
+mod combine;
+mod fields;
+mod hyper_log_log;
+mod ones;
+mod shape;
+
+pub use bit_set::BitSet;
+pub use bloom_filter::BloomFilter;
+pub use fields::{Field, FieldOp, Overflow};
+pub use hyper_log_log::HyperLogLog;
+pub use ones::Ones;
+pub use redgrid_codecs as codecs;
+pub use redgrid_codecs::{Codec, Encode};
+pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use shape::FilterConfig;

@@ -1,0 +1,34 @@
+-- fill.lua: sets or clears the bits of a range, by one write.
+--
+-- KEYS[1]  the bits   string
+-- ARGV[1]  the first bit
+-- ARGV[2]  the first bit behind the range; behind ARGV[1]
+-- ARGV[3]  1: they are set, 0: they are cleared
+-- Returns  1
+--
+-- Work: as many bytes as the range has. What is behind the end of the string is clear, and clearing makes it no longer. Sent twice, it does the same.
+local from, to, set = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+if not set then
+  to = math.min(to, redis.call('STRLEN', KEYS[1]) * 8)
+end
+if from >= to then
+  return 1
+end
+local first, last = math.floor(from / 8), math.floor((to - 1) / 8)
+local function filled(at)
+  local mask = 255
+  if at == first then
+    mask = bit.band(mask, 2 ^ (8 - from % 8) - 1)
+  end
+  if at == last then
+    mask = bit.band(mask, 256 - 2 ^ (7 - (to - 1) % 8))
+  end
+  local byte = string.byte(redis.call('GETRANGE', KEYS[1], at, at)) or 0
+  return string.char(set and bit.bor(byte, mask) or bit.band(byte, 255 - mask))
+end
+local bytes = filled(first)
+if last > first then
+  bytes = bytes .. string.rep(string.char(set and 255 or 0), last - first - 1) .. filled(last)
+end
+redis.call('SETRANGE', KEYS[1], first, bytes)
+return 1

@@ -1,0 +1,44 @@
+//! Places on the globe that all processes share, in the wire format of Redisson's RGeo.
+//!
+//! ```no_run
+//! # #[cfg(feature = "json")]
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! use redgrid_geo::{Client, Distance, Geo, Position};
+//!
+//! let client = Client::connect("redis://127.0.0.1:6379").await?;
+//! let cities: Geo<String> = Geo::new(&client, "cities");
+//! cities.add("Palermo", Position::new(13.361389, 38.115556)?).await?;
+//! cities.add("Catania", Position::new(15.087269, 37.502669)?).await?;
+//! let apart = cities.distance("Palermo", "Catania").await?; // Some: 166.3 km
+//! let here = Position::new(15.0, 37.0)?;
+//! for (city, away) in cities.around(here).within(Distance::kilometers(200.0)).nearest_first().distances().await? {
+//!     println!("{city}: {:.1} km", away.as_kilometers());
+//! }
+//! # let _ = apart;
+//! # Ok(()) }
+//! ```
+//!
+//! # Keys
+//!
+//! | key | type | lifetime |
+//! |---|---|---|
+//! | `name` | sorted set: members as their codec writes them, by the server's hash of the place; Redisson's | none, unless set |
+//!
+//! # Promises
+//!
+//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
+//! - Positions are those the server can keep, checked when they are made. It keeps them to about 0.6 m.
+//! - Distances have their unit in the type; the server reckons on a sphere, up to 0.5 % off.
+
+mod change;
+mod geo;
+mod position;
+mod search;
+
+pub use geo::Geo;
+pub use position::{Distance, InvalidPosition, Position};
+pub use redgrid_codecs as codecs;
+pub use redgrid_codecs::{Codec, Decode, Encode};
+pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use search::{Around, Search};

@@ -1,0 +1,159 @@
+//! Bloom filters: what is in them is found, and no more of the rest than they were made for.
+
+use std::time::Duration;
+
+use redgrid_bits::codecs::{Long, Text};
+use redgrid_bits::{BloomFilter, ObjectError};
+use redgrid_core::object::Lifetime;
+use redgrid_keys::Keys;
+use redgrid_testkit::{Action, Proxy};
+use redgrid_tests::{SOON, client, client_with, server};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_added_is_found() {
+    let server = server().await;
+    let client = client(&server).await;
+    let filter: BloomFilter<String> = BloomFilter::new(&client, "seen");
+    assert_eq!(filter.config().await.unwrap(), None);
+    for told in [filter.add("a").await.map(drop), filter.contains("a").await.map(drop), filter.count().await.map(drop)]
+    {
+        let told = told.unwrap_err();
+        assert!(matches!(&told, ObjectError::Absent { name } if name.as_str() == "seen"), "{told:?}");
+    }
+    assert!(filter.try_init(1000, 0.01).await.unwrap() && !filter.try_init(5000, 0.1).await.unwrap());
+    let config = filter.config().await.unwrap().unwrap();
+    assert!((9_585..10_300).contains(&config.size) && config.hash_iterations == 7, "{config:?}");
+    assert_eq!((config.expected_insertions, config.false_probability), (1000, 0.01));
+    assert_eq!(filter.count().await.unwrap(), 0);
+    assert!(!filter.contains("a").await.unwrap() && filter.add("a").await.unwrap() && !filter.add("a").await.unwrap());
+    assert!(filter.contains("a").await.unwrap() && !filter.contains("b").await.unwrap());
+    assert_eq!(filter.add_many(["a", "b", "c", "b"]).await.unwrap(), 2);
+    assert_eq!(filter.contains_many(["a", "z", "b", "c"]).await.unwrap(), [true, false, true, true]);
+    assert_eq!(filter.contains_many(std::iter::empty::<&str>()).await.unwrap(), [false; 0]);
+    assert_eq!(filter.count().await.unwrap(), 3);
+    // Both keys go together.
+    let object = filter.object();
+    assert!(object.expire_in(HOUR).await.unwrap() && object.rename("other").await.unwrap());
+    let other: BloomFilter<String> = BloomFilter::new(&client, "other");
+    assert!(other.contains("a").await.unwrap() && filter.config().await.unwrap().is_none());
+    let config = redgrid_core::object::Object::new(&client, "{other}:config");
+    assert!(matches!(config.lifetime().await.unwrap(), Lifetime::Ends(_)));
+    assert!(other.object().delete().await.unwrap() && !config.exists().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_is_found_by_its_name_with_what_it_is() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let keys = Keys::new(&client);
+    let filter: BloomFilter<String> = BloomFilter::new(&client, "seen");
+    filter.try_init(1000, 0.01).await.unwrap();
+    filter.add("a").await.unwrap();
+    let mut objects = keys.objects();
+    assert_eq!(objects.try_next().await.unwrap().unwrap().as_str(), Some("seen"));
+    assert!(objects.try_next().await.unwrap().is_none());
+    keys.rename("seen", "other").await.unwrap();
+    assert!(BloomFilter::<String>::new(&client, "other").contains("a").await.unwrap());
+    assert_eq!(keys.delete(["other"]).await.unwrap(), 1);
+    assert!(!observer.exists("{other}:config").await.unwrap());
+    // What has this name and is nobody's configuration is somebody's own.
+    for (name, field) in [("text", "size"), ("other", "colour")] {
+        observer.cmd(&["SET", name, "1"]).await.unwrap();
+        observer.cmd(&["HSET", &format!("{{{name}}}:config"), field, "1"]).await.unwrap();
+        assert_eq!(keys.delete([name]).await.unwrap(), 1);
+        assert!(observer.exists(&format!("{{{name}}}:config")).await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_be_no_filter_is_told() {
+    let server = server().await;
+    let client = client(&server).await;
+    let filter: BloomFilter<String> = BloomFilter::new(&client, "f");
+    for share in [0.0, 1.0, -0.1, 1.1, f64::NAN] {
+        let told = filter.try_init(100, share).await.unwrap_err();
+        assert!(matches!(&told, ObjectError::InvalidArgument { option: "false probability", .. }), "{told:?}");
+    }
+    for (elements, share) in [(0, 0.01), (1, 0.9), (1_000_000_000, 0.01), (u64::MAX, 0.5)] {
+        let told = filter.try_init(elements, share).await.unwrap_err();
+        assert!(matches!(&told, ObjectError::InvalidArgument { option: "size", .. }), "{told:?}");
+    }
+    // What somebody has written there that can be no filter.
+    let observer = server.observer().await.unwrap();
+    for (size, hashes) in [("0", "7"), ("100", "0"), ("100", "4000000000")] {
+        observer.cmd(&["HSET", "{f}:config", "size", size, "hashIterations", hashes]).await.unwrap();
+        let told = filter.add("a").await.unwrap_err();
+        assert!(matches!(&told, ObjectError::InvalidArgument { option: "configuration", .. }), "{told:?}");
+    }
+    observer.cmd(&["HSET", "{f}:config", "size", "no number"]).await.unwrap();
+    assert!(filter.contains("a").await.is_err() && filter.config().await.is_err());
+    assert!(!observer.exists("f").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_was_made_anew_is_asked_by_its_new_size() {
+    let server = server().await;
+    let client = client(&server).await;
+    let filter: BloomFilter<i64, Long> = BloomFilter::new(&client, "f");
+    filter.try_init(1000, 0.01).await.unwrap();
+    filter.add(&1).await.unwrap();
+    let elsewhere: BloomFilter<i64, Long> = BloomFilter::new(&client, "f");
+    assert!(elsewhere.object().delete().await.unwrap() && elsewhere.try_init(20_000, 0.001).await.unwrap());
+    elsewhere.add_many(&[2, 3]).await.unwrap();
+    assert_eq!(filter.contains_many(&[1, 2, 3]).await.unwrap(), [false, true, true]);
+    assert!(elsewhere.object().delete().await.unwrap() && elsewhere.try_init(10, 0.5).await.unwrap());
+    assert!(filter.add(&4).await.unwrap() && elsewhere.contains(&4).await.unwrap());
+    elsewhere.object().delete().await.unwrap();
+    let told = filter.add(&5).await.unwrap_err();
+    assert!(matches!(told, ObjectError::Absent { .. }), "{told:?}");
+    assert!(!server.observer().await.unwrap().exists("f").await.unwrap());
+}
+
+/// The share of errors is that which was asked for, to a tenth.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_is_found_than_asked_for() {
+    let server = server().await;
+    let client = client(&server).await;
+    for (share, elements, probes) in [(0.03, 10_000_i64, 60_000_i64), (0.1, 3_000, 20_000)] {
+        let filter: BloomFilter<i64, Text> =
+            BloomFilter::<i64, Long>::new(&client, format!("f:{share}")).with_codec(Text);
+        filter.try_init(elements.unsigned_abs(), share).await.unwrap();
+        let members: Vec<i64> = (0..elements).collect();
+        filter.add_many(&members).await.unwrap();
+        assert!(filter.contains_many(&members).await.unwrap().iter().all(|found| *found));
+        let others: Vec<i64> = (elements..elements + probes).collect();
+        let found = filter.contains_many(&others).await.unwrap().into_iter().filter(|found| *found).count();
+        let measured = found as f64 / probes as f64;
+        assert!((measured / share - 1.0).abs() < 0.1, "asked for {share}, measured {measured}");
+        let count = filter.count().await.unwrap();
+        assert!(count.abs_diff(elements.unsigned_abs()) < elements.unsigned_abs() / 50, "{count} of {elements}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_element_whose_answer_is_lost_may_be_added_again() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_secs(1))).await;
+    let filter: BloomFilter<i64, Long> = BloomFilter::new(&client, "f");
+    filter.try_init(1000, 0.01).await.unwrap();
+    filter.add(&1).await.unwrap();
+    proxy.next(1, "EVALSHA", Action::SwallowReply);
+    let told = filter.add(&2).await.unwrap_err();
+    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    // Whoever asks while the connection is made anew may not know either.
+    let again = async {
+        loop {
+            match filter.add(&2).await {
+                Err(ObjectError::OutcomeUnknown { .. }) => {}
+                told => return told.unwrap(),
+            }
+        }
+    };
+    assert!(!tokio::time::timeout(SOON, again).await.unwrap() && filter.contains(&2).await.unwrap());
+    assert!(filter.contains(&1).await.unwrap());
+    proxy.next(1, "EVALSHA", Action::SwallowReply);
+    assert!(filter.contains(&1).await.unwrap());
+}

@@ -1,0 +1,145 @@
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.List;
+import java.util.TreeMap;
+
+import org.redisson.api.*;
+import org.redisson.api.geo.*;
+
+/** Bit sets, Bloom filters, HyperLogLogs and places: the verbs of {@link Peer} that begin with {@code bits}, {@code bloom}, {@code hll} or {@code geo}. */
+final class Bits {
+    private Bits() {
+    }
+
+    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}. Bits have no codec, and a {@code -} in its place. */
+    static Object perform(RedissonClient redisson, String[] words) {
+        String[] verb = words[1].split("\\.", 2);
+        switch (verb[0]) {
+            case "bits":
+                return bits(redisson.getBitSet(words[2]), verb[1], Arrays.copyOfRange(words, 4, words.length));
+            case "bloom":
+                return bloom(redisson.getBloomFilter(words[2], Values.codec(words[3])), verb[1], words);
+            case "hll":
+                return hll(redisson.getHyperLogLog(words[2], Values.codec(words[3])), verb[1], words);
+            default:
+                return geo(redisson.getGeo(words[2], Values.codec(words[3])), verb[1], words);
+        }
+    }
+
+    private static Object bits(RBitSet bits, String verb, String[] words) {
+        switch (verb) {
+            case "get":
+                return bits.get(Long.parseLong(words[0]));
+            case "set":
+                return bits.set(Long.parseLong(words[0]), Boolean.parseBoolean(words[1]));
+            case "setRange":
+                bits.set(Long.parseLong(words[0]), Long.parseLong(words[1]), Boolean.parseBoolean(words[2]));
+                return "";
+            case "cardinality":
+                return bits.cardinality();
+            case "length":
+                return bits.length();
+            case "size":
+                return bits.size();
+            case "asBitSet":
+                return bits.asBitSet();
+            case "replace":
+                BitSet other = new BitSet();
+                Arrays.stream(words).mapToInt(Integer::parseInt).forEach(other::set);
+                bits.set(other);
+                return "";
+            case "or":
+                return bits.or(words);
+            case "and":
+                return bits.and(words);
+            case "getSigned":
+                return bits.getSigned(Integer.parseInt(words[0]), Long.parseLong(words[1]));
+            case "setUnsigned":
+                return bits.setUnsigned(Integer.parseInt(words[0]), Long.parseLong(words[1]), Long.parseLong(words[2]));
+            case "incrementAndGetInteger":
+                return bits.incrementAndGetInteger(Long.parseLong(words[0]), Integer.parseInt(words[1]));
+            default:
+                throw new IllegalArgumentException("no such command: " + verb);
+        }
+    }
+
+    private static Object bloom(RBloomFilter<Object> filter, String verb, String[] words) {
+        switch (verb) {
+            case "tryInit":
+                return filter.tryInit(Long.parseLong(words[4]), Double.parseDouble(words[5]));
+            case "add":
+                return filter.add(Values.value(words[4]));
+            case "addAll":
+                return filter.add(values(words));
+            case "contains":
+                return filter.contains(Values.value(words[4]));
+            case "containsAll":
+                return filter.contains(values(words));
+            case "count":
+                return filter.count();
+            case "config":
+                return filter.getSize() + " " + filter.getHashIterations() + " " + filter.getExpectedInsertions() + " "
+                        + filter.getFalseProbability();
+            case "delete":
+                return filter.delete();
+            default:
+                throw new IllegalArgumentException("no such command: " + verb);
+        }
+    }
+
+    private static Object hll(RHyperLogLog<Object> log, String verb, String[] words) {
+        switch (verb) {
+            case "addAll":
+                return log.addAll(values(words));
+            case "count":
+                return log.count();
+            case "countWith":
+                return log.countWith(words[4]);
+            case "mergeWith":
+                log.mergeWith(words[4]);
+                return "";
+            default:
+                throw new IllegalArgumentException("no such command: " + verb);
+        }
+    }
+
+    private static Object geo(RGeo<Object> geo, String verb, String[] words) {
+        switch (verb) {
+            case "add":
+                return geo.add(Double.parseDouble(words[5]), Double.parseDouble(words[6]), Values.value(words[4]));
+            case "tryAdd":
+                return geo.tryAdd(Double.parseDouble(words[5]), Double.parseDouble(words[6]), Values.value(words[4]));
+            case "dist":
+                return geo.dist(Values.value(words[4]), Values.value(words[5]), GeoUnit.METERS);
+            case "hash":
+                return new TreeMap<>(geo.hash(Values.value(words[4])));
+            case "search":
+                return geo.search(GeoSearchArgs.from(Values.value(words[4])).radius(Double.parseDouble(words[5]), GeoUnit.KILOMETERS)
+                        .order(GeoOrder.ASC));
+            case "storeSearchTo":
+                return geo.storeSearchTo(words[6],
+                        GeoSearchArgs.from(Values.value(words[4])).radius(Double.parseDouble(words[5]), GeoUnit.KILOMETERS));
+            case "size":
+                return geo.size();
+            default:
+                throw new IllegalArgumentException("no such command: " + verb);
+        }
+    }
+
+    /** Those from the fifth word on; of numbers, {@code first..end}. */
+    private static List<Object> values(String[] words) {
+        List<Object> all = new ArrayList<>();
+        for (int n = 4; n < words.length; n++) {
+            String[] range = words[n].split("\\.\\.");
+            if (range.length < 2) {
+                all.add(Values.value(words[n]));
+                continue;
+            }
+            for (long value = Long.parseLong(range[0]); value < Long.parseLong(range[1]); value++) {
+                all.add(value);
+            }
+        }
+        return all;
+    }
+}
