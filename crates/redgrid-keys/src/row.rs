@@ -37,7 +37,7 @@ pub(crate) async fn is_beside(client: &Client, key: &Bytes, perhaps: &Perhaps) -
     }
 }
 
-async fn of_these(client: &Client, object: &Bytes, beside: &[Bytes; 4]) -> Result<Vec<Bytes>, ServerError> {
+async fn of_these(client: &Client, object: &Bytes, beside: &[Bytes; 5]) -> Result<Vec<Bytes>, ServerError> {
     let keys = [object.clone()].into_iter().chain(beside.clone());
     match client.run_undivided(BELONGS.with(keys).idempotent()).await {
         Err(error) if error.code() == Some(Code::TryAgain) => looked_at(client, object, beside).await,

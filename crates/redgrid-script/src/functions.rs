@@ -159,6 +159,7 @@ impl Functions {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
+    #[doc(alias = "list")]
     pub async fn list_matching(&self, pattern: &str) -> Result<Vec<LibraryInfo>, CallError> {
         self.list_of(Some(pattern)).await
     }
@@ -243,6 +244,8 @@ impl Functions {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "restoreAndReplace")]
+    #[doc(alias = "restoreAfterFlush")]
     pub async fn restore(&self, dump: Bytes, how: Restoring) -> Result<(), CallError> {
         let request = Request::subcommand("FUNCTION", "RESTORE").arg(dump);
         let request = match how {

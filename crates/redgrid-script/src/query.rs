@@ -46,6 +46,7 @@ impl Call {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "eval")]
     pub async fn query_as<T, C: Decode<T>>(self, client: &Client, codec: &C) -> Result<Option<T>, CallError> {
         let label = self.label().to_owned();
         let bytes: Option<Bytes> = self.query(client).await?;
@@ -61,6 +62,7 @@ impl Call {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "eval")]
     pub async fn query_list_as<T, C: Decode<T>>(self, client: &Client, codec: &C) -> Result<Vec<Option<T>>, CallError> {
         let label = self.label().to_owned();
         let items: Vec<Option<Bytes>> = self.query(client).await?;
@@ -77,6 +79,7 @@ impl Call {
     ///
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "MAPVALUE")]
+    #[doc(alias = "eval")]
     pub async fn query_map_as<K, V, KC, VC>(
         self,
         client: &Client,
@@ -103,6 +106,7 @@ impl Call {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "eval")]
     pub async fn query_everywhere<T: FromReply>(self, client: &Client) -> Result<Everywhere<T>, CallError> {
         if let Some(key) = self.names().first() {
             return Err(CallError::InvalidArgument {

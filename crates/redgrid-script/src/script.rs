@@ -53,6 +53,7 @@ impl Script {
     }
 
     /// A call of it: keys and arguments are added.
+    #[doc(alias = "evalSha")]
     pub fn call(&self) -> Call {
         let call = Call::script(&self.inner);
         let call = if self.idempotent { call.idempotent() } else { call };

@@ -104,11 +104,12 @@ fn every_name_of_redissons_finds_its_method() {
         }
         let mut names = BTreeSet::new();
         for (of, method) in ours {
-            let mut found = crates.iter().filter(|known| known.types.contains(of));
-            match found.find_map(|known| known.functions.get(method)) {
-                Some(known) => names.extend(known),
-                None => wrong.push(format!("line {line}: there is no `{of}::{method}`")),
+            let of_them = crates.iter().filter(|known| known.types.contains(of));
+            let found: Vec<_> = of_them.filter_map(|known| known.functions.get(method)).collect();
+            if found.is_empty() {
+                wrong.push(format!("line {line}: there is no `{of}::{method}`"));
             }
+            names.extend(found.into_iter().flatten());
         }
         for name in theirs.iter().filter(|_| !ours.is_empty()) {
             if !names.contains(name) {
