@@ -12,6 +12,7 @@
 //!         Notice::Event(event) => println!("{} is gone: {:?}", event.name, event.kind),
 //!         Notice::Gap(_) => println!("look for yourself: something may have been missed"),
 //!         Notice::Uncertain(why) => eprintln!("events may not come any more: {why}"),
+//!         _ => {}
 //!     }
 //! }
 //! # Ok(()) }

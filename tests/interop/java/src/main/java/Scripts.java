@@ -18,8 +18,8 @@ final class Scripts {
     static Object perform(RedissonClient redisson, String[] words) {
         switch (words[1]) {
             case "script.eval": {
-                Object[] values = Arrays.stream(words, 5, words.length).map(Values::value).toArray();
-                return redisson.getScript(Values.codec(words[3]))
+                Object[] values = Arrays.stream(words, 5, words.length).map(Codecs::value).toArray();
+                return redisson.getScript(Codecs.of(words[3]))
                         .eval(RScript.Mode.READ_WRITE, words[4], RScript.ReturnType.VALUE, Collections.singletonList(words[2]), values);
             }
             case "script.exists":
