@@ -19,11 +19,11 @@ final class Bits {
             case "bits":
                 return bits(redisson.getBitSet(words[2]), verb[1], Arrays.copyOfRange(words, 4, words.length));
             case "bloom":
-                return bloom(redisson.getBloomFilter(words[2], Values.codec(words[3])), verb[1], words);
+                return bloom(redisson.getBloomFilter(words[2], Codecs.of(words[3])), verb[1], words);
             case "hll":
-                return hll(redisson.getHyperLogLog(words[2], Values.codec(words[3])), verb[1], words);
+                return hll(redisson.getHyperLogLog(words[2], Codecs.of(words[3])), verb[1], words);
             default:
-                return geo(redisson.getGeo(words[2], Values.codec(words[3])), verb[1], words);
+                return geo(redisson.getGeo(words[2], Codecs.of(words[3])), verb[1], words);
         }
     }
 
@@ -69,11 +69,11 @@ final class Bits {
             case "tryInit":
                 return filter.tryInit(Long.parseLong(words[4]), Double.parseDouble(words[5]));
             case "add":
-                return filter.add(Values.value(words[4]));
+                return filter.add(Codecs.value(words[4]));
             case "addAll":
                 return filter.add(values(words));
             case "contains":
-                return filter.contains(Values.value(words[4]));
+                return filter.contains(Codecs.value(words[4]));
             case "containsAll":
                 return filter.contains(values(words));
             case "count":
@@ -107,19 +107,19 @@ final class Bits {
     private static Object geo(RGeo<Object> geo, String verb, String[] words) {
         switch (verb) {
             case "add":
-                return geo.add(Double.parseDouble(words[5]), Double.parseDouble(words[6]), Values.value(words[4]));
+                return geo.add(Double.parseDouble(words[5]), Double.parseDouble(words[6]), Codecs.value(words[4]));
             case "tryAdd":
-                return geo.tryAdd(Double.parseDouble(words[5]), Double.parseDouble(words[6]), Values.value(words[4]));
+                return geo.tryAdd(Double.parseDouble(words[5]), Double.parseDouble(words[6]), Codecs.value(words[4]));
             case "dist":
-                return geo.dist(Values.value(words[4]), Values.value(words[5]), GeoUnit.METERS);
+                return geo.dist(Codecs.value(words[4]), Codecs.value(words[5]), GeoUnit.METERS);
             case "hash":
-                return new TreeMap<>(geo.hash(Values.value(words[4])));
+                return new TreeMap<>(geo.hash(Codecs.value(words[4])));
             case "search":
-                return geo.search(GeoSearchArgs.from(Values.value(words[4])).radius(Double.parseDouble(words[5]), GeoUnit.KILOMETERS)
+                return geo.search(GeoSearchArgs.from(Codecs.value(words[4])).radius(Double.parseDouble(words[5]), GeoUnit.KILOMETERS)
                         .order(GeoOrder.ASC));
             case "storeSearchTo":
                 return geo.storeSearchTo(words[6],
-                        GeoSearchArgs.from(Values.value(words[4])).radius(Double.parseDouble(words[5]), GeoUnit.KILOMETERS));
+                        GeoSearchArgs.from(Codecs.value(words[4])).radius(Double.parseDouble(words[5]), GeoUnit.KILOMETERS));
             case "size":
                 return geo.size();
             default:
@@ -133,7 +133,7 @@ final class Bits {
         for (int n = 4; n < words.length; n++) {
             String[] range = words[n].split("\\.\\.");
             if (range.length < 2) {
-                all.add(Values.value(words[n]));
+                all.add(Codecs.value(words[n]));
                 continue;
             }
             for (long value = Long.parseLong(range[0]); value < Long.parseLong(range[1]); value++) {

@@ -16,12 +16,12 @@ final class Multimaps {
     /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}. */
     static Object perform(RedissonClient redisson, String[] words) {
         String[] verb = words[1].split("\\.", 2);
-        Codec codec = Values.codec(words[3]);
+        Codec codec = Codecs.of(words[3]);
         boolean sets = verb[0].equals("sets");
         RMultimap<Object, Object> map =
             sets ? redisson.getSetMultimap(words[2], codec) : redisson.getListMultimap(words[2], codec);
-        Object key = words.length > 4 ? Values.value(words[4]) : null;
-        Object value = words.length > 5 ? Values.value(words[5]) : null;
+        Object key = words.length > 4 ? Codecs.value(words[4]) : null;
+        Object value = words.length > 5 ? Codecs.value(words[5]) : null;
         switch (verb[1]) {
             case "put":
                 return map.put(key, value);

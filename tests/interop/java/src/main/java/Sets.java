@@ -21,9 +21,9 @@ final class Sets {
         String[] verb = words[1].split("\\.", 2);
         switch (verb[0]) {
             case "set":
-                return plain(redisson.getSet(words[2], Values.codec(words[3])), verb[1], words);
+                return plain(redisson.getSet(words[2], Codecs.of(words[3])), verb[1], words);
             case "scored":
-                return scored(redisson.getScoredSortedSet(words[2], Values.codec(words[3])), verb[1], words);
+                return scored(redisson.getScoredSortedSet(words[2], Codecs.of(words[3])), verb[1], words);
             default:
                 return lex(redisson.getLexSortedSet(words[2]), verb[1], words);
         }
@@ -32,21 +32,21 @@ final class Sets {
     private static Object plain(RSet<Object> set, String verb, String[] words) {
         switch (verb) {
             case "add":
-                return set.add(Values.value(words[4]));
+                return set.add(Codecs.value(words[4]));
             case "addAll":
                 return set.addAll(values(words, 4));
             case "tryAdd":
                 return set.tryAdd(values(words, 4).toArray());
             case "remove":
-                return set.remove(Values.value(words[4]));
+                return set.remove(Codecs.value(words[4]));
             case "contains":
-                return set.contains(Values.value(words[4]));
+                return set.contains(Codecs.value(words[4]));
             case "retainAll":
                 return set.retainAll(values(words, 4));
             case "removeRandom":
                 return set.removeRandom();
             case "move":
-                return set.move(words[4], Values.value(words[5]));
+                return set.move(words[4], Codecs.value(words[5]));
             case "readUnion":
                 return sorted(set.readUnion(words[4]));
             case "readDiff":
@@ -63,7 +63,7 @@ final class Sets {
     }
 
     private static Object scored(RScoredSortedSet<Object> set, String verb, String[] words) {
-        Object value = words.length > 4 ? Values.value(words[4]) : null;
+        Object value = words.length > 4 ? Codecs.value(words[4]) : null;
         switch (verb) {
             case "add":
                 return set.add(score(words[5]), value);
@@ -86,7 +86,7 @@ final class Sets {
             case "revRank":
                 return set.revRank(value);
             case "replace":
-                return set.replace(value, Values.value(words[5]));
+                return set.replace(value, Codecs.value(words[5]));
             case "remove":
                 return set.remove(value);
             case "pollFirst":
@@ -145,6 +145,6 @@ final class Sets {
     }
 
     private static List<Object> values(String[] words, int from) {
-        return Arrays.stream(words).skip(from).map(Values::value).collect(Collectors.toList());
+        return Arrays.stream(words).skip(from).map(Codecs::value).collect(Collectors.toList());
     }
 }
