@@ -49,12 +49,23 @@ async fn until_listening(at: &RedisServer, not_at: &RedisServer) {
     wait_until(SOON, async || listeners(&there).await == 1 && listeners(&elsewhere).await == 0).await;
 }
 
+/// Sentinels tell a replica of its new primary in their own time, and a whole copy takes seconds.
+async fn until_following(replica: &RedisServer, primary: &RedisServer) {
+    let observer = replica.observer().await.unwrap();
+    let of_it = format!("master_port:{}", primary.addr().port());
+    let is_following = async || {
+        let info: String = observer.query(&["INFO", "replication"]).await.unwrap_or_default();
+        info.contains(&of_it) && info.contains("master_link_status:up")
+    };
+    wait_until(SOON * 3, is_following).await;
+}
+
 /// A client that waits for the lock, which another one holds.
 async fn waiting(config: Config) -> (Client, JoinHandle<()>) {
     let client = connected(config).await;
     let lock = Lock::new(&client, "a");
     let waiter = tokio::spawn(async move {
-        let guard = lock.acquire().wait(SOON * 2).await.unwrap();
+        let guard = lock.acquire().wait(SOON * 6).await.unwrap();
         guard.release().await.unwrap();
     });
     (client, waiter)
@@ -183,6 +194,7 @@ async fn sentinel_who_waits_is_woken_after_a_failover() {
     let promoted = sentinels.wait_for_primary_other_than(former.addr()).await.unwrap();
     let is_other = |server: &&RedisServer| ![former.addr(), promoted.addr()].contains(&server.addr());
     let left = sentinels.servers().iter().find(is_other).unwrap();
+    until_following(left, promoted).await;
     until_listening(left, promoted).await;
     until_in_force(&client).await;
     held.release().await.unwrap();
