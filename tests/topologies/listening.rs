@@ -49,23 +49,12 @@ async fn until_listening(at: &RedisServer, not_at: &RedisServer) {
     wait_until(SOON, async || listeners(&there).await == 1 && listeners(&elsewhere).await == 0).await;
 }
 
-/// Sentinels tell a replica of its new primary in their own time, and a whole copy takes seconds.
-async fn until_following(replica: &RedisServer, primary: &RedisServer) {
-    let observer = replica.observer().await.unwrap();
-    let of_it = format!("master_port:{}", primary.addr().port());
-    let is_following = async || {
-        let info: String = observer.query(&["INFO", "replication"]).await.unwrap_or_default();
-        info.contains(&of_it) && info.contains("master_link_status:up")
-    };
-    wait_until(SOON * 3, is_following).await;
-}
-
 /// A client that waits for the lock, which another one holds.
 async fn waiting(config: Config) -> (Client, JoinHandle<()>) {
     let client = connected(config).await;
     let lock = Lock::new(&client, "a");
     let waiter = tokio::spawn(async move {
-        let guard = lock.acquire().wait(SOON * 6).await.unwrap();
+        let guard = lock.acquire().wait(SOON * 2).await.unwrap();
         guard.release().await.unwrap();
     });
     (client, waiter)
@@ -183,44 +172,26 @@ async fn master_slave_a_replica_that_lags_is_not_listened_to_until_it_has_caught
     is_woken(waiter).await;
 }
 
-/// Once in several failovers nobody is subscribed at the replica that is left, for a cause that is not known yet, and a poll has to make
-/// up for it. So one of three has to be right here.
 async fn sentinel_who_waits_is_woken_after_a_failover() {
-    for _ in 0..2 {
-        if is_woken_after_a_failover().await {
-            return;
-        }
-        eprintln!("nobody listened at the replica that was left: once more");
-    }
-    assert!(is_woken_after_a_failover().await, "nobody listened in three failovers");
-}
-
-/// Whether a client listened at the replica that was left, and was woken there.
-async fn is_woken_after_a_failover() -> bool {
     let sentinels = Sentinels::start().await.unwrap();
     let holder = connected(by_sentinels(&sentinels)).await;
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let (client, waiter) = waiting(at_replicas(by_sentinels(&sentinels))).await;
     until_in_force(&client).await;
+    // A server that is promoted without it would have the waiter enter, who then listens nowhere.
+    for server in sentinels.servers() {
+        let observer = server.observer().await.unwrap();
+        wait_until(SOON, async || observer.query::<u64>(&["EXISTS", "a"]).await.is_ok_and(|there| there == 1)).await;
+    }
     let former = sentinels.current_primary().await.unwrap();
     former.kill().await.unwrap();
     let promoted = sentinels.wait_for_primary_other_than(former.addr()).await.unwrap();
     let is_other = |server: &&RedisServer| ![former.addr(), promoted.addr()].contains(&server.addr());
     let left = sentinels.servers().iter().find(is_other).unwrap();
-    until_following(left, promoted).await;
-    let (there, elsewhere) = (left.observer().await.unwrap(), promoted.observer().await.unwrap());
-    let is_listening = async {
-        while listeners(&there).await != 1 || listeners(&elsewhere).await != 0 {
-            tokio::time::sleep(20 * MS).await;
-        }
-    };
-    if tokio::time::timeout(SOON, is_listening).await.is_err() {
-        return false;
-    }
+    until_listening(left, promoted).await;
     until_in_force(&client).await;
     held.release().await.unwrap();
     is_woken(waiter).await;
-    true
 }
 
 async fn cluster_who_waits_is_woken_after_a_failover() {
