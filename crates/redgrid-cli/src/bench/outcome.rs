@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::allocations;
 use super::job::Job;
 use super::latency::Latency;
 
@@ -64,6 +65,9 @@ struct Line<'a> {
     wait_p50_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_p99_us: Option<f64>,
+    /// From the start to this line, where they are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocations: Option<u64>,
     #[serde(flatten)]
     held: Option<Held>,
 }
@@ -93,6 +97,7 @@ impl Outcome {
 
     /// The line of JSON.
     pub(super) fn json(&self, job: &Job) -> serde_json::Result<String> {
+        let allocations = allocations::since_the_start();
         let percentile = |of: &Latency, percent| (!of.is_empty()).then(|| of.percentile(percent));
         serde_json::to_string(&Line {
             driver: "redgrid",
@@ -114,6 +119,7 @@ impl Outcome {
             handoff_p99_us: percentile(&self.handoff, 99.0),
             wait_p50_us: percentile(&self.wait, 50.0),
             wait_p99_us: percentile(&self.wait, 99.0),
+            allocations,
             held: self.held,
         })
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use async_trait::async_trait;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::Trouble;
+use super::{Trouble, allocations};
 
 /// What a job waits for when it is set up and warm.
 #[async_trait]
@@ -20,6 +20,7 @@ pub(super) struct AtOnce;
 #[async_trait]
 impl Start for AtOnce {
     async fn given(&mut self) -> Result<(), Trouble> {
+        allocations::begin();
         Ok(())
     }
 }
@@ -30,7 +31,10 @@ impl Start for UnboundedReceiver<String> {
     async fn given(&mut self) -> Result<(), Trouble> {
         say("READY")?;
         match self.recv().await {
-            Some(_) => Ok(()),
+            Some(_) => {
+                allocations::begin();
+                Ok(())
+            }
             None => Err("stdin ended before the start was given".into()),
         }
     }

@@ -1,0 +1,311 @@
+//! Ours beside others, workload by workload: every driver in turn, round by round, in an order that rotates.
+//!
+//! Machines are shared and noisy, so what counts are ratios: of each round, to what Redisson and the limit did in the same
+//! round; told is the median of them.
+
+mod counted;
+mod driver;
+mod held;
+mod report;
+mod rows;
+mod section;
+
+use std::{
+    collections::{HashMap, HashSet},
+    error::Error,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use redgrid_testkit::{Observer, RedisServer};
+use tokio::runtime::Builder;
+
+use self::{
+    driver::Driver,
+    report::{Measured, Report},
+    rows::{End, OURS, REDISSON, ROWS, Row},
+    section::{Sample, Section},
+};
+use crate::{
+    cargo, install,
+    steps::{Failure, run, say},
+    workspace,
+};
+
+/// What went wrong with a driver or a server, for a person to read.
+type Trouble = Box<dyn Error + Send + Sync>;
+
+/// How the run is to be.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// A folder of other drivers, a program each, which is started as `NAME --addr HOST:PORT --serve`
+    #[arg(long, value_name = "FOLDER")]
+    peers: Option<PathBuf>,
+    /// Only workloads whose names contain this, for example `W1`
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Only these drivers, beside ours
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    drivers: Vec<String>,
+    /// Rounds, of which medians are taken
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    rounds: u32,
+    /// Seconds of a section
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.5)]
+    secs: f64,
+    /// Seconds for which locks are held (W5)
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    hold: f64,
+    /// Writes the tables into docs/performance.md
+    #[arg(long, conflicts_with = "only")]
+    write: bool,
+}
+
+/// The warm-up of a driver that is compiled ahead.
+const WARM: f64 = 0.3;
+
+/// Warm-ups of a virtual machine, whose rate climbs for half a minute: before everything, at a workload's first round, when
+/// two of three processes are new, and later.
+const JVM_AT_FIRST: u32 = 9;
+const JVM_SECTION: f64 = 5.0;
+const JVM_FIRST: f64 = 6.0;
+const JVM_NEW: f64 = 60.0;
+const JVM_LATER: f64 = 2.0;
+
+/// Operations of a section in which every command is looked at.
+const SAMPLED: u32 = 2000;
+
+/// The longest that selling a stock may take.
+const SALE: f64 = 120.0;
+
+/// Measures, and prints the tables; fails where one of ours did something wrong.
+pub(crate) fn play(options: &Options) -> Result<ExitCode, Failure> {
+    let workspace = workspace()?;
+    let server = install::server(&workspace)?;
+    let ours = workspace.join("target/release/redgrid");
+    let counting = workspace.join("target/release/redgrid-counting");
+    run(cargo().args(["build", "--release", "--package", "redgrid-cli", "--features", "allocations"]))?;
+    std::fs::copy(&ours, &counting).map_err(|source| Failure::Files { path: counting.clone(), source })?;
+    run(cargo().args(["build", "--release", "--package", "redgrid-cli"]))?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| Failure::NotRun { program: "the runtime".into(), source })?;
+    let binary = server.clone();
+    let report = runtime.block_on(async {
+        let server = RedisServer::builder().binary(binary).config("maxclients 4000").start().await?;
+        let observer = server.observer().await?;
+        let mut bench = Bench {
+            options,
+            ours,
+            counting,
+            server,
+            observer,
+            running: HashMap::new(),
+            seen: HashSet::new(),
+            jobs: 0,
+            began: Instant::now(),
+        };
+        bench.all().await
+    });
+    let report = report.map_err(|trouble| Failure::Bench { trouble })?;
+    println!("{report}");
+    if options.write {
+        report.write(&workspace.join("docs/performance.md"))?;
+    }
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+struct Bench<'a> {
+    options: &'a Options,
+    ours: PathBuf,
+    /// Ours, built so that it counts allocations.
+    counting: PathBuf,
+    server: RedisServer,
+    observer: Observer,
+    running: HashMap<&'static str, Vec<Driver>>,
+    /// Workloads and numbers of processes that the virtual machine has seen.
+    seen: HashSet<(&'static str, usize)>,
+    jobs: u32,
+    began: Instant,
+}
+
+impl Bench<'_> {
+    async fn all(&mut self) -> Result<Report, Trouble> {
+        let mut report = Report::new(self.server.binary().version().to_string(), self.options.rounds);
+        let is_wanted = |name: &str| self.options.only.as_ref().is_none_or(|only| name.contains(&**only));
+        let wanted: Vec<&Row> = ROWS.iter().filter(|row| is_wanted(row.name)).collect();
+        let holds = is_wanted("W5");
+        if wanted.is_empty() && !holds {
+            return Err("there is no such workload".into());
+        }
+        if !wanted.is_empty() && self.program(REDISSON).is_some() {
+            self.warm_redisson().await?;
+        }
+        for row in wanted {
+            let measured = self.row(row).await?;
+            report.add(row, measured);
+        }
+        for (_, drivers) in self.running.drain() {
+            for driver in drivers {
+                driver.quit().await;
+            }
+        }
+        if holds {
+            self.say("W5");
+            let program = |name| self.program(name);
+            report.held = held::measure(program, Duration::from_secs_f64(self.options.hold)).await?;
+        }
+        Ok(report)
+    }
+
+    async fn row(&mut self, row: &'static Row) -> Result<Vec<Measured>, Trouble> {
+        let names: Vec<_> = row.drivers().filter(|name| self.program(name).is_some()).collect();
+        let mut measured: Vec<_> = names.iter().map(|driver| Measured { driver, ..Measured::default() }).collect();
+        for round in 0..self.options.rounds as usize {
+            for turn in 0..names.len() {
+                let at = (round + turn) % names.len();
+                let name = names[at];
+                match self.section(row, name).await {
+                    Ok(section) => {
+                        if let Some(section) = &section {
+                            self.say(&format!("{}, round {round}, {name}: {:.0} a second", row.name, section.rate));
+                        }
+                        measured[at].rounds.push(section);
+                    }
+                    // One of the others that fails is left out; ours may not.
+                    Err(trouble) if name == OURS => return Err(trouble),
+                    Err(trouble) => {
+                        self.say(&format!("{}: {trouble}", row.name));
+                        self.running.remove(name);
+                        measured[at].rounds.push(None);
+                    }
+                }
+            }
+        }
+        // Of those who were several, one goes on.
+        for drivers in self.running.values_mut() {
+            for driver in drivers.split_off(1.min(drivers.len())) {
+                driver.quit().await;
+            }
+        }
+        for one in &mut measured {
+            match self.sample(row, one.driver).await {
+                Ok(sample) => one.sample = sample,
+                Err(trouble) if one.driver == OURS => return Err(trouble),
+                Err(trouble) => {
+                    self.say(&format!("{}, sample: {trouble}", row.name));
+                    self.running.remove(one.driver);
+                }
+            }
+        }
+        Ok(measured)
+    }
+
+    /// What the operations of one process consist of.
+    async fn sample(&mut self, row: &Row, name: &'static str) -> Result<Option<Sample>, Trouble> {
+        // A round of the latch, and a sum of an adder, are no operations of their own; and a sale has its stock.
+        if matches!(row.end, End::Rounds(_) | End::Sold(_)) || row.workload == "W4adder" {
+            return Ok(None);
+        }
+        let job = self.job(row.workload, row.tasks, WARM).await? + &format!(" ops={SAMPLED} secs=0");
+        let (server, within) = (&self.server, Duration::from_secs(10));
+        if name == OURS {
+            let mut driver = Driver::start(name, &self.counting, &["bench"], &server.addr().to_string()).await?;
+            let sample = section::sample(&mut driver, server, &job, within).await;
+            driver.quit().await;
+            return sample;
+        }
+        self.drivers(name, 1).await?;
+        match self.running.get_mut(name).and_then(|drivers| drivers.first_mut()) {
+            Some(driver) => section::sample(driver, &self.server, &job, within).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn section(&mut self, row: &Row, name: &'static str) -> Result<Option<Section>, Trouble> {
+        let (processes, secs) = (row.processes(), self.options.secs);
+        let warm = match name {
+            REDISSON if !self.seen.insert((row.workload, processes)) => JVM_LATER,
+            REDISSON if processes > 1 => JVM_NEW,
+            REDISSON => JVM_FIRST,
+            _ => WARM,
+        };
+        let mut job = self.job(row.workload, row.tasks, warm).await?;
+        let prefix = format!("bench:{}", self.jobs);
+        let within = match row.end {
+            End::Time => secs,
+            End::Operations(_) | End::Rounds(_) => 60.0,
+            End::Sold(_) => SALE,
+        };
+        job += &match row.end {
+            End::Time => format!(" secs={secs}"),
+            End::Operations(ops) => format!(" ops={ops}"),
+            End::Rounds(rounds) => format!(" rounds={rounds}"),
+            End::Sold(_) => format!(" secs={SALE}"),
+        };
+        if let End::Sold(stock) = row.end {
+            let (key, stock) = (format!("{prefix}:stock"), stock.to_string());
+            self.observer.cmd(&["SET", &key, &stock]).await?;
+        }
+        let observer = self.observer.clone();
+        let drivers = self.drivers(name, processes).await?;
+        let section = section::measure(drivers, &observer, &job, Duration::from_secs_f64(within + warm)).await?;
+        let Some(mut section) = section else { return Ok(None) };
+        if let End::Sold(stock) = row.end {
+            let left: f64 = observer.get(&format!("{prefix}:stock")).await?.unwrap_or_default();
+            section.violations += (section.ops + left - stock as f64).abs();
+        }
+        Ok(Some(section))
+    }
+
+    /// A job with names of its own, on an empty server.
+    async fn job(&mut self, workload: &str, tasks: u32, warm: f64) -> Result<String, Trouble> {
+        self.jobs += 1;
+        self.observer.cmd(&["FLUSHALL"]).await?;
+        Ok(format!("workload={workload} tasks={tasks} warm={warm} prefix=bench:{}", self.jobs))
+    }
+
+    async fn warm_redisson(&mut self) -> Result<(), Trouble> {
+        self.say("warming up the virtual machine");
+        for time in 0..JVM_AT_FIRST {
+            let job = self.job(if time % 3 < 2 { "W1" } else { "W2" }, 16, 0.0).await?;
+            let job = format!("{job} secs={JVM_SECTION}");
+            let observer = self.observer.clone();
+            let drivers = self.drivers(REDISSON, 1).await?;
+            section::measure(drivers, &observer, &job, Duration::from_secs_f64(JVM_SECTION)).await?;
+        }
+        Ok(())
+    }
+
+    /// So many processes of a driver, started where they are missing.
+    async fn drivers(&mut self, name: &'static str, count: usize) -> Result<&mut [Driver], Trouble> {
+        let Some((program, first)) = self.program(name) else { return Err(format!("there is no {name}").into()) };
+        let addr = self.server.addr().to_string();
+        let running = self.running.entry(name).or_default();
+        while running.len() < count {
+            running.push(Driver::start(name, &program, first, &addr).await?);
+        }
+        Ok(&mut running[..count])
+    }
+
+    /// The program of a driver, and its first arguments.
+    fn program(&self, name: &'static str) -> Option<(PathBuf, &'static [&'static str])> {
+        if name == OURS {
+            return Some((self.ours.clone(), &["bench"]));
+        }
+        let chosen = &self.options.drivers;
+        if !chosen.is_empty() && !chosen.iter().any(|one| one == name) {
+            return None;
+        }
+        let program = self.options.peers.as_deref()?.join(name);
+        is_program(&program).then_some((program, &[]))
+    }
+
+    fn say(&self, what: &str) {
+        say(&format!("{:4.0} s  {what}", self.began.elapsed().as_secs_f64()));
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file()
+}

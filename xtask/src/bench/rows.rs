@@ -1,0 +1,148 @@
+//! What is measured: the workloads, who takes part in each, and what we mean to reach.
+
+/// The driver that the first ratio is taken to.
+pub(super) const REDISSON: &str = "redisson";
+
+/// Our own driver.
+pub(super) const OURS: &str = "redgrid";
+
+/// Libraries that have locks.
+const LIBRARIES: [&str; 5] = [REDISSON, "rueidislock", "redsync", "redislock", "rslock"];
+
+/// How a workload ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// After the seconds of a section.
+    Time,
+    /// After so many operations of all tasks together.
+    Operations(u64),
+    /// When a stock of so many is sold, by three processes at once.
+    Sold(u64),
+    /// After so many rounds.
+    Rounds(u64),
+}
+
+/// A workload with its number of tasks, and who takes part.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) workload: &'static str,
+    pub(super) tasks: u32,
+    pub(super) end: End,
+    /// Libraries beside ours.
+    pub(super) peers: &'static [&'static str],
+    /// Programs without the safety of a lock, which show a limit. The second ratio is taken to the first of them.
+    pub(super) models: &'static [&'static str],
+    /// What we mean to reach: times Redisson, and times the first model.
+    pub(super) goals: (Option<f64>, Option<f64>),
+    /// Further bounds of the row.
+    pub(super) bounds: Bounds,
+}
+
+/// What a row has to keep beside its rate.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bounds {
+    /// Operations of the luckiest task, or process, by those of the least lucky.
+    pub(super) spread: Option<f64>,
+    /// The time within which 99 of 100 operations end, in milliseconds.
+    pub(super) p99_ms: Option<f64>,
+}
+
+impl Row {
+    /// Processes of a driver that work together.
+    pub(super) fn processes(&self) -> usize {
+        if matches!(self.end, End::Sold(_)) { 3 } else { 1 }
+    }
+
+    /// Everybody who may take part; ours is the last.
+    pub(super) fn drivers(&self) -> impl Iterator<Item = &'static str> {
+        self.peers.iter().chain(self.models).copied().chain([OURS])
+    }
+}
+
+const NONE: Bounds = Bounds { spread: None, p99_ms: None };
+
+const fn row(name: &'static str, workload: &'static str, tasks: u32) -> Row {
+    let end = End::Time;
+    Row { name, workload, tasks, end, peers: &LIBRARIES, models: &[], goals: (None, None), bounds: NONE }
+}
+
+/// The workloads, in the order in which they are measured.
+pub(super) const ROWS: [Row; 13] = [
+    Row { models: &["raw1", "fred", "rawmux"], goals: (Some(2.4), Some(0.8)), ..row("W1, 1 task", "W1", 1) },
+    Row {
+        models: &["rawpipe", "fred", "rawmux", "rawpipe-str"],
+        goals: (Some(7.5), Some(1.0)),
+        ..row("W1, 16 tasks", "W1", 16)
+    },
+    Row {
+        models: &["rawpipe", "fred", "rawmux", "rawpipe-str"],
+        goals: (Some(14.0), Some(1.5)),
+        ..row("W1, 256 tasks", "W1", 256)
+    },
+    Row {
+        models: &["rawq2", "rawxfer", "rawhold"],
+        goals: (Some(100.0), Some(40.0)),
+        bounds: Bounds { spread: Some(1.1), p99_ms: None },
+        ..row("W2, 8 tasks", "W2", 8)
+    },
+    Row {
+        models: &["rawq2", "rawxfer", "rawhold"],
+        goals: (Some(100.0), Some(40.0)),
+        bounds: Bounds { spread: Some(1.1), p99_ms: None },
+        ..row("W2, 64 tasks", "W2", 64)
+    },
+    Row {
+        end: End::Sold(10_000),
+        models: &["rawq2", "rawxfer", "rawhold"],
+        goals: (Some(11.0), Some(1.75)),
+        bounds: Bounds { spread: Some(1.25), p99_ms: Some(30.0) },
+        ..row("W3, 3 processes of 16", "W3", 16)
+    },
+    Row {
+        end: End::Operations(100_000),
+        peers: &[REDISSON, "rueidis", "goredis"],
+        models: &["rawmux", "fred"],
+        goals: (Some(5.0), Some(0.75)),
+        ..row("W4, 10 tasks", "W4", 10)
+    },
+    Row {
+        end: End::Operations(100_000),
+        peers: &[REDISSON, "rueidis"],
+        models: &["rawmux", "fred"],
+        goals: (None, Some(2.0)),
+        ..row("W4, 256 tasks", "W4", 256)
+    },
+    Row {
+        end: End::Operations(100_000),
+        peers: &[REDISSON],
+        models: &["rawmux"],
+        goals: (Some(2.0), None),
+        ..row("W4 adder, 10 tasks", "W4adder", 10)
+    },
+    Row {
+        peers: &[REDISSON],
+        models: &["rawmux"],
+        goals: (Some(30.0), Some(2.4)),
+        ..row("W6 read-write, 32 tasks", "W6rw", 32)
+    },
+    Row {
+        peers: &[REDISSON],
+        models: &["rawmux"],
+        goals: (Some(10.0), Some(1.2)),
+        ..row("W6 semaphore, 32 tasks", "W6sem", 32)
+    },
+    Row {
+        peers: &[REDISSON],
+        models: &["rawq2", "rawxfer"],
+        goals: (Some(7.0), Some(0.9)),
+        ..row("W6 fair, 8 tasks", "W6fair", 8)
+    },
+    Row {
+        end: End::Rounds(20),
+        peers: &[REDISSON],
+        models: &["rawmux"],
+        goals: (Some(25.0), Some(0.7)),
+        ..row("W6 latch, 100 waiters", "W6latch", 100)
+    },
+];
