@@ -33,6 +33,7 @@ mod scripts;
 mod semaphores;
 mod sets;
 mod streams;
+mod streams_failover;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
         migration::scenarios(),
         object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
+        streams_failover::scenarios(),
     ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,12 +10,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::clock::Instant;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::ObjectError;
 
 use crate::arrivals::{Waiter, shut_down};
+use crate::create::Start;
+use crate::delivery::{Delivery, Origin};
 use crate::entry::{Entry, Raw};
 use crate::error::StreamError;
-use crate::group::{Group, Start};
+use crate::group::Group;
 use crate::id::EntryId;
 use crate::read::PAGE;
 
@@ -240,26 +241,24 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
         let attempts = self.group.attempts(&self.consumer, &found).await.unwrap_or_default();
         // It has been given before, and now.
         let attempt = |raw: &Raw| attempts.get(&raw.id).copied().unwrap_or(2);
-        Ok(found.into_iter().map(|raw| (attempt(&raw), raw)).map(|(attempt, raw)| (raw, attempt)).collect())
+        let attempts: Vec<u64> = found.iter().map(attempt).collect();
+        Ok(found.into_iter().zip(attempts).collect())
     }
 
     /// Goes on behind an error, or tells it.
     async fn after(&self, options: Options, state: &mut State, error: StreamError) -> Result<(), StreamError> {
-        match error {
+        match (error, options.create) {
             // What it was given is pending, and no other is told of it.
-            StreamError::Object(ObjectError::OutcomeUnknown { .. }) if state.next == Next::New => {
+            (StreamError::Object(ObjectError::OutcomeUnknown { .. }), _) if state.next == Next::New => {
                 state.next = Next::Pending(state.last);
                 Ok(())
             }
-            StreamError::NoGroup { .. } if options.create.is_some() => {
-                let start = options.create.unwrap_or(Start::Beginning);
-                match self.group.create().from(start).make_stream().await {
-                    // Others create it, too.
-                    Ok(()) | Err(StreamError::GroupExists { .. }) => Ok(()),
-                    Err(error) => Err(error),
-                }
-            }
-            error => Err(error),
+            (StreamError::NoGroup { .. }, Some(start)) => match self.group.create().from(start).make_stream().await {
+                // Others create it, too.
+                Ok(()) | Err(StreamError::GroupExists { .. }) => Ok(()),
+                Err(error) => Err(error),
+            },
+            (error, _) => Err(error),
         }
     }
 }
@@ -345,61 +344,5 @@ impl<K, V> fmt::Debug for Consumer<K, V> {
             .field("group", &group)
             .field("options", &self.options)
             .finish_non_exhaustive()
-    }
-}
-
-/// Where a delivery is acknowledged.
-#[derive(Debug, Clone)]
-struct Origin {
-    place: Place,
-    group: Arc<str>,
-}
-
-/// An entry that was given to a consumer; made by [`Consumer`]. Dropped without [`ack`](Delivery::ack) it stays pending.
-#[derive(Debug, Clone)]
-pub struct Delivery<K, V> {
-    entry: Entry<K, V>,
-    attempt: u64,
-    origin: Origin,
-}
-
-impl<K, V> Delivery<K, V> {
-    /// How often the entry was given out, this time included: 1 of a new one. Of one that is given again to a consumer that has more than
-    /// 1,000 others pending it may be more than is told.
-    pub fn attempt(&self) -> u64 {
-        self.attempt
-    }
-
-    /// The entry.
-    pub fn entry(&self) -> &Entry<K, V> {
-        &self.entry
-    }
-
-    /// The entry, of which no acknowledgement is sent.
-    pub fn into_entry(self) -> Entry<K, V> {
-        self.entry
-    }
-
-    /// Acknowledges it: it is pending no more. Once or more is the same, so it is sent again where an answer is lost.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then. What is not acknowledged comes again.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    pub async fn ack(&self) -> Result<(), ObjectError> {
-        let Origin { place, group } = &self.origin;
-        let request = place.command("XACK")?.arg(group.to_string()).arg(self.entry.id.bytes());
-        place.change(request.idempotent()).await
-    }
-}
-
-impl<K, V> Deref for Delivery<K, V> {
-    type Target = Entry<K, V>;
-
-    fn deref(&self) -> &Entry<K, V> {
-        &self.entry
     }
 }

@@ -38,7 +38,10 @@
 
 mod add;
 mod arrivals;
+mod claim;
 mod consumer;
+mod create;
+mod delivery;
 mod entry;
 mod error;
 mod group;
@@ -46,19 +49,24 @@ mod id;
 mod info;
 mod pending;
 mod read;
+mod references;
 mod stream;
 
 pub use add::{Add, Trim};
-pub use consumer::{Consumer, Delivery};
+pub use claim::Claimed;
+pub use consumer::Consumer;
+pub use create::{Create, Start};
+pub use delivery::Delivery;
 pub use entry::Entry;
 pub use error::StreamError;
-pub use group::{Create, Group, ReadGroup, Start};
+pub use group::{Group, ReadGroup};
 pub use id::{EntryId, InvalidEntryId};
 pub use info::{ConsumerInfo, GroupInfo, StreamInfo};
-pub use pending::{Claimed, Pending, PendingEntry, PendingSummary, References, Removed};
+pub use pending::{Pending, PendingEntry, PendingSummary};
 pub use read::{Entries, Range, Read};
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::object::{Object, ObjectError};
 pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use references::{References, Removed};
 pub use stream::Stream;
