@@ -114,8 +114,9 @@ async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(300))).await;
-    let stream: Texts = Stream::new(&client, "s");
-    add(&stream, 1..=9).await;
+    let elsewhere = redgrid_tests::client(&server).await;
+    let (stream, theirs): (Texts, Texts) = (Stream::new(&client, "s"), Stream::new(&elsewhere, "s"));
+    add(&theirs, 1..=9).await;
     let group = stream.group("g");
     let mut consumer = group.consumer("c").page(3).create_if_missing(Start::Beginning);
     assert_eq!(given(&mut consumer, 3).await, [(1, 1), (2, 1), (3, 1)]);
@@ -131,8 +132,7 @@ async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
     let told = tokio::time::timeout(SOON, consumer.try_next()).await.unwrap().unwrap_err();
     assert!(matches!(told, StreamError::Object(ObjectError::Unavailable { .. })), "{told:?}");
     proxy.accept_connections().await.unwrap();
-    client.wait_ready(SOON).await.unwrap();
-    add(&stream, [10]).await;
+    add(&theirs, [10]).await;
     let ten = async {
         loop {
             match consumer.try_next().await {
@@ -143,7 +143,7 @@ async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
         }
     };
     assert_eq!(tokio::time::timeout(SOON, ten).await.unwrap(), id(10));
-    let pending = group.pending().await.unwrap();
+    let pending = theirs.group("g").pending().await.unwrap();
     assert_eq!((pending.total, pending.consumers.len()), (10, 1));
 }
 

@@ -1,14 +1,13 @@
 //! Who waits for entries of a stream: one task of a client looks and listens for all of them, and no connection waits.
 //!
 //! A message of who adds wakes them, and so does a poll for what others add: 10 ms after the last arrival, then doubled up to a second. It asks for
-//! one entry behind the last that is known here, and only while somebody waits. Every 5 s all look for themselves: where a
-//! failover has taken ids back, there is nothing behind the last.
+//! one entry behind the last that is known here, and only while somebody waits. A stream that is made anew, or that a failover has taken back,
+//! may have smaller ids: its messages tell, and every 5 s the last is asked for anew and all look for themselves.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::clock::Instant;
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{Attendant, Client, Heard, Hearing, Request, ServerError};
 use tokio::sync::watch;
@@ -27,31 +26,53 @@ const LOOK: Duration = Duration::from_secs(5);
 /// What those who wait share with the task.
 #[derive(Debug)]
 struct Known {
-    /// The last entry that is known to be there.
-    last: Mutex<EntryId>,
+    ids: Mutex<Ids>,
     /// Changes when all are to look.
     looks: watch::Sender<u64>,
 }
 
-impl Known {
-    fn last(&self) -> EntryId {
-        *self.last.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+/// Which entries are known to be there.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Ids {
+    /// The last that was read or told of.
+    last: EntryId,
+    /// The last that was told of.
+    told: EntryId,
+}
+
+impl Ids {
+    /// An entry was read; tells whether it is new.
+    fn read(&mut self, id: EntryId) -> bool {
+        let is_new = id > self.last;
+        self.last = id.max(self.last);
+        is_new
     }
 
-    /// There is an entry with this id; tells whether it is new.
-    fn arrived(&self, id: EntryId) -> bool {
-        let mut last = self.last.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let is_new = id > *last;
-        *last = id.max(*last);
-        drop(last);
+    /// An entry was told of; tells whether it is new. Messages of a stream rise: after one that does not, it is another stream.
+    fn told(&mut self, id: EntryId) -> bool {
+        if id <= self.told {
+            *self = Ids { last: id, told: id };
+            return true;
+        }
+        self.told = id;
+        self.read(id)
+    }
+}
+
+impl Known {
+    /// What is known after `change`, which tells whether all are to look.
+    fn learn(&self, change: impl FnOnce(&mut Ids) -> bool) -> bool {
+        let mut ids = self.ids.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let is_new = change(&mut ids);
+        drop(ids);
         if is_new {
-            self.look();
+            self.looks.send_modify(|looks| *looks += 1);
         }
         is_new
     }
 
-    fn look(&self) {
-        self.looks.send_modify(|looks| *looks += 1);
+    fn last(&self) -> EntryId {
+        self.ids.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).last
     }
 }
 
@@ -66,7 +87,7 @@ struct Arrivals {
 impl Arrivals {
     fn of(client: &Client, key: &Bytes) -> Arc<Arrivals> {
         client.shared(key, || {
-            let known = Arc::new(Known { last: Mutex::default(), looks: watch::Sender::new(0) });
+            let known = Arc::new(Known { ids: Mutex::default(), looks: watch::Sender::new(0) });
             let (waiting, waits) = watch::channel(0);
             let hearing = client.hear_only([channel(key)], key);
             let (shared, key) = (Arc::clone(&known), key.clone());
@@ -99,7 +120,7 @@ impl Waiter {
 
     /// It has seen an entry.
     pub(crate) fn saw(&self, id: EntryId) {
-        self.arrivals.known.arrived(id);
+        self.arrivals.known.learn(|ids| ids.read(id));
     }
 
     /// Completes when there is reason to look, or the client is shut down.
@@ -205,21 +226,21 @@ async fn attend(
                     Heard::Message { payload, .. } => std::str::from_utf8(payload).ok().and_then(|id| id.parse().ok()),
                     Heard::Recheck => None,
                 };
-                match id {
-                    Some(id) => { known.arrived(id); }
-                    None => known.look(),
-                }
+                known.learn(|ids| id.is_none_or(|id| ids.told(id)));
                 (pause, due) = (PAUSES.0, clock.now() + PAUSES.0);
             }
             () = clock.sleep_until(due), if !idle => {
-                let is_new = match polled(&attendant, &key, known.last()).await {
-                    Some(id) => known.arrived(id),
-                    None => false,
-                };
+                let found = asked(&attendant, polled(&attendant, &key, known.last())).await;
+                let is_new = found.is_some_and(|id| known.learn(|ids| ids.read(id)));
                 pause = if is_new { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
                 let now = clock.now();
                 if now >= look {
-                    known.look();
+                    let end = asked(&attendant, end(&attendant, &key)).await;
+                    known.learn(|ids| {
+                        // What is there until now is found by the look; where there is no contact all stays.
+                        ids.last = end.unwrap_or(ids.last);
+                        true
+                    });
                     look = now + LOOK;
                 }
                 due = now + pause;
@@ -228,19 +249,44 @@ async fn attend(
     }
 }
 
-/// The last entry, where there is one behind this.
-async fn polled(attendant: &Attendant, key: &Bytes, last: EntryId) -> Option<EntryId> {
-    let until = || -> Instant { attendant.clock().now() + attendant.patience() };
-    let ask = async {
-        let newer: OfOne = attendant.run_until(behind(key, last, 1).idempotent(), until()).await.ok()?;
-        let first = newer.0.first()?.id;
-        let request = Request::command("XREVRANGE").key(key.clone()).arg("+").arg("-").arg("COUNT").int(1);
-        let end: Option<Raws> = attendant.run_until(request.idempotent(), until()).await.ok();
-        Some(end.and_then(|end| end.0.first().map(|entry| entry.id)).unwrap_or(first))
-    };
+/// What is asked for, unless the client ends before.
+async fn asked<T>(attendant: &Attendant, ask: impl Future<Output = Option<T>>) -> Option<T> {
     tokio::select! {
         biased;
         () = attendant.closing() => None,
         found = ask => found,
+    }
+}
+
+/// The last entry, where there is one behind this.
+async fn polled(attendant: &Attendant, key: &Bytes, last: EntryId) -> Option<EntryId> {
+    let until = attendant.clock().now() + attendant.patience();
+    let newer: OfOne = attendant.run_until(behind(key, last, 1).idempotent(), until).await.ok()?;
+    let first = newer.0.first()?.id;
+    Some(end(attendant, key).await.unwrap_or(first).max(first))
+}
+
+/// The last entry that is there, or the id in front of all; `None` where that can not be asked.
+async fn end(attendant: &Attendant, key: &Bytes) -> Option<EntryId> {
+    let until = attendant.clock().now() + attendant.patience();
+    let request = Request::command("XREVRANGE").key(key.clone()).arg("+").arg("-").arg("COUNT").int(1);
+    let end: Raws = attendant.run_until(request.idempotent(), until).await.ok()?;
+    Some(end.0.first().map(|entry| entry.id).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_new_unless_it_was_read_and_begins_anew_with_a_smaller_id() {
+        let id = |ms| EntryId::new(ms, 0);
+        let mut ids = Ids::default();
+        assert!(ids.told(id(5)) && ids.read(id(7)) && !ids.read(id(6)));
+        // Those that were read before their messages came.
+        assert!(!ids.told(id(6)) && !ids.told(id(7)) && ids.told(id(8)));
+        assert!(ids.told(id(3)), "another stream");
+        assert_eq!(ids, Ids { last: id(3), told: id(3) });
+        assert!(ids.read(id(4)) && !ids.told(id(4)) && ids.told(id(4)));
     }
 }
