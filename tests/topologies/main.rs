@@ -33,7 +33,6 @@ mod scripts;
 mod semaphores;
 mod sets;
 mod streams;
-mod streams_failover;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -112,7 +111,6 @@ fn main() -> ExitCode {
         migration::scenarios(),
         object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
-        streams_failover::scenarios(),
     ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();
