@@ -14,7 +14,7 @@ pub(crate) struct Origin {
     pub(crate) group: Arc<str>,
 }
 
-/// An entry that was given to a consumer; made by [`Consumer`]. Dropped without [`ack`](Delivery::ack) it stays pending.
+/// An entry that was given to a consumer; made by [`Consumer`](crate::Consumer). Dropped without [`ack`](Delivery::ack) it stays pending.
 #[derive(Debug, Clone)]
 pub struct Delivery<K, V> {
     pub(crate) entry: Entry<K, V>,
