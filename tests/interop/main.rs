@@ -40,6 +40,7 @@ mod semaphore_leases;
 mod semaphore_wire;
 mod sets;
 mod spin;
+mod streams;
 mod traces;
 mod values;
 
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         map_keys::scenarios(),
         multi::scenarios(),
         multimaps::scenarios(),
+        streams::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),
         rates::scenarios(),

@@ -32,6 +32,7 @@ mod read_write;
 mod scripts;
 mod semaphores;
 mod sets;
+mod streams;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
             lists::scenarios(),
             sets::scenarios(),
             multimaps::scenarios(),
+            streams::scenarios(),
         ]
         .concat()
         {

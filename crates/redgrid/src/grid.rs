@@ -308,6 +308,24 @@ impl Grid {
         redgrid_multimap::ListMultimap::<K, V, redgrid_codecs::Raw>::new(&self.client, name).with_codecs(keys, values)
     }
 
+    /// Entries in the order in which they were added, read by anybody or by groups, as JSON. See [`Stream`](redgrid_stream::Stream).
+    #[cfg(all(feature = "stream", feature = "json"))]
+    #[doc(alias = "getStream")]
+    pub fn stream<K, V>(&self, name: impl AsRef<str>) -> redgrid_stream::Stream<K, V> {
+        redgrid_stream::Stream::new(&self.client, name)
+    }
+
+    /// The same with fields and values as these codecs write them. See [`Stream`](redgrid_stream::Stream).
+    #[cfg(feature = "stream")]
+    pub fn stream_with<K, V, KC: redgrid_codecs::Codec, VC: redgrid_codecs::Codec>(
+        &self,
+        name: impl AsRef<str>,
+        keys: KC,
+        values: VC,
+    ) -> redgrid_stream::Stream<K, V, KC, VC> {
+        redgrid_stream::Stream::<K, V, redgrid_codecs::Raw>::new(&self.client, name).with_codecs(keys, values)
+    }
+
     /// Bits by their indices. See [`BitSet`](redgrid_bits::BitSet).
     #[cfg(feature = "bits")]
     #[doc(alias = "getBitSet")]

@@ -139,12 +139,13 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 27] = [
+pub static ALL: [Kind; 28] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     Kind { name: "list", keys: list, along: fence },
     of("set", alone),
     of("sorted set", alone),
+    of("stream", alone),
     of("bit set", alone),
     of("bloom filter", bloom_filter),
     of("hyper log log", alone),

@@ -1,0 +1,172 @@
+//! Ids of entries.
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::str::FromStr;
+
+use bytes::Bytes;
+use redgrid_core::{FromReply, Reply, ServerError};
+
+/// The id of an entry: when it was added, by the server's clock, and a number among those of that millisecond. Ids of a stream rise.
+///
+/// It is written and read as servers do, `1700000000000-0`.
+///
+/// ```
+/// use redgrid_stream::EntryId;
+///
+/// let id: EntryId = "1700000000000-7".parse().expect("an id");
+/// assert_eq!((id.ms, id.seq), (1_700_000_000_000, 7));
+/// assert!(id < EntryId::new(1_700_000_000_001, 0));
+/// assert_eq!(id.to_string(), "1700000000000-7");
+/// ```
+#[doc(alias = "StreamMessageId")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EntryId {
+    /// Milliseconds since 1970, unless ids are given.
+    pub ms: u64,
+    /// Its number within the millisecond, from 0.
+    pub seq: u64,
+}
+
+/// What can not be the id of an entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid entry id: expected milliseconds and a number as in `1700000000000-0`, got `{got}`")]
+pub struct InvalidEntryId {
+    /// What was given, its beginning.
+    pub got: String,
+}
+
+impl EntryId {
+    /// Before all entries: no entry has it.
+    pub const MIN: EntryId = EntryId::new(0, 0);
+
+    /// The last that can be.
+    pub const MAX: EntryId = EntryId::new(u64::MAX, u64::MAX);
+
+    /// The one with these parts.
+    pub const fn new(ms: u64, seq: u64) -> EntryId {
+        EntryId { ms, seq }
+    }
+
+    /// The one behind it; none behind the last.
+    pub const fn next(self) -> Option<EntryId> {
+        match (self.seq.checked_add(1), self.ms.checked_add(1)) {
+            (Some(seq), _) => Some(EntryId::new(self.ms, seq)),
+            (None, Some(ms)) => Some(EntryId::new(ms, 0)),
+            (None, None) => None,
+        }
+    }
+
+    /// The one in front of it; none in front of the first.
+    pub const fn previous(self) -> Option<EntryId> {
+        match (self.seq.checked_sub(1), self.ms.checked_sub(1)) {
+            (Some(seq), _) => Some(EntryId::new(self.ms, seq)),
+            (None, Some(ms)) => Some(EntryId::new(ms, u64::MAX)),
+            (None, None) => None,
+        }
+    }
+
+    pub(crate) fn bytes(self) -> Bytes {
+        self.to_string().into()
+    }
+}
+
+impl From<(u64, u64)> for EntryId {
+    fn from((ms, seq): (u64, u64)) -> Self {
+        EntryId::new(ms, seq)
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.ms, self.seq)
+    }
+}
+
+impl FromStr for EntryId {
+    type Err = InvalidEntryId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // Digits alone: a sign would be read, too.
+        let number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?;
+        let parts = text.split_once('-');
+        let id = parts.and_then(|(ms, seq)| Some(EntryId::new(number(ms)?, number(seq)?)));
+        id.ok_or_else(|| InvalidEntryId { got: text.chars().take(50).collect() })
+    }
+}
+
+impl FromReply for EntryId {
+    fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        let text = String::from_reply(reply)?;
+        text.parse().map_err(|InvalidEntryId { got }| ServerError::Decode { expected: "the id of an entry", got })
+    }
+}
+
+/// The first and the last id of a range; none where nothing can be in it.
+pub(crate) fn ends(range: &impl RangeBounds<EntryId>) -> Option<(EntryId, EntryId)> {
+    let first = match range.start_bound() {
+        Bound::Included(id) => *id,
+        Bound::Excluded(id) => id.next()?,
+        Bound::Unbounded => EntryId::MIN,
+    };
+    let last = match range.end_bound() {
+        Bound::Included(id) => *id,
+        Bound::Excluded(id) => id.previous()?,
+        Bound::Unbounded => EntryId::MAX,
+    };
+    (first <= last).then_some((first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_as_it_is_written() {
+        for id in [EntryId::MIN, EntryId::MAX, EntryId::new(1, 2), (7, u64::MAX).into()] {
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        for bad in [
+            "",
+            "-",
+            "1",
+            "1-",
+            "-1",
+            "1-2-3",
+            "+1-2",
+            "1-+2",
+            " 1-2",
+            "1-2 ",
+            "$",
+            "*",
+            "18446744073709551616-0",
+            "é-1",
+        ] {
+            let error = bad.parse::<EntryId>().unwrap_err();
+            assert_eq!(error.got, bad, "{error}");
+        }
+        assert_eq!("x".repeat(99).parse::<EntryId>().unwrap_err().got.len(), 50);
+    }
+
+    #[test]
+    fn neighbours_of_an_id() {
+        assert_eq!((EntryId::MIN.previous(), EntryId::MAX.next()), (None, None));
+        for id in [EntryId::new(0, 1), EntryId::new(3, 0), EntryId::new(3, u64::MAX)] {
+            assert_eq!(id.next().and_then(EntryId::previous), Some(id));
+            assert_eq!(id.previous().and_then(EntryId::next), Some(id));
+        }
+        assert!(EntryId::new(2, u64::MAX) < EntryId::new(3, 0));
+    }
+
+    #[test]
+    fn ranges_have_ends() {
+        let (one, two) = (EntryId::new(1, 0), EntryId::new(2, 0));
+        assert_eq!(ends(&(..)), Some((EntryId::MIN, EntryId::MAX)));
+        assert_eq!(ends(&(one..two)), Some((one, EntryId::new(1, u64::MAX))));
+        assert_eq!(ends(&(one..=two)), Some((one, two)));
+        assert_eq!(ends(&(one..one)), None);
+        assert_eq!(ends(&(..EntryId::MIN)), None);
+        assert_eq!(ends(&(Bound::Excluded(one), Bound::Unbounded)), Some((EntryId::new(1, 1), EntryId::MAX)));
+        assert_eq!(ends(&(Bound::Excluded(EntryId::MAX), Bound::Unbounded)), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! Orders go through a stream: each is given to one consumer of a group, until it is acknowledged.
+//!
+//! `cargo run -p redgrid-examples --example order_stream`
+
+use std::time::Duration;
+
+use redgrid::Grid;
+use redgrid::stream::{Start, Trim};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(&*url).await?;
+    let orders = grid.stream::<String, u64>("redgrid-example:orders");
+
+    // About the last hundred thousand are kept.
+    let keep = Trim::max_len(100_000).approximately();
+    for (article, amount) in [("book", 2), ("lamp", 1), ("book", 5)] {
+        let id = orders.add(article, &amount).trim(keep).await?;
+        println!("{id}: {amount} × {article}");
+    }
+    // Counted once, although an answer may be lost.
+    orders.add("piano", &1).exactly_once().await?;
+
+    // Two consumers share the work; what one that dies has is taken over after a minute.
+    let shipping = orders.group("shipping");
+    let consumer = |name: &str| {
+        let deliveries = shipping.consumer(name).page(2).create_if_missing(Start::Beginning);
+        deliveries.claim_idle(Duration::from_secs(60))
+    };
+    let (mut one, mut other) = (consumer("one"), consumer("other"));
+    for _ in 0..2 {
+        for (name, deliveries) in [("one", &mut one), ("other", &mut other)] {
+            if let Some(delivery) = deliveries.try_next().await? {
+                println!("{name} ships {:?}", delivery.fields);
+                delivery.ack().await?;
+            }
+        }
+    }
+    println!("{} are pending, of {} orders", shipping.pending().await?.total, orders.len().await?);
+
+    // All of them, a page in memory at a time.
+    let (mut entries, mut books) = (orders.entries(..), 0);
+    while let Some(entry) = entries.try_next().await? {
+        books += entry.get("book").copied().unwrap_or_default();
+    }
+    println!("{books} books were ordered");
+
+    orders.object().delete().await?;
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

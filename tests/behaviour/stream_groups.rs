@@ -1,0 +1,185 @@
+//! Groups of a stream: entries are given out, acknowledged and taken over.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use redgrid_stream::{Entry, EntryId, Group, ObjectError, References, Start, Stream, StreamError};
+use redgrid_testkit::{Action, Proxy};
+use redgrid_tests::{SOON, client, client_with, in_full, server};
+
+type Texts = Stream<String, u32>;
+type OfTexts = Group<String, u32, redgrid_stream::codecs::Json, redgrid_stream::codecs::Json>;
+
+fn id(ms: u64) -> EntryId {
+    EntryId::new(ms, 0)
+}
+
+fn ids<K, V>(entries: &[Entry<K, V>]) -> Vec<u64> {
+    entries.iter().map(|entry| entry.id.ms).collect()
+}
+
+/// A stream with entries 1 to `last`, and a group that begins with them.
+async fn filled(stream: &Texts, last: u64) -> OfTexts {
+    for ms in 1..=last {
+        stream.add("n", &(ms as u32)).id(id(ms)).await.unwrap();
+    }
+    let group = stream.group("g");
+    group.create().make_stream().await.unwrap();
+    group
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_created_moved_and_removed() {
+    let server = server().await;
+    let client = client(&server).await;
+    let stream: Texts = Stream::new(&client, "s");
+    let group = stream.group("g");
+    let told = group.create().await;
+    assert!(matches!(told, Err(StreamError::Object(ObjectError::Absent { .. }))), "{told:?}");
+    let no_group = |error: StreamError| matches!(&error, StreamError::NoGroup { group, .. } if group == "g");
+    for _ in 0..2 {
+        assert!(!group.remove().await.unwrap());
+        assert!(no_group(group.set_id(Start::End).await.unwrap_err()));
+        assert!(no_group(group.create_consumer("c").await.unwrap_err()));
+        assert!(no_group(group.remove_consumer("c").await.unwrap_err()));
+        assert!(no_group(group.consumers().await.unwrap_err()));
+        assert!(no_group(group.read("c").await.unwrap_err()));
+        assert!(no_group(group.read_pending("c", EntryId::MIN, 1).await.unwrap_err()));
+        assert!(no_group(group.pending().await.unwrap_err()));
+        assert!(no_group(group.pending_entries().await.unwrap_err()));
+        assert!(no_group(group.pending_entries().entries().await.unwrap_err()));
+        assert!(no_group(group.claim("c", Duration::ZERO, [id(1)]).await.unwrap_err()));
+        assert!(no_group(group.auto_claim("c", Duration::ZERO, id(1), 1).await.unwrap_err()));
+        assert!(no_group(group.consumer("c").try_next().await.unwrap_err()));
+        assert_eq!(group.ack([id(1)]).await.unwrap(), 0);
+        // Once without the stream, and once with it.
+        stream.add("n", &1).await.unwrap();
+    }
+    stream.object().delete().await.unwrap();
+    let group = filled(&stream, 5).await;
+    let told = group.create().await.unwrap_err();
+    assert!(matches!(&told, StreamError::GroupExists { group, .. } if group == "g"), "{told:?}");
+    stream.group("later").create().from(Start::After(id(3))).entries_read(3).await.unwrap();
+    stream.group("end").create().from(Start::End).await.unwrap();
+    let known = stream.groups().await.unwrap();
+    let told = |known: &redgrid_stream::GroupInfo| (known.name.clone(), known.last_delivered.ms, known.lag);
+    let mut told: Vec<_> = known.iter().map(told).collect();
+    told.sort();
+    assert_eq!(told, [("end".to_owned(), 5, Some(0)), ("g".into(), 0, Some(5)), ("later".into(), 3, Some(2))]);
+    assert_eq!(ids(&stream.group("later").read("c").await.unwrap()), [4, 5]);
+    assert!(stream.group("end").read("c").await.unwrap().is_empty());
+    assert_eq!(ids(&group.read("c").await.unwrap()), [1, 2, 3, 4, 5]);
+    group.set_id(Start::After(id(4))).await.unwrap();
+    assert_eq!(ids(&group.read("c").await.unwrap()), [5]);
+    group.set_id(Start::Beginning).await.unwrap();
+    assert_eq!(ids(&group.read("c").limit(1).await.unwrap()), [1]);
+    assert!(group.create_consumer("d").await.unwrap() && !group.create_consumer("d").await.unwrap());
+    let mut consumers = group.consumers().await.unwrap();
+    consumers.sort_by(|one, other| one.name.cmp(&other.name));
+    let told: Vec<_> = consumers.iter().map(|one| (one.name.as_str(), one.pending)).collect();
+    assert_eq!(told, [("c", 5), ("d", 0)]);
+    assert_eq!((group.remove_consumer("c").await.unwrap(), group.remove_consumer("x").await.unwrap()), (5, 0));
+    assert_eq!(group.pending().await.unwrap().total, 0);
+    assert!(group.remove().await.unwrap() && !group.remove().await.unwrap());
+    assert_eq!(stream.info().await.unwrap().unwrap().groups, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_out_is_pending_until_it_is_acknowledged_or_taken_over() {
+    let server = server().await;
+    let client = client(&server).await;
+    let stream: Texts = Stream::new(&client, "s");
+    let group = filled(&stream, 9).await;
+    assert_eq!(ids(&group.read("a").limit(4).await.unwrap()), [1, 2, 3, 4]);
+    assert_eq!(ids(&group.read("b").limit(2).await.unwrap()), [5, 6]);
+    assert_eq!(ids(&group.read("c").limit(1).no_ack().await.unwrap()), [7]);
+    assert_eq!(ids(&group.read_pending("a", id(1), 2).await.unwrap()), [2, 3]);
+    let pending = group.pending().await.unwrap();
+    assert_eq!((pending.total, pending.range), (6, Some((id(1), id(6)))));
+    assert_eq!(pending.consumers, [("a".to_owned(), 4), ("b".to_owned(), 2)]);
+    let told = group.pending_entries().range(id(2)..id(6)).await.unwrap();
+    let told: Vec<_> = told.iter().map(|one| (one.id.ms, one.consumer.as_str(), one.deliveries)).collect();
+    assert_eq!(told, [(2, "a", 2), (3, "a", 2), (4, "a", 1), (5, "b", 1)]);
+    assert_eq!(group.pending_entries().consumer("b").limit(1).await.unwrap()[0].id, id(5));
+    assert!(group.pending_entries().idle(SOON).await.unwrap().is_empty());
+    assert!(group.pending_entries().range(id(3)..id(3)).await.unwrap().is_empty());
+    assert_eq!(ids(&group.pending_entries().consumer("a").limit(3).entries().await.unwrap()), [1, 2, 3]);
+    assert!(in_full(&group.pending_entries().limit(10_001).entries().await.unwrap_err()).contains("got 10001"));
+    assert_eq!(group.ack([id(1), id(7), id(8)]).await.unwrap() + group.ack([]).await.unwrap(), 1);
+    // Of what is removed only the id is known; it is in no answer, and no more pending where it is taken over.
+    stream.remove([id(3)]).await.unwrap();
+    assert_eq!(ids(&group.read_pending("a", EntryId::MIN, 9).await.unwrap()), [2, 4]);
+    assert!(group.claim("b", SOON, [id(2)]).await.unwrap().is_empty(), "it is not idle for so long");
+    assert_eq!(ids(&group.claim("b", Duration::ZERO, [id(2), id(3), id(8)]).await.unwrap()), [2]);
+    assert_eq!(group.fast_claim("b", Duration::ZERO, [id(4), id(9)]).await.unwrap(), [id(4)]);
+    assert!(group.fast_claim("b", Duration::ZERO, []).await.unwrap().is_empty());
+    assert_eq!(group.pending().await.unwrap().consumers, [("b".to_owned(), 4)]);
+    let claimed = group.auto_claim("c", Duration::ZERO, EntryId::MIN, 2).await.unwrap();
+    assert_eq!((ids(&claimed.entries), claimed.next), (vec![2, 4], Some(id(5))));
+    stream.remove([id(5)]).await.unwrap();
+    let claimed = group.fast_auto_claim("c", Duration::ZERO, id(5), 9).await.unwrap();
+    assert_eq!((claimed.entries, claimed.removed, claimed.next), (vec![id(6)], vec![id(5)], None));
+    assert!(group.auto_claim("d", Duration::MAX, EntryId::MIN, 9).await.unwrap().entries.is_empty());
+    assert!(group.pending_entries().idle(Duration::MAX).await.unwrap().is_empty());
+    let beyond = (Bound::Excluded(EntryId::MAX), Bound::Unbounded);
+    assert!(group.pending_entries().range(beyond).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_newer_servers_can_is_told_by_others() {
+    let server = server().await;
+    let client = client(&server).await;
+    let stream: Texts = Stream::new(&client, "s");
+    let group = filled(&stream, 2).await;
+    group.read("c").await.unwrap();
+    for references in [References::Keep, References::Remove, References::OnlyAcknowledged] {
+        for (command, told) in [
+            ("XACKDEL", group.ack_and_remove([id(1)], references).await),
+            ("XDELEX", stream.remove_with([id(2)], references).await),
+        ] {
+            // One of the two; on servers that know them they do what they say.
+            let Err(told) = told else { continue };
+            assert!(matches!(&told, StreamError::Unsupported { command: of, .. } if *of == command), "{told:?}");
+            assert!(in_full(&told).contains("Redis 8.2 or newer does"), "{}", in_full(&told));
+        }
+    }
+    assert!(group.ack_and_remove([], References::Keep).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_is_waited_for_is_told() {
+    let server = server().await;
+    let client = client(&server).await;
+    let stream: Texts = Stream::new(&client, "s");
+    let group = filled(&stream, 0).await;
+    assert!(group.read("c").within(Duration::from_millis(50)).await.unwrap().is_empty());
+    let waiting = group.clone();
+    let waiter = tokio::spawn(async move { waiting.read("c").within(SOON).await.unwrap() });
+    stream.add("n", &1).id(id(1)).await.unwrap();
+    assert_eq!(ids(&waiter.await.unwrap()), [1]);
+    // A wait ends with its group.
+    let waiting = group.clone();
+    let waiter = tokio::spawn(async move { waiting.read("c").within(2 * SOON).await });
+    assert!(group.remove().await.unwrap());
+    assert!(waiter.await.unwrap().unwrap_err().is_no_group());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_given_under_a_lost_answer_is_pending() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let through =
+        async || client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    // Connections are made anew behind an answer that is lost: what follows goes by others.
+    let (one, two, other) = (through().await, through().await, client(&server).await);
+    let group = filled(&Stream::new(&other, "s"), 3).await;
+    proxy.next(1, "XREADGROUP", Action::SwallowReply);
+    let told = Texts::new(&one, "s").group("g").read("c").limit(2).await.unwrap_err();
+    assert!(matches!(told, StreamError::Object(ObjectError::OutcomeUnknown { .. })), "{told:?}");
+    assert_eq!(ids(&group.read("c").await.unwrap()), [3]);
+    assert_eq!(ids(&group.read_pending("c", EntryId::MIN, 9).await.unwrap()), [1, 2, 3]);
+    proxy.next(1, "XACK", Action::SwallowReply);
+    let told = Texts::new(&two, "s").group("g").ack([id(1)]).await;
+    assert!(matches!(told, Err(ObjectError::OutcomeUnknown { .. })), "{told:?}");
+    assert_eq!(group.pending().await.unwrap().total, 2);
+}

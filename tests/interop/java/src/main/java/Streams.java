@@ -1,0 +1,66 @@
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+
+// Ids of entries are in one package of 3.x, and in the other of 4.x.
+import org.redisson.api.*;
+import org.redisson.api.stream.*;
+
+/** Streams: the verbs of {@link Peer} that begin with {@code stream}. */
+final class Streams {
+    private Streams() {
+    }
+
+    /** {@code stream.verb NAME CODEC ARGUMENT…}; the ids of entries are as servers write them. */
+    static Object perform(RedissonClient redisson, String[] words) {
+        RStream<Object, Object> stream = redisson.getStream(words[2], Codecs.of(words[3]));
+        String one = words.length > 4 ? words[4] : null;
+        String two = words.length > 5 ? words[5] : null;
+        String three = words.length > 6 ? words[6] : null;
+        switch (words[1].substring("stream.".length())) {
+            case "add":
+                StreamAddArgs<Object, Object> entry = StreamAddArgs.entry(Codecs.value(two), Codecs.value(three));
+                if (one.equals("*")) {
+                    return stream.add(entry);
+                }
+                stream.add(id(one), entry);
+                return one;
+            case "range":
+                return shown(stream.range(id(one), StreamMessageId.MAX));
+            case "size":
+                return stream.size();
+            case "createGroup":
+                stream.createGroup(StreamCreateGroupArgs.name(one).id(StreamMessageId.ALL));
+                return "made";
+            case "readGroup":
+                return shown(stream.readGroup(one, two, StreamReadGroupArgs.neverDelivered().count(Integer.parseInt(three))));
+            case "pending":
+                return stream.getPendingInfo(one).getTotal() + " " + new TreeMap<>(stream.getPendingInfo(one).getConsumerNames());
+            case "claim":
+                return shown(stream.claim(one, two, 0, TimeUnit.MILLISECONDS, id(three)));
+            case "autoClaim":
+                return shown(stream.autoClaim(one, two, 0, TimeUnit.MILLISECONDS, id("0-0"), 9).getMessages());
+            case "ack":
+                return stream.ack(one, id(two));
+            case "lag":
+                return stream.listGroups().get(0).getName() + " " + stream.listGroups().get(0).getPending();
+            case "remove":
+                return stream.remove(id(one));
+            case "trim":
+                return stream.trim(StreamTrimArgs.maxLen(Integer.parseInt(one)).noLimit());
+            default:
+                throw new IllegalArgumentException("no such command: " + words[1]);
+        }
+    }
+
+    private static StreamMessageId id(String word) {
+        String[] parts = word.split("-");
+        return new StreamMessageId(Long.parseLong(parts[0]), Long.parseLong(parts[1]));
+    }
+
+    private static String shown(Map<?, Map<Object, Object>> entries) {
+        return entries.entrySet().stream().map(entry -> entry.getKey() + "=" + entry.getValue())
+            .collect(Collectors.joining(" "));
+    }
+}
