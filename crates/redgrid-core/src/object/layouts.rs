@@ -134,12 +134,17 @@ pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
 }
 
+/// A reliable topic: its messages, and when its subscribers end.
+pub fn reliable_topic(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), suffixed(key, "timeout")]
+}
+
 const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, along: none }
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 27] = [
+pub static ALL: [Kind; 28] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     Kind { name: "list", keys: list, along: fence },
@@ -149,6 +154,7 @@ pub static ALL: [Kind; 27] = [
     of("bloom filter", bloom_filter),
     of("hyper log log", alone),
     of("geo", alone),
+    of("reliable topic", reliable_topic),
     of("lock", alone),
     of("fair lock", fair_lock),
     Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },
