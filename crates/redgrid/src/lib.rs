@@ -45,6 +45,7 @@ pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
     feature = "multimap",
     feature = "script",
     feature = "set",
+    feature = "topic",
 ))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
@@ -92,3 +93,8 @@ pub use redgrid_script::{
 pub use redgrid_semaphore::{self as semaphore, Semaphore};
 #[cfg(feature = "set")]
 pub use redgrid_set::{self as set, LexSortedSet, ScoredSortedSet, Set, SortedSet};
+#[cfg(feature = "topic")]
+pub use redgrid_topic::{
+    self as topic, Deliveries, Delivery, PatternTopic, ReliableTopic, ShardedTopic, Subscription, SubscriptionError,
+    Topic,
+};
