@@ -40,6 +40,7 @@ mod semaphore_leases;
 mod semaphore_wire;
 mod sets;
 mod spin;
+mod topics;
 mod traces;
 mod values;
 
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
         semaphore_wire::scenarios(),
         sets::scenarios(),
         spin::scenarios(),
+        topics::scenarios(),
         traces::scenarios(),
         values::scenarios(),
         keys::scenarios(),

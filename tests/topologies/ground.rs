@@ -176,6 +176,8 @@ pub(crate) fn published(topology: Topology) -> String {
             "+zadd +zincrby",
             "+getbit",
             "+geoadd",
+            "+psubscribe",
+            "+xadd",
         ]
         .into_iter()
         .flat_map(rules),
