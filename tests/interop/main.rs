@@ -41,6 +41,7 @@ mod semaphore_wire;
 mod sets;
 mod spin;
 mod streams;
+mod topics;
 mod traces;
 mod values;
 
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         semaphore_wire::scenarios(),
         sets::scenarios(),
         spin::scenarios(),
+        topics::scenarios(),
         traces::scenarios(),
         values::scenarios(),
         keys::scenarios(),

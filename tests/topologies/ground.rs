@@ -176,6 +176,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+zadd +zincrby",
             "+getbit",
             "+geoadd",
+            "+psubscribe",
             "+xadd",
         ]
         .into_iter()

@@ -33,6 +33,7 @@ mod scripts;
 mod semaphores;
 mod sets;
 mod streams;
+mod topics;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
             sets::scenarios(),
             multimaps::scenarios(),
             streams::scenarios(),
+            topics::scenarios(),
         ]
         .concat()
         {
@@ -111,6 +113,7 @@ fn main() -> ExitCode {
         migration::scenarios(),
         object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
+        topics::topics_alone::scenarios(),
     ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();

@@ -65,6 +65,13 @@ impl ServerError {
         OVERFLOW.iter().any(|words| message.contains(words))
     }
 
+    /// Whether the server refused because it does not know the command, or the subcommand.
+    pub fn is_unknown_command(&self) -> bool {
+        let ServerError::Refused { code: Code::Other, message } = self else { return false };
+        let words = message.to_ascii_lowercase();
+        words.contains("unknown command") || words.contains("unknown subcommand")
+    }
+
     /// Whether the request may have been carried out although no answer came.
     pub fn is_unknown(&self) -> bool {
         matches!(self, ServerError::Unknown { .. })

@@ -73,6 +73,7 @@ async fn looked_at(client: &Client, object: &Bytes, beside: &[Bytes; 5]) -> Resu
                 own.push(config.clone());
             }
         }
+        b"stream" if kind(timeout).await? == "zset" => own.push(timeout.clone()),
         b"hash" if has(object, "rate").await? && has(object, "interval").await? => {
             if kind(value).await? == "string" {
                 own.push(value.clone());

@@ -46,6 +46,7 @@ pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
     feature = "script",
     feature = "set",
     feature = "stream",
+    feature = "topic",
 ))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
@@ -95,3 +96,8 @@ pub use redgrid_semaphore::{self as semaphore, Semaphore};
 pub use redgrid_set::{self as set, LexSortedSet, ScoredSortedSet, Set, SortedSet};
 #[cfg(feature = "stream")]
 pub use redgrid_stream::{self as stream, EntryId, Stream};
+#[cfg(feature = "topic")]
+pub use redgrid_topic::{
+    self as topic, Deliveries, Delivery, PatternTopic, ReliableTopic, ShardedTopic, Subscription, SubscriptionError,
+    Topic,
+};

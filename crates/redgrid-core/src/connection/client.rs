@@ -293,6 +293,11 @@ impl Client {
         self.0.core.hub.watch(channel, key)
     }
 
+    /// Watches a channel in the slot of a key, and nothing beneath: who waits looks by itself, too.
+    pub fn watch_only(&self, channel: Bytes, slot_of: &Bytes) -> crate::wait::Watch {
+        self.0.core.hub.watch_for(channel, slot_of, Arc::default())
+    }
+
     /// The same without a key beneath: for what need not have one while it is awaited.
     pub fn hear_only(&self, channels: impl IntoIterator<Item = Bytes>, slot_of: &Bytes) -> crate::wait::Hearing {
         self.0.core.hub.hear(channels, slot_of, false)

@@ -16,7 +16,7 @@ use super::aside::Aside;
 use super::commit::Commits;
 use super::lines::Lines;
 use super::link::{Greeting, Link, Part};
-use super::subscriber::Subscriber;
+use super::subscriber::{Carries, Subscriber};
 use super::way::{Entry, Place, Way};
 use super::{ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::clock::Clock;
@@ -63,6 +63,9 @@ enum Carrier {
     Closed,
 }
 
+/// A connection, and what it carries of some patterns.
+type Carriage = (Arc<Subscriber>, Vec<Bytes>);
+
 pub(super) struct Node {
     id: NodeId,
     sharded: Arc<AtomicBool>,
@@ -72,6 +75,8 @@ pub(super) struct Node {
     subscriber: Subscriber,
     /// What carries events; opened when some are first listened to.
     events: Mutex<Carrier>,
+    /// What carries patterns: those that one channel may be of have a connection each. Opened as they are needed; `None` when closed.
+    patterns: Mutex<Option<Vec<Arc<Subscriber>>>>,
     /// How it is opened.
     way: Way,
     settings: Settings,
@@ -119,6 +124,7 @@ impl Node {
             batches: Aside::beside(Arc::clone(&commands), way.clone(), settings, clock.clone()),
             without_read_only: AtomicU64::new(0),
             events: Mutex::default(),
+            patterns: Mutex::new(Some(Vec::new())),
             way: way.clone(),
             settings: settings.clone(),
             commits: Commits::new(Arc::clone(&commands), way, settings, clock.clone()),
@@ -160,14 +166,43 @@ impl Node {
             Carrier::Closed => return Err(ServerError::not_sent("the connections are closed")),
             Carrier::Unopened => {}
         }
-        let name = format!("{}:events", self.settings.client_name);
-        let (link, watching) =
-            Link::open(&self.way, &self.settings, self.clock.clone(), name, Greeting::Identity, None)?;
-        let (subscriber, reading) = self.subscriber.for_events(link, self.commands.epoch());
-        self.watchers.lock().unwrap_or_else(|p| p.into_inner()).extend([watching, reading]);
-        let subscriber = Arc::new(subscriber);
+        let subscriber = self.beside("events", Carries::Events)?;
         *events = Carrier::Open(Arc::clone(&subscriber));
         Ok(subscriber)
+    }
+
+    /// Another connection whose pushes are of the same stream.
+    fn beside(&self, name: &str, carries: Carries) -> Result<Arc<Subscriber>, ServerError> {
+        let name = format!("{}:{name}", self.settings.client_name);
+        let (link, watching) =
+            Link::open(&self.way, &self.settings, self.clock.clone(), name, Greeting::Identity, None)?;
+        let (subscriber, reading) = self.subscriber.beside(link, self.commands.epoch(), carries);
+        self.watchers.lock().unwrap_or_else(|p| p.into_inner()).extend([watching, reading]);
+        Ok(Arc::new(subscriber))
+    }
+
+    /// What carries each of these patterns: where it is, or the first that has room beside what it has.
+    fn carriers(&self, patterns: Vec<Bytes>) -> Result<Vec<Carriage>, ServerError> {
+        let closed = || ServerError::not_sent("the connections are closed");
+        let mut open = self.patterns.lock().unwrap_or_else(|p| p.into_inner());
+        let open = open.as_mut().ok_or_else(closed)?;
+        let mut carried: Vec<Vec<Bytes>> = Vec::new();
+        for pattern in patterns {
+            let has = open.iter().position(|carrier| carrier.carries(&pattern));
+            let at = match has.or_else(|| open.iter().position(|carrier| carrier.take_in(&pattern))) {
+                Some(at) => at,
+                None => {
+                    let carrier = self.beside("patterns", Carries::Patterns)?;
+                    carrier.take_in(&pattern);
+                    open.push(carrier);
+                    open.len() - 1
+                }
+            };
+            carried.resize(open.len(), Vec::new());
+            carried[at].push(pattern);
+        }
+        let carriers = open.iter().cloned().zip(carried);
+        Ok(carriers.filter(|(_, patterns)| !patterns.is_empty()).collect())
     }
 
     /// Has its connections end, and with them the tasks that watch them.
@@ -178,6 +213,8 @@ impl Node {
         if let Carrier::Open(events) = std::mem::replace(&mut *events, Carrier::Closed) {
             events.close();
         }
+        let patterns = self.patterns.lock().unwrap_or_else(|p| p.into_inner()).take();
+        patterns.into_iter().flatten().for_each(|carrier| carrier.close());
         self.commits.stop();
         self.aside.stop();
         self.batches.stop();
@@ -245,6 +282,14 @@ impl Server for Node {
                 events.connected().await;
                 events.subscribe(kind, channels).await
             }
+            ChannelKind::Patterns => {
+                let mut refused = Vec::new();
+                for (carrier, patterns) in self.carriers(channels)? {
+                    carrier.connected().await;
+                    refused.extend(carrier.subscribe(kind, patterns).await?);
+                }
+                Ok(refused)
+            }
             ChannelKind::Plain | ChannelKind::Sharded => self.subscriber.subscribe(kind, channels).await,
         }
     }
@@ -254,6 +299,12 @@ impl Server for Node {
             ChannelKind::Events => {
                 if let Ok(events) = self.carrier() {
                     events.unsubscribe(kind, channels).await;
+                }
+            }
+            ChannelKind::Patterns => {
+                for (carrier, patterns) in self.carriers(channels).into_iter().flatten() {
+                    carrier.unsubscribe(kind, patterns.clone()).await;
+                    carrier.let_go(&patterns);
                 }
             }
             ChannelKind::Plain | ChannelKind::Sharded => self.subscriber.unsubscribe(kind, channels).await,

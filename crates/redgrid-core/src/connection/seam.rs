@@ -53,6 +53,8 @@ pub enum ChannelKind {
     /// By a server itself, which tells of one kind of keyspace events (`__keyevent@0__:del`) on each. They are subscribed as plain
     /// ones are, on a connection of their own: they are many, and hold up nobody who waits to be woken.
     Events,
+    /// By PUBLISH, to channels whose names are of a pattern: PSUBSCRIBE, on connections of their own.
+    Patterns,
 }
 
 /// What arrives on a node's subscriber connection.
@@ -60,6 +62,22 @@ pub enum ChannelKind {
 pub enum Push {
     /// A message of a subscribed channel.
     Message {
+        /// The channel.
+        channel: Bytes,
+        /// What was published.
+        payload: Bytes,
+    },
+    /// The same by SPUBLISH.
+    ShardedMessage {
+        /// The channel.
+        channel: Bytes,
+        /// What was published.
+        payload: Bytes,
+    },
+    /// A message of a channel whose name is of a subscribed pattern.
+    PatternMessage {
+        /// The pattern.
+        pattern: Bytes,
         /// The channel.
         channel: Bytes,
         /// What was published.
@@ -74,6 +92,8 @@ pub enum Push {
     Gap,
     /// The same of the one that carries [`ChannelKind::Events`].
     EventsGap,
+    /// The same of one that carries [`ChannelKind::Patterns`].
+    PatternsGap,
 }
 
 /// Channels that a server refused to subscribe, and why.

@@ -9,13 +9,13 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use fred::interfaces::{EventInterface, PubsubInterface};
 use fred::prelude::Value;
-use fred::types::KeyspaceEvent;
+use fred::types::{KeyspaceEvent, Message, MessageKind};
 use futures_util::future::join_all;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, watch};
@@ -25,6 +25,7 @@ use super::link::Link;
 use super::slot::slot;
 use super::{ChannelKind, Epoch, Push, Refused, Reply};
 use crate::error::{Code, ServerError};
+use crate::pattern::{are_apart, matches};
 
 /// How often it is tried to fall into step: each answer that is not its own is one of those before.
 const STEPS: usize = 300;
@@ -36,11 +37,13 @@ const CONNECTING: Duration = Duration::from_millis(250);
 /// The key of an event and what happened to it are told on a channel of each: `__keyspace@0__:key` and `__keyevent@0__:del`. fred reads both
 /// and does not say which it was, so that a connection has channels of one of the two.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Carries {
+pub(super) enum Carries {
     /// Messages, and events by their keys.
     Messages,
     /// Events by what happened.
     Events,
+    /// Messages of channels whose names are of a pattern. fred does not say of which: no two that one name may be of are on one.
+    Patterns,
 }
 
 impl Carries {
@@ -48,21 +51,47 @@ impl Carries {
         match self {
             Carries::Messages => Push::Gap,
             Carries::Events => Push::EventsGap,
+            Carries::Patterns => Push::PatternsGap,
         }
     }
 
     /// The message of which fred made an event.
-    fn message(self, event: KeyspaceEvent) -> Push {
+    fn message(self, event: KeyspaceEvent) -> Option<Push> {
         let KeyspaceEvent { db, operation, key } = event;
         match self {
             Carries::Messages => {
                 let channel = [format!("__keyspace@{db}__:").as_bytes(), key.as_bytes()].concat().into();
-                Push::Message { channel, payload: operation.into() }
+                Some(Push::Message { channel, payload: operation.into() })
             }
             Carries::Events => {
                 let channel = format!("__keyevent@{db}__:{operation}").into();
-                Push::Message { channel, payload: Bytes::copy_from_slice(key.as_bytes()) }
+                Some(Push::Message { channel, payload: Bytes::copy_from_slice(key.as_bytes()) })
             }
+            // Which of the two it was is not known: nobody is told.
+            Carries::Patterns => None,
+        }
+    }
+}
+
+/// The patterns that a connection carries.
+type Carried = Arc<Mutex<HashSet<Bytes>>>;
+
+/// What came, told as what it is.
+fn pushed(message: Message, carried: &Carried) -> Option<Push> {
+    let payload = match message.value {
+        Value::Bytes(bytes) => bytes,
+        Value::String(text) => text.into_inner(),
+        Value::Integer(n) => n.to_string().into(),
+        _ => return None,
+    };
+    let channel = message.channel.into_inner();
+    match message.kind {
+        MessageKind::Message => Some(Push::Message { channel, payload }),
+        MessageKind::SMessage => Some(Push::ShardedMessage { channel, payload }),
+        MessageKind::PMessage => {
+            let carried = carried.lock().unwrap_or_else(|p| p.into_inner());
+            let pattern = carried.iter().find(|pattern| matches(pattern, &channel))?.clone();
+            Some(Push::PatternMessage { pattern, channel, payload })
         }
     }
 }
@@ -76,6 +105,7 @@ pub(super) struct Subscriber {
     ended: mpsc::UnboundedSender<Vec<Bytes>>,
     /// The last connection on which something was subscribed; 0 before there was one.
     confirmed: Arc<AtomicU64>,
+    carried: Carried,
 }
 
 /// What was subscribed, and on which connection.
@@ -106,13 +136,34 @@ impl Subscriber {
         Subscriber::over(link, commands, pushes, Carries::Messages)
     }
 
-    /// Another one for [`ChannelKind::Events`], whose stream of pushes is the same.
-    pub(super) fn for_events(
+    /// Another one, whose stream of pushes is the same.
+    pub(super) fn beside(
         &self,
         link: Arc<Link>,
         commands: watch::Receiver<Option<Epoch>>,
+        carries: Carries,
     ) -> (Self, JoinHandle<()>) {
-        Subscriber::over(link, commands, Arc::clone(&self.pushes), Carries::Events)
+        Subscriber::over(link, commands, Arc::clone(&self.pushes), carries)
+    }
+
+    /// Whether it carries this pattern.
+    pub(super) fn carries(&self, pattern: &Bytes) -> bool {
+        self.carried().contains(pattern)
+    }
+
+    /// Has it carry a pattern, unless one name may be of that and of another that it carries.
+    pub(super) fn take_in(&self, pattern: &Bytes) -> bool {
+        let mut carried = self.carried();
+        carried.iter().all(|other| are_apart(pattern, other)) && carried.insert(pattern.clone())
+    }
+
+    /// It carries them no more.
+    pub(super) fn let_go(&self, patterns: &[Bytes]) {
+        self.carried().retain(|carried| !patterns.contains(carried));
+    }
+
+    fn carried(&self) -> MutexGuard<'_, HashSet<Bytes>> {
+        self.carried.lock().unwrap_or_else(|p| p.into_inner())
     }
 
     fn over(
@@ -123,9 +174,10 @@ impl Subscriber {
     ) -> (Self, JoinHandle<()>) {
         let (ended, endings) = mpsc::unbounded_channel();
         let confirmed = Arc::new(AtomicU64::new(0));
-        let told = (Arc::clone(&pushes), Arc::clone(&confirmed));
+        let carried = Carried::default();
+        let told = (Arc::clone(&pushes), Arc::clone(&confirmed), Arc::clone(&carried));
         let reading = tokio::spawn(read(Arc::clone(&link), told, endings, commands, carries));
-        (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes, ended, confirmed }, reading)
+        (Subscriber { link, turn: tokio::sync::Mutex::default(), pushes, ended, confirmed, carried }, reading)
     }
 
     /// Subscribes them, and tells which of them the server refused.
@@ -143,7 +195,9 @@ impl Subscriber {
         }
         subscribed.midway = true;
         let refused = match kind {
-            ChannelKind::Plain | ChannelKind::Events => self.subscribe_plain(&mut subscribed, &channels).await,
+            ChannelKind::Plain | ChannelKind::Events | ChannelKind::Patterns => {
+                self.subscribe_plain(&mut subscribed, kind, &channels).await
+            }
             ChannelKind::Sharded => self.subscribe_sharded(&mut subscribed, &channels).await,
         };
         subscribed.midway = false;
@@ -164,11 +218,23 @@ impl Subscriber {
         Ok(refused)
     }
 
-    async fn subscribe_plain(&self, subscribed: &mut Subscribed, channels: &[String]) -> Result<Refused, ServerError> {
+    async fn subscribe_plain(
+        &self,
+        subscribed: &mut Subscribed,
+        kind: ChannelKind,
+        channels: &[String],
+    ) -> Result<Refused, ServerError> {
         subscribed.plain.extend(channels.iter().cloned());
         let expected = subscribed.plain.len();
         // Both are on their way before either is waited for: first polls keep their order.
-        let (sent, counted) = tokio::join!(self.link.fred().subscribe(channels.to_vec()), self.count("sub="));
+        let subscribe = async {
+            match kind {
+                ChannelKind::Patterns => self.link.fred().psubscribe(channels.to_vec()).await,
+                _ => self.link.fred().subscribe(channels.to_vec()).await,
+            }
+        };
+        let count = if kind == ChannelKind::Patterns { "psub=" } else { "sub=" };
+        let (sent, counted) = tokio::join!(subscribe, self.count(count));
         sent.map_err(|error| ServerError::unknown(error.details().to_owned()))?;
         if counted?.is_none_or(|counted| counted >= expected) {
             return Ok(Vec::new());
@@ -262,11 +328,14 @@ impl Subscriber {
             return;
         }
         match kind {
-            ChannelKind::Plain | ChannelKind::Events => {
+            ChannelKind::Plain | ChannelKind::Events | ChannelKind::Patterns => {
                 channels.iter().for_each(|channel| {
                     subscribed.plain.remove(channel);
                 });
-                let _ = self.link.fred().unsubscribe(channels).await;
+                let _ = match kind {
+                    ChannelKind::Patterns => self.link.fred().punsubscribe(channels).await,
+                    _ => self.link.fred().unsubscribe(channels).await,
+                };
             }
             ChannelKind::Sharded => {
                 channels.iter().for_each(|channel| {
@@ -314,7 +383,7 @@ impl Subscriber {
 /// Hands messages on, and tells a gap when the connection is lost, when it is new, and whenever some were missed.
 async fn read(
     link: Arc<Link>,
-    (pushes, confirmed): (Arc<Mutex<mpsc::UnboundedSender<Push>>>, Arc<AtomicU64>),
+    (pushes, confirmed, carried): (Arc<Mutex<mpsc::UnboundedSender<Push>>>, Arc<AtomicU64>, Carried),
     mut endings: mpsc::UnboundedReceiver<Vec<Bytes>>,
     mut commands: watch::Receiver<Option<Epoch>>,
     carries: Carries,
@@ -334,19 +403,19 @@ async fn read(
             biased;
             message = messages.recv() => match message {
                 Ok(message) => {
-                    let payload = match message.value {
-                        Value::Bytes(bytes) => bytes,
-                        Value::String(text) => text.into_inner(),
-                        Value::Integer(n) => n.to_string().into(),
-                        _ => continue,
-                    };
-                    let _ = push(Push::Message { channel: message.channel.into_inner(), payload });
+                    if let Some(message) = pushed(message, &carried) {
+                        let _ = push(message);
+                    }
                 }
                 Err(RecvError::Lagged(_)) => { let _ = push(carries.gap()); }
                 Err(RecvError::Closed) => return,
             },
             event = events.recv() => match event {
-                Ok(event) => { let _ = push(carries.message(event)); }
+                Ok(event) => {
+                    if let Some(message) = carries.message(event) {
+                        let _ = push(message);
+                    }
+                }
                 Err(RecvError::Lagged(_)) => { let _ = push(carries.gap()); }
                 Err(RecvError::Closed) => return,
             },

@@ -134,6 +134,11 @@ pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
 }
 
+/// A reliable topic: its messages, and when its subscribers end.
+pub fn reliable_topic(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), suffixed(key, "timeout")]
+}
+
 const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, along: none }
 }
@@ -150,6 +155,7 @@ pub static ALL: [Kind; 28] = [
     of("bloom filter", bloom_filter),
     of("hyper log log", alone),
     of("geo", alone),
+    of("reliable topic", reliable_topic),
     of("lock", alone),
     of("fair lock", fair_lock),
     Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },

@@ -11,6 +11,7 @@ use super::hub::Hub;
 use super::tap::Tap;
 use crate::clock::Instant;
 use crate::connection::{ChannelKind, NodeId};
+use crate::error::{Code, ServerError};
 
 pub(super) struct Channel {
     /// What decides where it is subscribed.
@@ -39,6 +40,10 @@ pub(super) enum Reach {
     Everywhere,
     /// In the slot of its key; heard where waiters of that listen.
     Slot,
+    /// By SPUBLISH wherever servers have that, for whoever wants it so; heard at the primary of its slot.
+    Sharded,
+    /// Plainly, to every channel of a pattern, from whatever node; heard at the primary.
+    Patterns,
     /// In the slot of its key, by who counts who hears it: heard at the primary.
     Counted,
     /// At the node whose id is the key, and at no other.
@@ -77,6 +82,27 @@ pub(super) enum Force {
     /// Subscribed, and confirmed by the server.
     Confirmed,
     Denied,
+    /// Refused by a server that does not have its slot, or for another reason that passes: it is tried again soon.
+    Postponed,
+}
+
+/// A refusal that is remembered.
+pub(super) struct Denial {
+    pub(super) until: Instant,
+    pub(super) why: ServerError,
+}
+
+impl Denial {
+    pub(super) fn force(&self) -> Force {
+        if self.why.code().is_some_and(Code::is_passing) { Force::Postponed } else { Force::Denied }
+    }
+
+    /// Whoever reads what is heard is told why it is not.
+    pub(super) fn tell(&self, sink: &Sink) {
+        if let (Sink::Tap { tap, .. }, Force::Denied) = (sink, self.force()) {
+            tap.denied(&self.why);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -135,7 +161,7 @@ impl Channel {
     /// Whether it may be subscribed at its home. What was confirmed by a connection that has gone, or not confirmed, may be
     /// so on the present one: a gap is told of a moment after it.
     pub(super) fn may_be_subscribed(&self) -> bool {
-        self.asked && self.force != Force::Denied
+        self.asked && !matches!(self.force, Force::Denied | Force::Postponed)
     }
 
     pub(super) fn tell(&mut self, name: &Bytes, payload: &Bytes) {
@@ -170,11 +196,17 @@ impl Channel {
     pub(super) fn set(&mut self, force: Force) {
         self.force = force;
         for sink in self.watchers.values() {
-            match sink {
-                Sink::Signal(signal) => signal.in_force.store(force == Force::Confirmed, Ordering::Release),
-                Sink::Tap { tap, .. } if force == Force::Denied => tap.denied(),
-                _ => {}
+            if let Sink::Signal(signal) = sink {
+                signal.in_force.store(force == Force::Confirmed, Ordering::Release);
             }
+        }
+    }
+
+    /// The server has refused it.
+    pub(super) fn refuse(&mut self, denial: &Denial) {
+        self.set(denial.force());
+        for sink in self.watchers.values() {
+            denial.tell(sink);
         }
     }
 }

@@ -12,13 +12,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 
-use super::channel::{Channel, Force, Heard, Hearing, Listener, Poll, Reach, Registration, Signal, Sink, Watch};
+use super::channel::{
+    Channel, Denial, Force, Heard, Hearing, Listener, Poll, Reach, Registration, Signal, Sink, Watch,
+};
 use super::lane::{Desired, Lane, Post};
 use super::poll::{self, UNSUBSCRIBED_POLL};
 use super::spread::{Spreading, heard_at};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
+use crate::wait::feed::{of_pattern, sharded};
 
 /// The wake-up hub of a client.
 pub(crate) struct Hub {
@@ -37,7 +40,7 @@ pub(super) struct State {
     /// What is wanted at each node, and the tasks that see to it.
     pub(super) posts: HashMap<NodeId, Post>,
     /// Channels that were denied, and until when they are left alone.
-    pub(super) denied: HashMap<Bytes, Instant>,
+    pub(super) denied: HashMap<Bytes, Denial>,
     /// Of channels that are being unsubscribed at a node: who still hears what comes before the server has done so.
     ending: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
@@ -214,7 +217,7 @@ impl Hub {
                 });
             }
             // A denial is remembered beyond the last watcher: each try costs the subscriber connection.
-            let force = if state.denied.contains_key(name) { Force::Denied } else { Force::Wanted };
+            let force = state.denied.get(name).map_or(Force::Wanted, Denial::force);
             let kind = self.kind(reach);
             // A node that has gone meanwhile: whoever wanted it leaves as well.
             let id = |node: Option<Arc<dyn Server>>| node.map_or(NodeId("".into()), |node| node.id().clone());
@@ -222,7 +225,7 @@ impl Hub {
             channel.force = force;
             state.channels.insert(name.clone(), channel);
         }
-        let State { channels, posts, ending, .. } = &mut *state;
+        let State { channels, posts, ending, denied, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return id };
         // What was published between the caller's look and this moment is not seen: look once more.
         match (&sink, channel.force) {
@@ -234,7 +237,11 @@ impl Hub {
                 let _ = sender.send(Heard::Recheck);
             }
             (Sink::Tap { tap, seat }, Force::Confirmed) => tap.in_force(*seat),
-            (Sink::Tap { tap, .. }, Force::Denied) => tap.denied(),
+            (sink, Force::Denied) => {
+                if let Some(denial) = denied.get(name) {
+                    denial.tell(sink);
+                }
+            }
             _ => {}
         }
         channel.watchers.insert(id, sink);
@@ -285,6 +292,8 @@ impl Hub {
         match reach {
             Reach::Slot | Reach::Counted if self.topology.is_sharded() => ChannelKind::Sharded,
             Reach::Everywhere | Reach::Slot | Reach::Counted => ChannelKind::Plain,
+            Reach::Sharded => ChannelKind::Sharded,
+            Reach::Patterns => ChannelKind::Patterns,
             Reach::Node => ChannelKind::Events,
         }
     }
@@ -398,6 +407,32 @@ impl Hub {
         }
         let ending = state.ending.get(name).into_iter().flatten();
         ending.filter(|(home, _)| home == lane.server.id()).for_each(|(_, sink)| sink.tell(name, payload));
+    }
+
+    /// The same of one that came by SPUBLISH: waiters have such, too, and a plain channel of that name is another one.
+    pub(super) fn tell_sharded(&self, lane: &Lane, name: &Bytes, payload: &Bytes) {
+        self.tell_known(lane, &sharded(name), name, payload);
+        let is_plain = self.state().channels.get(name).is_some_and(|channel| channel.kind != ChannelKind::Sharded);
+        if !is_plain {
+            self.tell(lane, name, payload);
+        }
+    }
+
+    /// The same of one whose channel is of a pattern.
+    pub(super) fn tell_of_pattern(&self, lane: &Lane, pattern: &Bytes, name: &Bytes, payload: &Bytes) {
+        self.tell_known(lane, &of_pattern(pattern), name, payload);
+    }
+
+    fn tell_known(&self, lane: &Lane, known: &Bytes, name: &Bytes, payload: &Bytes) {
+        let mut state = self.state();
+        if let Some(channel) = state.channels.get_mut(known).filter(|channel| channel.home == *lane.server.id()) {
+            channel.tell(name, payload);
+        }
+    }
+
+    /// How many here hear a channel.
+    pub(super) fn watchers(&self, known: &Bytes) -> usize {
+        self.state().channels.get(known).map_or(0, |channel| channel.watchers.len())
     }
 
     /// Ends all tasks.

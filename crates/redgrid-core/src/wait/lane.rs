@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::channel::{Channel, Force};
+use super::channel::{Channel, Denial, Force};
 use super::hub::{Hub, State};
 use super::poll::{self, Look, UNSUBSCRIBED_POLL};
 use super::spread::on_wire;
@@ -137,13 +137,21 @@ async fn dispatch(hub: Arc<Hub>, lane: Arc<Lane>) {
     while let Some(push) = pushes.recv().await {
         match push {
             Push::Message { channel, payload } => hub.tell(&lane, &channel, &payload),
+            Push::ShardedMessage { channel, payload } => hub.tell_sharded(&lane, &channel, &payload),
+            Push::PatternMessage { pattern, channel, payload } => {
+                hub.tell_of_pattern(&lane, &pattern, &channel, &payload);
+            }
             Push::Ended { channels } => hub.ended(&lane, |name| channels.contains(name)),
-            Push::Gap | Push::EventsGap => {
-                let events = push == Push::EventsGap;
-                if !events {
+            Push::Gap | Push::EventsGap | Push::PatternsGap => {
+                let of = match push {
+                    Push::EventsGap => Some(ChannelKind::Events),
+                    Push::PatternsGap => Some(ChannelKind::Patterns),
+                    _ => None,
+                };
+                if of.is_none() {
                     hub.ended(&lane, |_| true);
                 }
-                hub.nothing_in_force(&lane, events);
+                hub.nothing_in_force(&lane, of);
                 lane.renewed.notify_one();
                 lane.wanted.notify_one();
             }
@@ -151,7 +159,7 @@ async fn dispatch(hub: Arc<Hub>, lane: Arc<Lane>) {
     }
 }
 
-const KINDS: [ChannelKind; 3] = [ChannelKind::Plain, ChannelKind::Sharded, ChannelKind::Events];
+const KINDS: [ChannelKind; 4] = [ChannelKind::Plain, ChannelKind::Sharded, ChannelKind::Events, ChannelKind::Patterns];
 
 /// What is to be changed next.
 #[derive(Default)]
@@ -196,15 +204,15 @@ impl Hub {
         self.state().desired(lane.server.id()).map_or(0, |desired| desired.gaps)
     }
 
-    /// All channels are to be subscribed anew, or only those of events.
-    fn nothing_in_force(&self, lane: &Lane, events: bool) {
+    /// All channels are to be subscribed anew, or only those of a kind.
+    fn nothing_in_force(&self, lane: &Lane, of: Option<ChannelKind>) {
         let now = self.clock.now();
         let node = lane.server.id();
         let mut state = self.state();
         let State { channels, posts, .. } = &mut *state;
         let Some(Post { desired, .. }) = posts.get_mut(node).filter(|post| post.is_of(lane)) else { return };
         desired.gaps += 1;
-        let is_meant = |channel: &Channel| !events || channel.kind == ChannelKind::Events;
+        let is_meant = |channel: &Channel| of.is_none_or(|kind| channel.kind == kind);
         let in_force =
             |channel: &Channel| channel.home == *node && channel.force == Force::Confirmed && is_meant(channel);
         for (name, channel) in channels.iter_mut().filter(|(_, channel)| in_force(channel)) {
@@ -224,9 +232,9 @@ impl Hub {
         let mut state = self.state();
         let State { channels, denied, posts, .. } = &mut *state;
         let mut next = Instant::NEVER;
-        denied.retain(|name, until| {
-            if *until > now {
-                next = next.min(*until);
+        denied.retain(|name, denial| {
+            if denial.until > now {
+                next = next.min(denial.until);
                 return true;
             }
             if let Some(channel) = channels.get_mut(name)
@@ -248,25 +256,19 @@ impl Hub {
         let Some(Post { desired, .. }) = post else { return Differences::default() };
         let Desired { to_join, to_try, to_leave, to_end, .. } = desired;
         let mut differences = Differences::default();
-        let [plain, sharded, events] = &mut differences.leaving;
-        while plain.len() + sharded.len() + events.len() < CHUNK {
+        let leaving = &mut differences.leaving;
+        let place = |kind| KINDS.iter().position(|known| *known == kind).unwrap_or_default();
+        while leaving.iter().map(Vec::len).sum::<usize>() < CHUNK {
             let Some(name) = to_leave.pop_first() else { break };
             to_join.remove(&name);
             to_try.remove(&name);
             let Some(channel) = channels.remove(&name) else { continue };
-            match channel.kind {
-                _ if !channel.may_be_subscribed() => {}
-                ChannelKind::Plain => plain.push(name),
-                ChannelKind::Sharded => sharded.push(name),
-                ChannelKind::Events => events.push(name),
+            if channel.may_be_subscribed() {
+                leaving[place(channel.kind)].push(name);
             }
         }
         for (kind, name) in std::mem::take(to_end) {
-            match kind {
-                ChannelKind::Plain => plain.push(name),
-                ChannelKind::Sharded => sharded.push(name),
-                ChannelKind::Events => events.push(name),
-            }
+            leaving[place(kind)].push(name);
         }
         // One kind at a time; a command carries one. Those of events, which are first by their names, are last: a connection of
         // theirs that can not be had holds up no others.
@@ -354,7 +356,7 @@ impl Hub {
             let mut state = self.state();
             let State { channels, denied, posts, .. } = &mut *state;
             let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
-            for (name, _) in &refused {
+            for (name, why) in &refused {
                 let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
                     continue;
                 };
@@ -363,9 +365,10 @@ impl Hub {
                     desired.to_try.insert(name.clone());
                     continue;
                 }
-                channel.set(Force::Denied);
+                let denial = Denial { until, why: why.clone() };
+                channel.refuse(&denial);
                 if denied.len() < MOST_DENIED {
-                    denied.insert(name.clone(), until);
+                    denied.insert(name.clone(), denial);
                 }
             }
         }

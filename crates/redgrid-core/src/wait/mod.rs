@@ -5,6 +5,7 @@
 
 mod channel;
 mod copied;
+mod feed;
 mod hub;
 mod lane;
 mod poll;
@@ -14,6 +15,7 @@ mod tap;
 pub use channel::{Heard, Hearing, LastHeard, Wake, Watch};
 pub(crate) use channel::{Listener, Registration};
 pub(crate) use copied::Copied;
+pub use feed::{Channels, Fed, Feed};
 pub(crate) use hub::Hub;
 pub(crate) use spread::Spread;
 pub(crate) use tap::{Deaf, Tap, Tapped};

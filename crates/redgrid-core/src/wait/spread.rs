@@ -76,7 +76,12 @@ impl Hub {
 
 /// By what the hub knows a channel that is heard at one node whatever its name, as the same may be heard at others: no name begins so.
 pub(super) fn heard_at(node: &NodeId, channel: &[u8]) -> Bytes {
-    [b"\0", node.0.as_bytes(), b"\0", channel].concat().into()
+    apart(&node.0, channel)
+}
+
+/// By what the hub knows a channel that is of one sort whatever its name.
+pub(super) fn apart(sort: &str, channel: &[u8]) -> Bytes {
+    [b"\0", sort.as_bytes(), b"\0", channel].concat().into()
 }
 
 /// The name of a channel, by what the hub knows it.

@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 
+use crate::error::ServerError;
+
 /// One of these for a reader; the hub has it for each channel that is heard for it.
 pub(crate) struct Tap {
     state: Mutex<State>,
@@ -21,7 +23,7 @@ struct State {
     /// Those that were given before the reader began and whose channels were not in force since.
     awaited: HashSet<u64>,
     begun: bool,
-    is_denied: bool,
+    denied: Option<ServerError>,
     is_over: bool,
 }
 
@@ -37,14 +39,14 @@ pub(crate) enum Tapped {
     /// So many messages were not kept.
     Missed(u64),
     /// The server refuses a channel.
-    Denied,
+    Denied(ServerError),
 }
 
 /// Why nothing is heard.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Deaf {
     /// The server refuses a channel.
-    Denied,
+    Denied(ServerError),
     /// The client has ended.
     Over,
 }
@@ -82,11 +84,11 @@ impl Tap {
         self.reader.wake();
     }
 
-    pub(super) fn denied(&self) {
+    pub(super) fn denied(&self, why: &ServerError) {
         let mut state = self.state();
-        state.is_denied = true;
-        if state.begun && state.heard.back() != Some(&Tapped::Denied) {
-            state.heard.push_back(Tapped::Denied);
+        state.denied = Some(why.clone());
+        if state.begun && !matches!(state.heard.back(), Some(Tapped::Denied(_))) {
+            state.heard.push_back(Tapped::Denied(why.clone()));
         }
         drop(state);
         self.reader.wake();
@@ -122,11 +124,11 @@ impl Tap {
     pub(crate) fn poll_in_force(&self, context: &mut Context<'_>) -> Poll<Result<(), Deaf>> {
         self.reader.register(context.waker());
         let state = self.state();
-        match () {
-            () if state.is_over => Poll::Ready(Err(Deaf::Over)),
-            () if state.is_denied => Poll::Ready(Err(Deaf::Denied)),
-            () if state.seats > 0 && state.awaited.is_empty() => Poll::Ready(Ok(())),
-            () => Poll::Pending,
+        match &state.denied {
+            _ if state.is_over => Poll::Ready(Err(Deaf::Over)),
+            Some(why) => Poll::Ready(Err(Deaf::Denied(why.clone()))),
+            None if state.seats > 0 && state.awaited.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
         }
     }
 

@@ -16,6 +16,9 @@ local function row(at, each)
   if of == 'string' and kind(KEYS[at + 1]) == 'zset' and is_number(KEYS[at]) then
     all[#all + 1] = KEYS[at + 1]
   end
+  if of == 'stream' and kind(KEYS[at + 1]) == 'zset' then
+    all[#all + 1] = KEYS[at + 1]
+  end
   if of == 'hash' and redis.call('HEXISTS', KEYS[at], 'rate') + redis.call('HEXISTS', KEYS[at], 'interval') == 2 then
     if kind(KEYS[at + 2]) == 'string' then
       all[#all + 1] = KEYS[at + 2]

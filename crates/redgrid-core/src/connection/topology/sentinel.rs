@@ -408,9 +408,11 @@ async fn listen(node: Arc<Node>, switched: Arc<Notify>, pause: Duration) {
         }
         loop {
             match pushes.recv().await {
-                Some(Push::Message { .. }) => switched.notify_one(),
+                Some(Push::Message { .. } | Push::ShardedMessage { .. } | Push::PatternMessage { .. }) => {
+                    switched.notify_one()
+                }
                 Some(Push::Ended { .. }) => {}
-                Some(Push::Gap | Push::EventsGap) => break,
+                Some(Push::Gap | Push::EventsGap | Push::PatternsGap) => break,
                 None => return,
             }
         }

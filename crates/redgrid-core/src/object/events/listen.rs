@@ -172,7 +172,7 @@ async fn in_force(hub: &Hub, tap: &Tap, until: Instant) -> Result<(), ListenErro
     tokio::select! {
         biased;
         in_force = poll_fn(|context| tap.poll_in_force(context)) => in_force.map_err(|deaf| match deaf {
-            Deaf::Denied => ListenError::Denied,
+            Deaf::Denied(_) => ListenError::Denied,
             Deaf::Over => unavailable("the client is shut down"),
         }),
         () = hub.clock().sleep_until(until) => Err(unavailable("the subscription was not confirmed in time")),

@@ -32,7 +32,6 @@
 mod error;
 mod kind;
 mod listen;
-mod pattern;
 mod setting;
 mod stream;
 

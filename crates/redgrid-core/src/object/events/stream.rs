@@ -11,9 +11,9 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 
-use super::pattern::matches;
 use super::setting::Needed;
 use super::{Event, Gap, Kind, Kinds, ListenError, Notice};
+use crate::pattern::matches;
 use crate::wait::{Hub, Registration, Spread, Tap, Tapped};
 
 /// What happens to an object, or to all of a pattern; made by [`Object::events`](super::super::Object::events) and
@@ -141,7 +141,7 @@ impl Stream for Events {
                     return self.poll_next(context);
                 }
                 Some(Tapped::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),
-                Some(Tapped::Denied) => Notice::Uncertain(ListenError::Denied),
+                Some(Tapped::Denied(_)) => Notice::Uncertain(ListenError::Denied),
             }));
         }
     }

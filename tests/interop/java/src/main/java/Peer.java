@@ -102,6 +102,9 @@ public final class Peer {
         if (words[1].matches("(bits|bloom|hll|geo)\\..*")) {
             return Bits.perform(redisson, words);
         }
+        if (words[1].matches("(topic|sharded|pattern|reliable)\\..*")) {
+            return Topics.perform(redisson, words);
+        }
         if (words[1].contains(".")) {
             return Variants.perform(redisson, words);
         }

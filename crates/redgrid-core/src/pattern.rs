@@ -1,8 +1,9 @@
-//! Patterns of names, as the server reads them in SCAN and KEYS. Events of many names are told for all of them, and sorted out here.
+//! Patterns of names, as the server reads them in SCAN, KEYS and PSUBSCRIBE. Events of many names are told for all of them, and sorted out
+//! here; so is of which pattern a channel is.
 
 /// Whether a text is of a pattern: `?` is one character, `*` any number, `[a-z]` and `[^a-z]` one of some, `\` takes what follows as it
 /// is. By bytes, as the server does it; the work is bounded by the product of the two lengths.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
     // The last star, and how much of the text it has.
     let mut star: Option<(usize, usize)> = None;
@@ -32,6 +33,13 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
             _ => return false,
         }
     }
+}
+
+/// Whether it is certain that no name is of both, by what they begin with.
+pub(crate) fn are_apart(one: &[u8], other: &[u8]) -> bool {
+    let exact = |pattern: &[u8]| pattern.iter().take_while(|byte| !b"*?[\\".contains(byte)).count();
+    let same = exact(one).min(exact(other));
+    one[..same] != other[..same]
 }
 
 /// Whether a byte is what the pattern has at a place, and where that ends.
@@ -104,6 +112,23 @@ mod tests {
             ("**", "x", true),
         ] {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_apart_where_they_begin_differently() {
+        for (one, other, apart) in [
+            ("news:*", "sport:*", true),
+            ("news:*", "news:*", false),
+            ("news:*", "news:a*", false),
+            ("*", "news:*", false),
+            ("n?ws", "news", false),
+            ("a", "b", true),
+            ("a[b]", "b*", true),
+            ("a\\*", "a*", false),
+        ] {
+            assert_eq!(are_apart(one.as_bytes(), other.as_bytes()), apart, "{one} {other}");
+            assert_eq!(are_apart(other.as_bytes(), one.as_bytes()), apart, "{other} {one}");
         }
     }
 

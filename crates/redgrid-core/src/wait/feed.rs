@@ -1,0 +1,200 @@
+//! What is published to channels of users' own, for one reader: whoever subscribes, the hub has one subscription for all of a channel.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+
+use super::channel::{Reach, Registration, Sink};
+use super::hub::Hub;
+use super::spread::apart;
+use super::tap::{Deaf, Tap, Tapped};
+use crate::connection::{Client, FromReply, Pairs, Request, is_same};
+use crate::error::ServerError;
+
+/// Which channels are heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Channels {
+    /// One, by SUBSCRIBE: in a cluster what is published at any node comes to all.
+    Plain(Bytes),
+    /// One, by SSUBSCRIBE, at the primary of its slot.
+    Sharded(Bytes),
+    /// All whose names are of a pattern, by PSUBSCRIBE.
+    Pattern(Bytes),
+}
+
+/// What comes of a [`Feed`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fed {
+    /// A message.
+    Message {
+        /// The channel to which it was published.
+        channel: Bytes,
+        /// What was published.
+        payload: Bytes,
+    },
+    /// Nobody listened for a while, and somebody does again: what was published meanwhile is not here.
+    Gap,
+    /// The reader was slow: so many messages were not kept.
+    Missed(u64),
+    /// The server refuses the channel by now. It is tried again.
+    Refused(ServerError),
+}
+
+/// The messages of channels as they come, for one reader. Dropped, they are heard no more. It does not keep the client.
+pub struct Feed {
+    hub: Arc<Hub>,
+    tap: Arc<Tap>,
+    place: Registration,
+}
+
+/// By what the hub knows a channel that is sharded on every server.
+pub(super) fn sharded(channel: &[u8]) -> Bytes {
+    apart("sharded", channel)
+}
+
+/// By what the hub knows a pattern.
+pub(super) fn of_pattern(pattern: &[u8]) -> Bytes {
+    apart("pattern", pattern)
+}
+
+impl Channels {
+    fn known(&self) -> Bytes {
+        match self {
+            Channels::Plain(channel) => channel.clone(),
+            Channels::Sharded(channel) => sharded(channel),
+            Channels::Pattern(pattern) => of_pattern(pattern),
+        }
+    }
+
+    fn place(&self) -> (&Bytes, Reach) {
+        match self {
+            Channels::Plain(channel) => (channel, Reach::Everywhere),
+            Channels::Sharded(channel) => (channel, Reach::Sharded),
+            Channels::Pattern(pattern) => (pattern, Reach::Patterns),
+        }
+    }
+}
+
+impl Client {
+    /// Hears channels from when this completes: then the server has confirmed it. So many messages are kept for a slow reader.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Refused`] where the user may not, or the server can not; [`ServerError::NotSent`] where nobody has confirmed it
+    /// within `timeout × (retries + 1)`. Nothing is heard then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, nothing is heard.
+    pub async fn feed(&self, channels: Channels, kept: usize) -> Result<Feed, ServerError> {
+        let hub = &self.core().hub;
+        if self.is_shut_down() {
+            return Err(ServerError::not_sent("the client is shut down"));
+        }
+        let until = self.clock().now() + self.patience();
+        let tap = Arc::new(Tap::new(kept));
+        let ((name, reach), known) = (channels.place(), channels.known());
+        let sink = Sink::Tap { tap: Arc::clone(&tap), seat: tap.seat() };
+        let id = hub.add(&known, name, reach, sink, None);
+        let place = Registration { hub: Arc::clone(hub), channel: known, id };
+        tokio::select! {
+            biased;
+            in_force = poll_fn(|context| tap.poll_in_force(context)) => in_force.map_err(|deaf| match deaf {
+                Deaf::Denied(why) => why,
+                Deaf::Over => ServerError::not_sent("the client is shut down"),
+            })?,
+            () = self.closing() => return Err(ServerError::not_sent("the client is shut down")),
+            () = self.clock().sleep_until(until) => {
+                return Err(ServerError::not_sent("the subscription was not confirmed in time"));
+            }
+        }
+        tap.begin();
+        Ok(Feed { hub: Arc::clone(hub), tap, place })
+    }
+
+    /// How many feeds of these channels this client has.
+    pub fn feeds(&self, channels: &Channels) -> usize {
+        self.core().hub.watchers(&channels.known())
+    }
+
+    /// How many connections are subscribed to a channel, at all nodes that are known: primaries, and replicas that can be asked.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] of a primary that does not say.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn subscribers(&self, channel: &Bytes) -> Result<u64, ServerError> {
+        let request = Request::command("PUBSUB").arg("NUMSUB").arg(channel.clone()).idempotent();
+        let told: Vec<Pairs<Bytes, u64>> = self.at_all_nodes(request).await?;
+        Ok(told.into_iter().flat_map(|pairs| pairs.0).map(|(_, count)| count).sum())
+    }
+
+    /// The channels of a pattern to which somebody is subscribed at one of all nodes that are known, each once, in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::subscribers`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn channels_of(&self, pattern: &Bytes) -> Result<Vec<Bytes>, ServerError> {
+        let request = Request::command("PUBSUB").arg("CHANNELS").arg(pattern.clone()).idempotent();
+        let mut channels = self.at_all_nodes::<Vec<Bytes>>(request).await?.concat();
+        channels.sort();
+        channels.dedup();
+        Ok(channels)
+    }
+
+    async fn at_all_nodes<T: FromReply>(&self, request: Request) -> Result<Vec<T>, ServerError> {
+        let topology = &self.core().topology;
+        let primaries = topology.primaries();
+        let replicas: Vec<_> = topology.shards().into_iter().flat_map(|shard| shard.replicas).collect();
+        let replicas =
+            replicas.into_iter().filter(|replica| !primaries.iter().any(|primary| is_same(primary, replica)));
+        // One that is down counts nobody.
+        let at_replicas = join_all(replicas.filter(|replica| replica.answers()).map(|replica| {
+            let request = request.clone();
+            async move { replica.call(vec![request]).await.pop()?.ok().and_then(|reply| T::from_reply(reply).ok()) }
+        }));
+        let (at_primaries, at_replicas) = tokio::join!(self.run_on_primaries::<T>(request.clone()), at_replicas);
+        let mut told = Vec::new();
+        for (_, answer) in at_primaries? {
+            told.push(answer?);
+        }
+        told.extend(at_replicas.into_iter().flatten());
+        Ok(told)
+    }
+}
+
+impl Feed {
+    /// What comes next; `None` when the client has ended.
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Fed>> {
+        self.tap.poll_next(context).map(|tapped| {
+            Some(match tapped? {
+                Tapped::Message { channel, payload } => Fed::Message { channel, payload },
+                Tapped::Gap => Fed::Gap,
+                Tapped::Missed(count) => Fed::Missed(count),
+                Tapped::Denied(why) => Fed::Refused(why),
+            })
+        })
+    }
+
+    /// Whether the server has confirmed it on the present connection.
+    pub fn is_in_force(&self) -> bool {
+        self.hub.heard(&self.place.channel).is_some()
+    }
+}
+
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feed").field("channel", &self.place.channel).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,33 @@
+//! Prices as they are published: to who listens to one, and to who listens to all.
+//!
+//! `cargo run -p redgrid-examples --example price_ticker`
+
+use std::time::Duration;
+
+use redgrid::{Grid, SubscriptionError};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(&*url).await?;
+    let tea = grid.topic::<u32>("redgrid-example:price:tea");
+    let coffee = grid.topic::<u32>("redgrid-example:price:coffee");
+
+    // When this is done the server has confirmed it: what is published from here on is heard.
+    let mut of_tea = tea.subscribe().await?;
+    let mut of_all = grid.pattern_topic::<u32>("redgrid-example:price:*").subscribe().await?;
+
+    println!("{} hear of tea, {} of coffee", tea.publish(&310).await?, coffee.publish(&420).await?);
+
+    for heard in [&mut of_tea, &mut of_all] {
+        match heard.next().await {
+            Some(Ok(message)) => println!("{} is {}", message.channel, message.value),
+            Some(Err(SubscriptionError::Gap(why))) => println!("look for yourself: {why:?}"),
+            Some(Err(error)) => println!("{error}"),
+            None => println!("the client has ended"),
+        }
+    }
+
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}

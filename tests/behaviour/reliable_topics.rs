@@ -1,0 +1,227 @@
+//! What is published to a reliable topic comes to every subscriber, until that has acknowledged it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redgrid_core::Client;
+use redgrid_testkit::{Action, Kind as Connections, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_topic::codecs::Text;
+use redgrid_topic::{Deliveries, Delivery, Gap, ObjectError, ReliableTopic, SubscriptionError};
+
+type News = ReliableTopic<String, Text>;
+
+fn news(client: &Client) -> News {
+    ReliableTopic::new(client, "news")
+}
+
+async fn next(deliveries: &mut Deliveries<String, Text>) -> Result<Delivery<String>, SubscriptionError> {
+    let next = tokio::time::timeout(SOON, deliveries.next()).await.expect("something comes");
+    next.expect("the client lives")
+}
+
+async fn delivery(deliveries: &mut Deliveries<String, Text>) -> Delivery<String> {
+    next(deliveries).await.unwrap()
+}
+
+/// The next message, acknowledged.
+async fn acked(deliveries: &mut Deliveries<String, Text>) -> String {
+    let delivery = delivery(deliveries).await;
+    let text = delivery.message().unwrap().clone();
+    delivery.ack().await.unwrap();
+    text
+}
+
+async fn ready() -> (RedisServer, Client, Observer) {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    (server, client, observer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_subscriber_gets_what_is_published_while_it_is_one() {
+    let (server, client, observer) = ready().await;
+    let (topic, elsewhere) = (news(&client), redgrid_tests::client(&server).await);
+    assert_eq!(topic.publish("nobody").await.unwrap().subscribers, 0);
+    // Nobody looks by himself here: only the message wakes.
+    let mut one = topic.subscribe().look_every(SOON).await.unwrap();
+    let mut two = news(&elsewhere).subscribe().look_every(SOON).from_the_beginning().await.unwrap();
+    assert_eq!((topic.count_subscribers().await.unwrap(), one.subscriber().len()), (2, 32));
+    let published = topic.publish("1").await.unwrap();
+    assert_eq!((published.subscribers, topic.publish("2").await.unwrap().subscribers), (2, 2));
+    let first = delivery(&mut one).await;
+    assert_eq!((first.id(), first.message().unwrap().as_str(), first.is_redelivered()), (published.id, "1", false));
+    first.ack().await.unwrap();
+    assert_eq!(acked(&mut one).await, "2");
+    assert_eq!(topic.len().await.unwrap(), 3, "the other has none of them");
+    for text in ["nobody", "1", "2"] {
+        assert_eq!(acked(&mut two).await, text);
+    }
+    assert_eq!(topic.len().await.unwrap(), 0, "all have all");
+    // One that waits already is woken.
+    let waiting = tokio::spawn(async move { acked(&mut one).await });
+    tokio::task::yield_now().await;
+    topic.publish("3").await.unwrap();
+    assert_eq!(waiting.await.unwrap(), "3");
+    two.leave().await.unwrap();
+    assert_eq!((topic.count_subscribers().await.unwrap(), topic.len().await.unwrap()), (1, 0));
+    assert!(topic.object().delete().await.unwrap());
+    assert!(!observer.exists("news").await.unwrap() && !observer.exists("{news}:timeout").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_acknowledged_comes_again_to_whoever_goes_on() {
+    let (server, client, _observer) = ready().await;
+    let topic = news(&client);
+    let mut one = topic.subscribe().as_subscriber("one").again_after(Duration::ZERO).await.unwrap();
+    for n in 1..=4 {
+        topic.publish(&n.to_string()).await.unwrap();
+    }
+    let (first, second) = (delivery(&mut one).await, delivery(&mut one).await);
+    second.ack().await.unwrap();
+    drop(first);
+    let again = delivery(&mut one).await;
+    assert!(again.is_redelivered() && again.message().unwrap() == "1");
+    drop((again, one));
+    // Also what was acknowledged behind it.
+    let elsewhere = redgrid_tests::client(&server).await;
+    let mut resumed = news(&elsewhere).subscribe().as_subscriber("one").await.unwrap();
+    for n in 1..=3 {
+        assert_eq!(acked(&mut resumed).await, n.to_string());
+    }
+    drop(resumed);
+    let mut resumed = news(&elsewhere).subscribe().as_subscriber("one").await.unwrap();
+    assert_eq!(acked(&mut resumed).await, "4");
+    assert_eq!(topic.len().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_as_many_out_as_may_be_it_waits() {
+    let (_server, client, _observer) = ready().await;
+    let topic = news(&client);
+    let mut one = topic.subscribe().at_most(2).await.unwrap();
+    for n in 1..=3 {
+        topic.publish(&n.to_string()).await.unwrap();
+    }
+    let (first, _second) = (delivery(&mut one).await, delivery(&mut one).await);
+    let waits = tokio::time::timeout(Duration::from_millis(300), one.next()).await;
+    assert!(waits.is_err(), "{waits:?}");
+    first.ack().await.unwrap();
+    assert_eq!(acked(&mut one).await, "3");
+    for (option, error) in [
+        ("at_most", topic.subscribe().at_most(0).await.unwrap_err()),
+        ("lease", topic.subscribe().lease(Duration::ZERO).await.unwrap_err()),
+        ("look_every", topic.subscribe().look_every(Duration::ZERO).await.unwrap_err()),
+        ("again_after", topic.subscribe().again_after(Duration::MAX).await.unwrap_err()),
+        ("subscriber", topic.subscribe().as_subscriber("").await.unwrap_err()),
+    ] {
+        assert!(matches!(&error, ObjectError::InvalidArgument { option: told, .. } if *told == option), "{error:?}");
+    }
+    client.shutdown(SOON).await.unwrap();
+    assert!(one.next().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_subscriber_is_taken_out_and_one_that_lives_is_not() {
+    let (_server, client, observer) = ready().await;
+    let topic = news(&client);
+    let lease = Duration::from_secs(3);
+    let dead = topic.subscribe().as_subscriber("dead").lease(lease).await.unwrap();
+    let mut living = topic.subscribe().as_subscriber("living").lease(lease).await.unwrap();
+    drop(dead);
+    topic.publish("1").await.unwrap();
+    assert_eq!(acked(&mut living).await, "1");
+    assert_eq!(topic.len().await.unwrap(), 1, "kept for the one that may come back");
+    // Renewed, it takes out the other, and what it kept goes with the next that is acknowledged.
+    let members = async || observer.query::<Vec<String>>(&["ZRANGE", "{news}:timeout", "0", "-1"]).await.unwrap();
+    wait_until(SOON, async || members().await == ["living"]).await;
+    topic.publish("2").await.unwrap();
+    assert_eq!((acked(&mut living).await, topic.len().await.unwrap()), ("2".into(), 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_taken_out_is_told_a_gap_and_goes_on() {
+    let (_server, client, observer) = ready().await;
+    let topic = news(&client);
+    let mut one = topic.subscribe().await.unwrap();
+    topic.publish("1").await.unwrap();
+    let out = delivery(&mut one).await;
+    assert!(topic.remove_subscriber(one.subscriber()).await.unwrap());
+    assert!(!topic.remove_subscriber(one.subscriber()).await.unwrap());
+    topic.publish("2").await.unwrap();
+    assert!(matches!(next(&mut one).await, Err(SubscriptionError::Gap(Gap::Interrupted))));
+    assert_eq!(acked(&mut one).await, "2");
+    out.ack().await.unwrap();
+    assert_eq!(topic.count_subscribers().await.unwrap(), 1);
+    // With all of it gone, ids begin anew.
+    observer.cmd(&["DEL", "news", "{news}:timeout"]).await.unwrap();
+    topic.publish("3").await.unwrap();
+    assert!(matches!(next(&mut one).await, Err(SubscriptionError::Gap(Gap::Interrupted))));
+    assert_eq!(acked(&mut one).await, "3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_outlive_lost_connections_lost_answers_and_dropped_calls() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&proxy.url(), |config| config.timeout(Duration::from_millis(500))).await;
+    let publisher = redgrid_tests::client(&server).await;
+    let look = Duration::from_millis(50);
+    let mut one = news(&client).subscribe().look_every(look).again_after(Duration::ZERO).await.unwrap();
+    let mut seen = BTreeSet::new();
+    for round in 0..40_u32 {
+        news(&publisher).publish(&round.to_string()).await.unwrap();
+        match round % 4 {
+            0 => proxy.next(1, "redgrid_unknown", Action::Forward),
+            1 => proxy.next(1, "{news}:timeout", Action::CutAfterForward),
+            2 => {
+                server.kill_connections(Connections::Normal).await.unwrap();
+            }
+            // Dropped wherever it is.
+            _ => drop(tokio::time::timeout(Duration::from_micros(u64::from(round) * 30), one.next()).await),
+        }
+        while !seen.contains(&round) {
+            match next(&mut one).await {
+                Ok(delivery) => {
+                    seen.insert(delivery.message().unwrap().parse::<u32>().unwrap());
+                    let _ = delivery.ack().await;
+                }
+                Err(SubscriptionError::Unavailable(_)) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+    // The last that was acknowledged arrives there, at the latest with what comes next.
+    news(&publisher).publish("40").await.unwrap();
+    let emptied = async {
+        loop {
+            let _ = next(&mut one).await.unwrap().ack().await;
+            if news(&publisher).len().await.unwrap() == 0 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(SOON, emptied).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_is_dropped_in_parts() {
+    let (_server, client, observer) = ready().await;
+    let topic = news(&client);
+    let idle = topic.subscribe().as_subscriber("idle").await.unwrap();
+    let mut one = topic.subscribe().at_most(1000).await.unwrap();
+    let many = "for n = 1, 5000 do redis.call('XADD', KEYS[1], '*', 'm', n) end";
+    observer.cmd(&["EVAL", many, "1", "news"]).await.unwrap();
+    for _ in 0..4990 {
+        // Only what has nothing before it is told.
+        drop(delivery(&mut one).await.ack().await);
+    }
+    assert_eq!(topic.len().await.unwrap(), 5000);
+    idle.leave().await.unwrap();
+    let before = topic.len().await.unwrap();
+    assert!((3000..5000).contains(&before), "{before}: a part");
+    for _ in 0..10 {
+        drop(delivery(&mut one).await.ack().await);
+    }
+    assert_eq!(topic.len().await.unwrap(), 0);
+}

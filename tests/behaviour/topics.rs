@@ -1,0 +1,281 @@
+//! What is published to topics is heard by who listens, and what may not have been heard is told.
+
+use std::time::Duration;
+
+use redgrid_core::Client;
+use redgrid_testkit::{Kind as Connections, Observer, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_topic::codecs::Text;
+use redgrid_topic::{Gap, Message, ObjectError, PatternTopic, ShardedTopic, Subscription, SubscriptionError, Topic};
+
+async fn next<T>(heard: &mut Subscription<T, Text>) -> Result<Message<T>, SubscriptionError>
+where
+    Text: redgrid_topic::Decode<T>,
+{
+    let next = tokio::time::timeout(SOON, heard.next()).await.expect("something comes");
+    next.expect("the client lives")
+}
+
+async fn message(heard: &mut Subscription<String, Text>) -> (String, String) {
+    let message = next(heard).await.unwrap();
+    (message.channel, message.value)
+}
+
+fn is(channel: &str, value: &str) -> (String, String) {
+    (channel.to_owned(), value.to_owned())
+}
+
+async fn gap(heard: &mut Subscription<String, Text>) -> Gap {
+    match next(heard).await {
+        Err(SubscriptionError::Gap(gap)) => gap,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn topic(client: &Client, name: &str) -> Topic<String, Text> {
+    Topic::new(client, name)
+}
+
+fn pattern(client: &Client, pattern: &str) -> PatternTopic<String, Text> {
+    PatternTopic::new(client, pattern)
+}
+
+async fn ready() -> (RedisServer, Client, Observer) {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    (server, client, observer)
+}
+
+async fn is_before_7(server: &RedisServer) -> bool {
+    server.binary().version().major < 7
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_listens_hears_and_all_of_a_client_share_one_subscription() {
+    let (server, one, observer) = ready().await;
+    let two = client_with(&server.url(), |config| config).await;
+    let prices = topic(&one, "prices");
+    assert_eq!(prices.publish("nobody").await.unwrap(), 0);
+    let mut first = prices.subscribe().await.unwrap();
+    let mut second = topic(&one, "prices").subscribe().await.unwrap();
+    let mut elsewhere = topic(&two, "prices").subscribe().await.unwrap();
+    let mut other = topic(&two, "others").subscribe().await.unwrap();
+    assert!(first.is_in_force() && second.is_in_force());
+    assert_eq!((prices.count_listeners().unwrap(), prices.count_subscribers().await.unwrap()), (2, 2));
+    assert_eq!(prices.publish("1").await.unwrap(), 2);
+    observer.cmd(&["PUBLISH", "prices", "2"]).await.unwrap();
+    observer.cmd(&["PUBLISH", "others", "3"]).await.unwrap();
+    for heard in [&mut first, &mut second, &mut elsewhere] {
+        assert_eq!((message(heard).await, message(heard).await), (is("prices", "1"), is("prices", "2")));
+    }
+    assert_eq!(message(&mut other).await, is("others", "3"));
+    // One of two has gone: the other goes on, and hears each message once.
+    drop(first);
+    assert_eq!(prices.publish("4").await.unwrap(), 2);
+    assert_eq!(message(&mut second).await, is("prices", "4"));
+    drop((second, elsewhere, other));
+    wait_until(SOON, async || observer.pubsub_channels("*s").await.unwrap().is_empty()).await;
+    assert_eq!((one.in_hand().channels, two.in_hand().channels), (0, 0));
+    one.shutdown(SOON).await.unwrap();
+    assert!(matches!(prices.publish("5").await, Err(ObjectError::Unavailable { .. })));
+    assert!(matches!(prices.subscribe().await, Err(ObjectError::Unavailable { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_message_comes_once_for_each_pattern_that_it_is_of() {
+    let (_server, client, observer) = ready().await;
+    let mut all = pattern(&client, "*").subscribe().await.unwrap();
+    let mut news = pattern(&client, "news:*").subscribe().await.unwrap();
+    let mut also = pattern(&client, "news:*").subscribe().await.unwrap();
+    let mut a = pattern(&client, "news:[ab]").subscribe().await.unwrap();
+    let mut sport = pattern(&client, "sport:?").subscribe().await.unwrap();
+    let mut plain = topic(&client, "news:a").subscribe().await.unwrap();
+    assert_eq!(topic(&client, "news:a").count_subscribers().await.unwrap(), 1, "patterns are not counted");
+    assert_eq!(pattern(&client, "news:*").active_topics().await.unwrap(), ["news:a"]);
+    assert_eq!(pattern(&client, "news:*").count_listeners().unwrap(), 2);
+    let published = [("news:a", "1"), ("news:c", "2"), ("sport:x", "3"), ("sport:xy", "4"), ("news:a", "5")];
+    for (channel, value) in published {
+        topic(&client, channel).publish(value).await.unwrap();
+    }
+    let expected = async |heard: &mut Subscription<String, Text>, which: &[usize]| {
+        for &at in which {
+            assert_eq!(message(heard).await, is(published[at].0, published[at].1));
+        }
+    };
+    expected(&mut all, &[0, 1, 2, 3, 4]).await;
+    expected(&mut news, &[0, 1, 4]).await;
+    expected(&mut also, &[0, 1, 4]).await;
+    expected(&mut a, &[0, 4]).await;
+    expected(&mut sport, &[2]).await;
+    expected(&mut plain, &[0, 4]).await;
+    // What comes next comes next: nothing came twice.
+    topic(&client, "news:b").publish("6").await.unwrap();
+    for heard in [&mut all, &mut news, &mut also, &mut a] {
+        assert_eq!(message(heard).await, is("news:b", "6"));
+    }
+    drop((all, news, also, a, sport));
+    wait_until(SOON, async || observer.query::<u64>(&["PUBSUB", "NUMPAT"]).await.unwrap() == 0).await;
+    // A connection that has been left is used again, and what was there is heard there no more.
+    let mut again = pattern(&client, "n*:a").subscribe().await.unwrap();
+    topic(&client, "news:c").publish("7").await.unwrap();
+    topic(&client, "news:a").publish("8").await.unwrap();
+    assert_eq!(message(&mut again).await, is("news:a", "8"));
+    assert_eq!(message(&mut plain).await, is("news:a", "8"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_and_patterns_are_within_the_namespace() {
+    let (server, stranger, observer) = ready().await;
+    let client = client_with(&server.url(), |config| config.namespace("p*d").unwrap()).await;
+    let mut one = topic(&client, "a").subscribe().await.unwrap();
+    let mut all = pattern(&client, "*").subscribe().await.unwrap();
+    assert_eq!(topic(&client, "a").channel().unwrap(), "p*d:a");
+    for channel in ["a", "pood:a"] {
+        observer.cmd(&["PUBLISH", channel, "strange"]).await.unwrap();
+    }
+    topic(&stranger, "p*d:a").publish("ours").await.unwrap();
+    assert_eq!(message(&mut one).await, is("a", "ours"));
+    assert_eq!(message(&mut all).await, is("a", "ours"));
+    assert_eq!(pattern(&client, "*").active_topics().await.unwrap(), ["a"]);
+    assert_eq!(pattern(&client, "*").pattern().unwrap(), "*");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sharded_topics_are_others_than_plain_ones() {
+    let (server, client, observer) = ready().await;
+    let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
+    if is_before_7(&server).await {
+        for error in [sharded.publish("1").await.unwrap_err(), sharded.subscribe().await.unwrap_err()] {
+            assert!(matches!(error, ObjectError::Unsupported { .. }), "{error:?}");
+        }
+        return;
+    }
+    let mut heard = sharded.subscribe().await.unwrap();
+    let mut plain = topic(&client, "a").subscribe().await.unwrap();
+    assert_eq!(
+        (sharded.publish("sharded").await.unwrap(), topic(&client, "a").publish("plain").await.unwrap()),
+        (1, 1)
+    );
+    assert_eq!((message(&mut heard).await, message(&mut plain).await), (is("a", "sharded"), is("a", "plain")));
+    assert_eq!((sharded.count_subscribers().await.unwrap(), sharded.count_listeners().unwrap()), (1, 1));
+    drop(plain);
+    wait_until(SOON, async || observer.pubsub_channels("a").await.unwrap().is_empty()).await;
+    sharded.publish("still").await.unwrap();
+    assert_eq!(message(&mut heard).await, is("a", "still"));
+    drop(heard);
+    wait_until(SOON, async || observer.pubsub_shard_channels("*").await.unwrap().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_connection_is_a_gap_and_messages_go_on() {
+    let (server, client, observer) = ready().await;
+    let mut one = topic(&client, "a").subscribe().await.unwrap();
+    let mut all = pattern(&client, "*").subscribe().await.unwrap();
+    let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
+    let mut sharded = if is_before_7(&server).await { None } else { Some(sharded.subscribe().await.unwrap()) };
+    for _ in 0..2 {
+        observer.cmd(&["PUBLISH", "a", "before"]).await.unwrap();
+        // Heard before the connection goes.
+        assert_eq!((message(&mut one).await, message(&mut all).await), (is("a", "before"), is("a", "before")));
+        server.kill_connections(Connections::PubSub).await.unwrap();
+        assert_eq!((gap(&mut one).await, gap(&mut all).await), (Gap::Interrupted, Gap::Interrupted));
+        assert!(one.is_in_force());
+        observer.cmd(&["PUBLISH", "a", "after"]).await.unwrap();
+        // That of all patterns is told when any of its connections is new: it may come once more.
+        assert_eq!(message(&mut one).await, is("a", "after"));
+        let heard = loop {
+            match next(&mut all).await {
+                Ok(message) => break message.value,
+                Err(SubscriptionError::Gap(Gap::Interrupted)) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        };
+        assert_eq!(heard, "after");
+        if let Some(sharded) = &mut sharded {
+            assert_eq!(gap(sharded).await, Gap::Interrupted);
+            observer.cmd(&["SPUBLISH", "a", "after"]).await.unwrap();
+            assert_eq!(message(sharded).await, is("a", "after"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_is_told_how_much_was_not_kept() {
+    let (_server, client, _observer) = ready().await;
+    let mut slow = topic(&client, "a").subscribe().keeping(2).await.unwrap();
+    let mut patient = topic(&client, "a").subscribe().await.unwrap();
+    for n in 0..5 {
+        topic(&client, "a").publish(&n.to_string()).await.unwrap();
+    }
+    for n in 0..5 {
+        assert_eq!(message(&mut patient).await.1, n.to_string());
+    }
+    assert_eq!((message(&mut slow).await.1, message(&mut slow).await.1), ("0".into(), "1".into()));
+    assert_eq!(gap(&mut slow).await, Gap::Slow { missed: 3 });
+    topic(&client, "a").publish("6").await.unwrap();
+    assert_eq!(message(&mut slow).await.1, "6");
+    for kept in [0, 1_048_577] {
+        let error = topic(&client, "a").subscribe().keeping(kept).await.unwrap_err();
+        assert!(matches!(error, ObjectError::InvalidArgument { option: "keeping", .. }), "{error:?}");
+    }
+    assert!(matches!(topic(&client, "").subscribe().await, Err(ObjectError::InvalidName(_))));
+    assert!(matches!(topic(&client, "").publish("1").await, Err(ObjectError::InvalidName(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_read_is_one_error() {
+    let (_server, client, observer) = ready().await;
+    let numbers: Topic<u64> = Topic::new(&client, "numbers");
+    let mut heard = numbers.subscribe().await.unwrap();
+    for text in ["one", "2"] {
+        observer.cmd(&["PUBLISH", "numbers", text]).await.unwrap();
+    }
+    let first = tokio::time::timeout(SOON, heard.next()).await.unwrap().unwrap();
+    assert!(matches!(first, Err(SubscriptionError::Undecodable(ObjectError::Decode { .. }))), "{first:?}");
+    let second = tokio::time::timeout(SOON, heard.next()).await.unwrap().unwrap();
+    assert_eq!(second.unwrap().value, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_is_told_so() {
+    let server = RedisServer::builder()
+        .user("app", "on >secret ~* resetchannels &mine* &redgrid_client:* +@all")
+        .start()
+        .await
+        .unwrap();
+    let url = format!("redis://app:secret@{}", server.addr());
+    let client = client_with(&url, |config| config).await;
+    let mut mine = topic(&client, "mine").subscribe().await.unwrap();
+    let error = topic(&client, "yours").subscribe().await.unwrap_err();
+    assert!(matches!(error, ObjectError::Refused { .. }), "{error:?}");
+    let error = pattern(&client, "yours*").subscribe().await.unwrap_err();
+    assert!(matches!(error, ObjectError::Refused { .. }), "{error:?}");
+    assert!(matches!(topic(&client, "yours").publish("1").await, Err(ObjectError::Refused { .. })));
+    let mut of_mine = pattern(&client, "mine*").subscribe().await.unwrap();
+    topic(&client, "mine").publish("1").await.unwrap();
+    assert_eq!(message(&mut of_mine).await, is("mine", "1"));
+    // The refusal of the other cost the connection, at most.
+    loop {
+        match next(&mut mine).await {
+            Ok(message) => break assert_eq!(message.value, "1"),
+            Err(SubscriptionError::Gap(Gap::Interrupted)) => {
+                topic(&client, "mine").publish("1").await.unwrap();
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_whose_answer_is_lost_is_published_once() {
+    let server = server().await;
+    let proxy = redgrid_testkit::Proxy::to(&server).await.unwrap();
+    let client = client_with(&proxy.url(), |config| config.timeout(Duration::from_millis(300))).await;
+    let listener = redgrid_tests::client(&server).await;
+    let mut heard = topic(&listener, "a").subscribe().await.unwrap();
+    proxy.next(1, "PUBLISH", redgrid_testkit::Action::SwallowReply);
+    let error = topic(&client, "a").publish("1").await.unwrap_err();
+    assert!(matches!(error, ObjectError::OutcomeUnknown { .. }), "{error:?}");
+    topic(&listener, "a").publish("2").await.unwrap();
+    assert_eq!((message(&mut heard).await.1, message(&mut heard).await.1), ("1".into(), "2".into()));
+}
