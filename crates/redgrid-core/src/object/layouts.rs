@@ -134,12 +134,18 @@ pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
 }
 
+/// A queue whose messages are acknowledged, in the order in which its scripts have the keys.
+pub fn reliable_queue(key: &[u8]) -> Vec<Bytes> {
+    let parts = ["bodies", "states", "ready", "delayed", "flight", "ends", "once", "until", "dead"];
+    of_parts("reliable_queue", &parts, key)
+}
+
 const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, along: none }
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 27] = [
+pub static ALL: [Kind; 28] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     Kind { name: "list", keys: list, along: fence },
@@ -167,6 +173,7 @@ pub static ALL: [Kind; 27] = [
     of("notify", notify),
     of("condition", condition),
     of("event", event),
+    of("reliable queue", reliable_queue),
 ];
 
 #[cfg(test)]
