@@ -20,10 +20,11 @@ use crate::message::{Message, MessageId, MessageState, Receipt};
 use crate::queue::ReliableQueue;
 use crate::settings::delay_of;
 
-/// Not settled; an acknowledgement has left and was not answered; settled.
+/// Not settled; an acknowledgement has left and was not answered; acknowledged; given up otherwise.
 const OPEN: u8 = 0;
 const UNANSWERED: u8 = 1;
-const SETTLED: u8 = 2;
+const ACKNOWLEDGED: u8 = 2;
+const GIVEN_UP: u8 = 3;
 
 /// The longest reason of a rejection, in bytes.
 const LONGEST_REASON: usize = 1024;
@@ -131,15 +132,15 @@ impl<T, C> Delivery<T, C> {
     /// What has left is carried out although nobody waits for it; dropped earlier, the message comes back.
     #[doc(alias = "acknowledge")]
     pub async fn ack(&self) -> Result<(), QueueError> {
-        if self.state.load(Ordering::Acquire) == SETTLED {
+        if self.state.load(Ordering::Acquire) == ACKNOWLEDGED {
             return Ok(());
         }
         // Before it leaves: a dropped call may have been carried out.
         let before = self.state.swap(UNANSWERED, Ordering::AcqRel);
         let told = self.desk.settle("ack", &self.receipt, None).await;
         match told {
-            Ok(Told::Done) => self.settled(),
-            Ok(Told::Gone) if before == UNANSWERED => self.settled(),
+            Ok(Told::Done) => self.acknowledged(),
+            Ok(Told::Gone) if before == UNANSWERED => self.acknowledged(),
             Ok(other) => {
                 self.state.store(before, Ordering::Release);
                 other.settled(&self.desk.name, self.receipt.id)
@@ -167,7 +168,7 @@ impl<T, C> Delivery<T, C> {
     pub async fn nack(&self, delay: Duration) -> Result<(), QueueError> {
         let delay = delay_of(&self.message.place, "delay", delay)?;
         let told = self.desk.settle("nack", &self.receipt, Some(delay)).await?;
-        self.done(told)
+        self.given_up(told)
     }
 
     /// The work can not be done: the message is dead at once. `reason`, at most 1,024 bytes, is told with it.
@@ -187,7 +188,7 @@ impl<T, C> Delivery<T, C> {
         }
         let reason = Bytes::copy_from_slice(reason.as_bytes());
         let told = self.desk.settle("reject", &self.receipt, Some(reason)).await?;
-        self.done(told)
+        self.given_up(told)
     }
 
     /// Moves the end of its visibility to `visibility` from now, 1 ms to 3650 days.
@@ -212,14 +213,15 @@ impl<T, C> Delivery<T, C> {
         Ok(())
     }
 
-    fn done(&self, told: Told) -> Result<(), QueueError> {
-        told.settled(&self.desk.name, self.receipt.id)?;
-        self.settled()
+    #[expect(clippy::unnecessary_wraps, reason = "it is what an acknowledgement ends with")]
+    fn acknowledged(&self) -> Result<(), QueueError> {
+        self.state.store(ACKNOWLEDGED, Ordering::Release);
+        Ok(())
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "it is what each way of settling ends with")]
-    fn settled(&self) -> Result<(), QueueError> {
-        self.state.store(SETTLED, Ordering::Release);
+    fn given_up(&self, told: Told) -> Result<(), QueueError> {
+        told.settled(&self.desk.name, self.receipt.id)?;
+        self.state.store(GIVEN_UP, Ordering::Release);
         Ok(())
     }
 }
