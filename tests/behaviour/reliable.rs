@@ -289,7 +289,8 @@ async fn settings_are_everybodys_and_what_they_forbid_is_told() {
     // Dead ones are over some time, too.
     here.receive().await.unwrap().reject("no").await.unwrap();
     let observer = server.observer().await.unwrap();
-    let ends: Vec<String> = observer.query(&["ZRANGE", "redgrid_reliable_queue_ends:{orders}", "0", "-1"]).await.unwrap();
+    let ends: Vec<String> =
+        observer.query(&["ZRANGE", "redgrid_reliable_queue_ends:{orders}", "0", "-1"]).await.unwrap();
     assert_eq!(ends.len(), 1);
     here.set_settings(&QueueSettings::default()).await.unwrap();
     assert_eq!(there.settings().await.unwrap(), QueueSettings::default());

@@ -63,7 +63,7 @@ async fn what_was_given_to_nobody_is_given_to_the_next_and_is_no_attempt() {
     }
     // While it connects anew, calls end.
     let delivery = loop {
-        match queue.receive().visibility(HOUR).await {
+        match queue.receive().visibility(HOUR).within(SOON).await {
             Ok(delivery) => break delivery,
             Err(told) => assert!(matches!(told, QueueError::Object(ObjectError::Unavailable { .. })), "{told:?}"),
         }
@@ -92,6 +92,10 @@ async fn a_copy_that_comes_late_takes_nothing() {
     for _ in 0..50 {
         assert_eq!((queue.counts().await.unwrap().ready, queue.counts().await.unwrap().in_flight), (1, 3));
     }
+    for one in [first, second, third] {
+        one.ack().await.unwrap();
+    }
+    assert_eq!(queue.receive().visibility(HOUR).within(SOON).await.unwrap().value().unwrap(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,8 +128,9 @@ async fn who_leaves_takes_nothing_along() {
         })
     };
     let mut random = fastrand::Rng::with_seed(7);
-    let (mut seen, mut left) = (HashSet::new(), 0);
+    let (mut seen, mut left, end) = (HashSet::new(), 0, Instant::now() + SOON * 2);
     while seen.len() < all.len() {
+        assert!(Instant::now() < end, "{} of {} are missing", all.len() - seen.len(), all.len());
         let patience = Duration::from_micros(random.u64(0..3_000));
         match tokio::time::timeout(patience, queue.receive().visibility(HOUR).into_future()).await {
             Ok(delivery) => {
@@ -252,7 +257,11 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
     }
     // A worker that died had ten messages at most. Of the others none came back, unless one found its visibility over: then its
     // acknowledgement was stale.
-    assert!(counts.totals.redelivered <= kills * 10 + stale, "{} of {kills} kills, {stale} stale", counts.totals.redelivered);
+    assert!(
+        counts.totals.redelivered <= kills * 10 + stale,
+        "{} of {kills} kills, {stale} stale",
+        counts.totals.redelivered
+    );
 }
 
 fn hear(heard: &mut HashMap<MessageId, Heard>, stale: &mut u64, said: &str) {

@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redgrid_core::{Client, Config};
-use redgrid_reliable_queue::{
-    Delivery, MessageId, MessageState, QueueError, QueueSettings, ReliableQueue,
-};
+use redgrid_reliable_queue::{Delivery, MessageId, MessageState, QueueError, QueueSettings, ReliableQueue};
 use redgrid_testkit::Cluster;
 use redgrid_tests::{SOON, client, server};
 

@@ -66,6 +66,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
     /// # Cancel safety
     ///
     /// What has left is carried out; the rest stays dead.
+    #[doc(alias = "move")]
     pub async fn redrive(&self) -> Result<u64, QueueError> {
         // Those that die again meanwhile are not moved without end: no more are moved than there were.
         let (mut left, mut moved) = (self.count().await?, 0);
@@ -89,6 +90,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "move")]
     pub async fn redrive_one(&self, id: MessageId) -> Result<bool, QueueError> {
         Ok(self.redriven(id.arg()).await? > 0)
     }

@@ -1,7 +1,7 @@
 //! What all handles of one queue through one client share: the way to its server, and the line of those who wait.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use redgrid_core::object::{ObjectError, Place};

@@ -65,7 +65,13 @@ impl Keys {
     }
 
     /// Up to what asks for messages.
-    pub(crate) fn receive(&self, client: &Client, (number, known): (u64, u64), receipt: &str, until: Instant) -> Request {
+    pub(crate) fn receive(
+        &self,
+        client: &Client,
+        (number, known): (u64, u64),
+        receipt: &str,
+        until: Instant,
+    ) -> Request {
         let mut keys = [const { Bytes::new() }; KEYS + 1];
         keys[0] = self.memory.clone();
         keys[1..].clone_from_slice(&self.all);

@@ -192,9 +192,8 @@ impl<T, C> Message<T, C> {
     fn unframed(&self) -> Result<(Headers, Bytes), ObjectError> {
         let (name, _) = self.place.named()?;
         let at = || Some(format!("message {}", self.id));
-        body::unframed(&self.framed).ok_or_else(|| {
-            ObjectError::decode(name, at(), "the frame of reliable queues".into(), NoMessage)
-        })
+        body::unframed(&self.framed)
+            .ok_or_else(|| ObjectError::decode(name, at(), "the frame of reliable queues".into(), NoMessage))
     }
 }
 

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::{LIFETIMES, ServerError};
 use redgrid_core::object::{ObjectError, Place, parts};
+use redgrid_core::{LIFETIMES, ServerError};
 
 use crate::ask::millis;
 use crate::body::{self, Headers};
@@ -85,6 +85,7 @@ macro_rules! options {
 
             /// Adds a header: text about the message that is read without its value. Names have at most 65,535 bytes, all headers of a
             /// message 256 KiB.
+            #[doc(alias = "headers")]
             pub fn header(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
                 self.options.headers.push((name.into(), text.into()));
                 self

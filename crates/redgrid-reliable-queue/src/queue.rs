@@ -274,6 +274,7 @@ impl<T, C> ReliableQueue<T, C> {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
+    #[doc(alias = "contains")]
     pub async fn get(&self, id: MessageId) -> Result<Option<Message<T, C>>, ObjectError>
     where
         C: Clone,
@@ -281,17 +282,15 @@ impl<T, C> ReliableQueue<T, C> {
         Ok(self.looked(|request| request.arg("one").arg(id.arg())).await?.pop())
     }
 
-    pub(crate) async fn looked(
-        &self,
-        with: impl FnOnce(Request) -> Request,
-    ) -> Result<Vec<Message<T, C>>, ObjectError>
+    pub(crate) async fn looked(&self, with: impl FnOnce(Request) -> Request) -> Result<Vec<Message<T, C>>, ObjectError>
     where
         C: Clone,
     {
         let desk = self.desk()?;
         let said: Vec<Bytes> = self.place.read(with(desk.keys.look())).await?;
         let messages = said.chunks(8).map(|parts| look::read(parts, &self.place, &self.codec)).collect();
-        let unexpected = || ServerError::Decode { expected: "messages and where they are", got: "something else".into() };
+        let unexpected =
+            || ServerError::Decode { expected: "messages and where they are", got: "something else".into() };
         Option::<Vec<_>>::ok_or_else(messages, || ObjectError::of(&desk.name, unexpected()))
     }
 
@@ -343,6 +342,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// Dropping it changes nothing.
     #[doc(alias = "size")]
+    #[doc(alias = "isEmpty")]
     #[doc(alias = "countDelayedMessages")]
     #[doc(alias = "countUnacknowledgedMessages")]
     pub async fn counts(&self) -> Result<Counts, ObjectError> {
@@ -353,7 +353,8 @@ impl<T, C> ReliableQueue<T, C> {
         let &[pushed, first, redelivered, acknowledged, returned, died, expired] = counted else {
             return Err(self.unexpected("counts"));
         };
-        let totals = Totals { pushed, received: first + redelivered, redelivered, acknowledged, returned, died, expired };
+        let totals =
+            Totals { pushed, received: first + redelivered, redelivered, acknowledged, returned, died, expired };
         Ok(Counts { ready: *ready, delayed: *delayed, in_flight: *in_flight, dead: *dead, totals })
     }
 

@@ -80,7 +80,9 @@ impl QueueSettings {
 
     /// What the server has, in the order of [`NAMES`].
     pub(crate) fn read(values: &[Option<u64>]) -> Option<QueueSettings> {
-        let &[visibility, attempts, size, window, lifetime, dead_lifetime, capacity, delay] = values else { return None };
+        let &[visibility, attempts, size, window, lifetime, dead_lifetime, capacity, delay] = values else {
+            return None;
+        };
         let time = |millis: Option<u64>| millis.map(Duration::from_millis);
         Some(QueueSettings {
             visibility: time(visibility),
