@@ -198,7 +198,7 @@ async fn who_waits_is_woken_by_a_push_and_by_what_comes_due() {
         let delivery = tokio::time::timeout(SOON, waiting).await.expect("it is woken").unwrap();
         assert_eq!(delivery.attempt(), 1);
         match round {
-            2 => drop(delivery.nack(Duration::from_millis(100)).await.unwrap()),
+            2 => delivery.nack(Duration::from_millis(100)).await.unwrap(),
             _ => delivery.ack().await.unwrap(),
         }
         if round == 2 {
@@ -422,7 +422,7 @@ async fn a_key_of_another_type_is_found_before_anything_is_written() {
         for told in [queue.push("a").await.map(drop), queue.receive().await.map(drop)] {
             assert!(matches!(told, Err(QueueError::Object(ObjectError::Refused { .. }))), "{key}: {told:?}");
         }
-        assert_eq!(keys_of(&observer).await, [key.clone()]);
+        assert_eq!(keys_of(&observer).await, std::slice::from_ref(&key));
         observer.cmd(&["DEL", &key]).await.unwrap();
     }
 }

@@ -67,7 +67,7 @@ impl Model {
                 one.ends &= !is_last;
             }
         }
-        self.messages.retain(|_, one| !(one.ends && !matches!(one.place, Place::Flight(_))));
+        self.messages.retain(|_, one| !one.ends || matches!(one.place, Place::Flight(_)));
     }
 
     /// Who would be given, in order.
