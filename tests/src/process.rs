@@ -43,6 +43,17 @@ impl Other {
         assert!(sent.expect("there is a kill").success());
     }
 
+    /// Ends it at once, by SIGKILL; what it had said and nobody has read.
+    pub async fn kill_and_hear(mut self) -> Vec<String> {
+        self.child.kill().await.expect("it can be killed");
+        let mut said = Vec::new();
+        // What it was saying when it died is no line.
+        while let Ok(Some(line)) = self.lines.next_line().await {
+            said.push(line);
+        }
+        said
+    }
+
     /// Ends it at once, by SIGKILL.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("it can be killed");

@@ -178,6 +178,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+geoadd",
             "+psubscribe",
             "+xadd",
+            "+hincrby +hmget",
         ]
         .into_iter()
         .flat_map(rules),

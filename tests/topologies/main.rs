@@ -29,6 +29,7 @@ mod pipe;
 mod rates;
 mod rates_failover;
 mod read_write;
+mod reliable;
 mod scripts;
 mod semaphores;
 mod sets;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
             object_events::scenarios(),
             keys::scenarios(),
             lists::scenarios(),
+            reliable::scenarios(),
             sets::scenarios(),
             multimaps::scenarios(),
             streams::scenarios(),

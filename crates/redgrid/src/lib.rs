@@ -43,6 +43,7 @@ pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
     feature = "list",
     feature = "map",
     feature = "multimap",
+    feature = "reliable-queue",
     feature = "script",
     feature = "set",
     feature = "stream",
@@ -86,6 +87,8 @@ pub use redgrid_multimap::{self as multimap, ListMultimap, SetMultimap};
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
 #[cfg(feature = "rate-limiter")]
 pub use redgrid_rate_limiter::{self as rate_limiter, GcraLimiter, LimitError, Quota, Rate, RateKind, RateLimiter};
+#[cfg(feature = "reliable-queue")]
+pub use redgrid_reliable_queue::{self as reliable_queue, QueueError, QueueSettings, ReliableQueue};
 #[cfg(feature = "script")]
 pub use redgrid_script::{
     self as script, Batch, Call, CallError, Everywhere, Function, Functions, Handle, Library, Results, Scripts,
@@ -97,7 +100,4 @@ pub use redgrid_set::{self as set, LexSortedSet, ScoredSortedSet, Set, SortedSet
 #[cfg(feature = "stream")]
 pub use redgrid_stream::{self as stream, EntryId, Stream};
 #[cfg(feature = "topic")]
-pub use redgrid_topic::{
-    self as topic, Deliveries, Delivery, PatternTopic, ReliableTopic, ShardedTopic, Subscription, SubscriptionError,
-    Topic,
-};
+pub use redgrid_topic::{self as topic, PatternTopic, ReliableTopic, ShardedTopic, SubscriptionError, Topic};

@@ -137,6 +137,10 @@ pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
 /// A reliable topic: its messages, and when its subscribers end.
 pub fn reliable_topic(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "timeout")]
+/// A queue whose messages are acknowledged, in the order in which its scripts have the keys.
+pub fn reliable_queue(key: &[u8]) -> Vec<Bytes> {
+    let parts = ["bodies", "states", "ready", "delayed", "flight", "ends", "once", "until", "dead"];
+    of_parts("reliable_queue", &parts, key)
 }
 
 const fn of(name: &'static str, keys: Layout) -> Kind {
@@ -174,6 +178,7 @@ pub static ALL: [Kind; 28] = [
     of("notify", notify),
     of("condition", condition),
     of("event", event),
+    of("reliable queue", reliable_queue),
 ];
 
 #[cfg(test)]

@@ -1,0 +1,91 @@
+//! The keys of a queue, and its scripts.
+
+use bytes::Bytes;
+use redgrid_core::clock::Instant;
+use redgrid_core::name::companion;
+use redgrid_core::object::layouts::reliable_queue;
+use redgrid_core::{BulkScript, Client, OnceRequest, OnceScript, Request, Script};
+
+/// How many keys a queue has.
+const KEYS: usize = 10;
+
+static CHANGE: OnceScript<KEYS> = OnceScript::new(
+    "reliable_queue/change",
+    concat!(include_str!("scripts/queue.lua"), include_str!("scripts/change.lua")),
+);
+static CLEAR: OnceScript<KEYS> = OnceScript::new("reliable_queue/clear", include_str!("scripts/clear.lua"));
+static SET: OnceScript<1> = OnceScript::new("reliable_queue/set", include_str!("scripts/set.lua"));
+static RECEIVE: Script<{ KEYS + 1 }> = Script::new(
+    "reliable_queue/receive",
+    concat!(include_str!("scripts/queue.lua"), include_str!("scripts/receive.lua")),
+);
+static LOOK: BulkScript = BulkScript::new("reliable_queue/look", include_str!("scripts/look.lua"));
+static COUNTS: BulkScript = BulkScript::new("reliable_queue/counts", include_str!("scripts/counts.lua"));
+
+/// How long it is remembered what a client was given by its last request: longer than any copy of one is sent, whatever the settings.
+const REMEMBERED: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// The keys of one queue, and the channel by which those who wait are woken.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// In the order of the scripts.
+    all: [Bytes; KEYS],
+    channel: Bytes,
+    /// What this client was given by its last request.
+    memory: Bytes,
+}
+
+impl Keys {
+    pub(crate) fn new(client: &Client, key: &[u8]) -> Keys {
+        let mut all = reliable_queue(key).into_iter();
+        let all: [Bytes; KEYS] = std::array::from_fn(|_| all.next().unwrap_or_default());
+        let memory = [&companion("redgrid_once", &all[0])[..], b":", client.id().as_bytes(), b":receive"].concat();
+        Keys { all, channel: companion("redgrid_reliable_queue_channel", key), memory: memory.into() }
+    }
+
+    /// The hash with the settings, which is the queue itself.
+    pub(crate) fn queue(&self) -> &Bytes {
+        &self.all[0]
+    }
+
+    pub(crate) fn channel(&self) -> &Bytes {
+        &self.channel
+    }
+
+    pub(crate) fn change(&self) -> OnceRequest {
+        CHANGE.with(self.all.clone()).publish_here().arg(self.channel.clone())
+    }
+
+    pub(crate) fn clear(&self) -> OnceRequest {
+        CLEAR.with(self.all.clone())
+    }
+
+    pub(crate) fn set(&self) -> OnceRequest {
+        SET.with([self.queue().clone()])
+    }
+
+    /// Up to what asks for messages.
+    pub(crate) fn receive(
+        &self,
+        client: &Client,
+        (number, known): (u64, u64),
+        receipt: &str,
+        until: Instant,
+    ) -> Request {
+        let mut keys = [const { Bytes::new() }; KEYS + 1];
+        keys[0] = self.memory.clone();
+        keys[1..].clone_from_slice(&self.all);
+        let lifetime = REMEMBERED + client.patience() + 2 * client.timeout();
+        let request = RECEIVE.with(keys).not_after_here().arg(number.to_string()).arg(lifetime.as_millis().to_string());
+        let request = request.arg(known.to_string()).arg(receipt.to_owned()).publish_here().arg(self.channel.clone());
+        request.not_after(until).tells_time().idempotent()
+    }
+
+    pub(crate) fn look(&self) -> Request {
+        LOOK.with(self.all.iter().cloned())
+    }
+
+    pub(crate) fn counts(&self) -> Request {
+        COUNTS.with(self.all.iter().cloned())
+    }
+}

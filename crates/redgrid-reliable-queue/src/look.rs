@@ -1,0 +1,32 @@
+//! What look.lua tells of a message.
+
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use redgrid_core::object::Place;
+
+use crate::message::{Message, MessageId, MessageState, moment};
+
+pub(crate) fn read<T, C: Clone>(parts: &[Bytes], place: &Place, codec: &C) -> Option<Message<T, C>> {
+    let [id, attempts, priority, pushed, at, until, reason, framed] = parts else { return None };
+    let number = |text: &Bytes| std::str::from_utf8(text).ok()?.parse::<u32>().ok();
+    let until = moment(until)?;
+    let state = match &at[..] {
+        b"ready" => MessageState::Ready,
+        b"delayed" => MessageState::Delayed { until },
+        b"flight" => MessageState::InFlight { until },
+        b"dead" => MessageState::Dead { since: until, reason: String::from_utf8_lossy(reason).into_owned() },
+        _ => return None,
+    };
+    Some(Message {
+        id: MessageId::read(id)?,
+        attempts: number(attempts)?,
+        priority: u8::try_from(number(priority)?).ok()?,
+        pushed_at: moment(pushed)?,
+        state,
+        place: place.clone(),
+        framed: framed.clone(),
+        codec: codec.clone(),
+        values: PhantomData,
+    })
+}

@@ -1,0 +1,235 @@
+//! A message as it is in the queue, and its number.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use redgrid_codecs::Decode;
+use redgrid_core::object::{ObjectError, Place};
+
+use crate::body::{self, Headers};
+
+/// The number of a message: messages have rising numbers in the order in which the server took them. In text it has 16 digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub(crate) u64);
+
+impl MessageId {
+    pub(crate) fn arg(self) -> Bytes {
+        self.to_string().into()
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Option<MessageId> {
+        std::str::from_utf8(bytes).ok()?.parse().ok()
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016}", self.0)
+    }
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MessageId({self})")
+    }
+}
+
+/// Text that is no id of a message, or no receipt.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected {expected}, got `{got}`")]
+pub struct InvalidId {
+    /// What it should be.
+    pub expected: &'static str,
+    /// Its first 64 characters.
+    pub got: String,
+}
+
+impl InvalidId {
+    fn of(expected: &'static str, got: &str) -> Self {
+        InvalidId { expected, got: got.chars().take(64).collect() }
+    }
+}
+
+impl FromStr for MessageId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let is_one = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let id = is_one.then(|| text.parse().ok()).flatten();
+        id.map(MessageId).ok_or_else(|| InvalidId::of("the 16 digits of a message's id", text))
+    }
+}
+
+/// What proves that a message was given to who has it: unguessable, and of no use once the message was given to somebody else. As text it
+/// goes to another process, which settles the message by it: see [`ReliableQueue::ack`](crate::ReliableQueue::ack).
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Receipt {
+    pub(crate) id: MessageId,
+    pub(crate) token: Bytes,
+}
+
+impl Receipt {
+    /// The message.
+    pub fn message_id(&self) -> MessageId {
+        self.id
+    }
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.id, String::from_utf8_lossy(&self.token))
+    }
+}
+
+/// Without what makes it one.
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receipt").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl FromStr for Receipt {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let invalid = || InvalidId::of("a receipt: an id, `-` and 32 hexadecimal digits", text);
+        let (id, token) = text.split_once('-').ok_or_else(invalid)?;
+        let is_token = token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = id.parse().ok().filter(|_| is_token).ok_or_else(invalid)?;
+        Ok(Receipt { id, token: token.to_owned().into() })
+    }
+}
+
+/// Where a message is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MessageState {
+    /// It waits to be received.
+    Ready,
+    /// It will be ready at this time of the server.
+    Delayed {
+        /// When.
+        until: SystemTime,
+    },
+    /// It was given to somebody who has not settled it.
+    InFlight {
+        /// Until when nobody else is given it, by the server's time.
+        until: SystemTime,
+    },
+    /// It is given to nobody any more.
+    Dead {
+        /// Since when, by the server's time.
+        since: SystemTime,
+        /// `attempts` where it was tried often enough; else what was said when it was rejected.
+        reason: String,
+    },
+}
+
+/// A message: what is known of it, and its value, which is decoded when it is asked for.
+pub struct Message<T, C> {
+    pub(crate) id: MessageId,
+    pub(crate) attempts: u32,
+    pub(crate) priority: u8,
+    pub(crate) pushed_at: SystemTime,
+    pub(crate) state: MessageState,
+    pub(crate) place: Place,
+    pub(crate) framed: Bytes,
+    pub(crate) codec: C,
+    pub(crate) values: PhantomData<fn() -> T>,
+}
+
+impl<T, C> Message<T, C> {
+    /// Its number.
+    pub fn id(&self) -> MessageId {
+        self.id
+    }
+
+    /// How often it was given to somebody.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// 0 to 9; higher ones are received first.
+    pub fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    /// When it was pushed, by the server's time, in whole milliseconds.
+    pub fn pushed_at(&self) -> SystemTime {
+        self.pushed_at
+    }
+
+    /// Where it was when it was looked at.
+    pub fn state(&self) -> &MessageState {
+        &self.state
+    }
+
+    /// Its headers, in the order in which they were given.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError::Decode`] where what is stored is no message.
+    pub fn headers(&self) -> Result<Vec<(String, String)>, ObjectError> {
+        Ok(self.unframed()?.0)
+    }
+
+    /// Its value.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError::Decode`] where it is no `T`, or no message: it concerns this message alone, which is as it was.
+    pub fn value(&self) -> Result<T, ObjectError>
+    where
+        C: Decode<T>,
+    {
+        let (_, value) = self.unframed()?;
+        self.place.decoded(&self.codec, &value, || Some(format!("message {}", self.id)))
+    }
+
+    fn unframed(&self) -> Result<(Headers, Bytes), ObjectError> {
+        let (name, _) = self.place.named()?;
+        let at = || Some(format!("message {}", self.id));
+        body::unframed(&self.framed)
+            .ok_or_else(|| ObjectError::decode(name, at(), "the frame of reliable queues".into(), NoMessage))
+    }
+}
+
+/// Why some bytes are no message.
+#[derive(Debug, thiserror::Error)]
+#[error("the headers in front of its value are not what a reliable queue writes")]
+struct NoMessage;
+
+impl<T, C> fmt::Debug for Message<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Message");
+        shown.field("id", &self.id).field("attempts", &self.attempts).field("priority", &self.priority);
+        shown.field("pushed_at", &self.pushed_at).field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// Milliseconds since 1970 as a server writes them.
+pub(crate) fn moment(text: &[u8]) -> Option<SystemTime> {
+    let millis: u64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_receipts_are_read_as_they_are_written() {
+        let id = MessageId(42);
+        assert_eq!((id.to_string().as_str(), id.to_string().parse()), ("0000000000000042", Ok(id)));
+        let receipt = Receipt { id, token: "0123456789abcdef0123456789abcdef".into() };
+        assert_eq!(receipt.to_string().parse(), Ok(receipt.clone()));
+        assert!(!format!("{receipt:?}").contains("abcdef"), "whoever reads a log can not settle it");
+        for bad in ["", "42", "000000000000004x", "-", "0000000000000042-", "0000000000000042-0123"] {
+            assert!(bad.parse::<Receipt>().is_err(), "{bad}");
+        }
+        assert!("42".parse::<MessageId>().is_err());
+    }
+}

@@ -1,0 +1,480 @@
+//! The queue.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_codecs::{Codec, Encode};
+use redgrid_core::object::layouts::reliable_queue;
+use redgrid_core::object::{Object, ObjectError, Place};
+use redgrid_core::{Client, Request, ServerError};
+
+use crate::changes::{Told, under};
+use crate::dead::DeadLetters;
+use crate::delivery::Delivery;
+use crate::desk::Desk;
+use crate::error::QueueError;
+use crate::look;
+use crate::message::{Message, MessageId, Receipt};
+use crate::push::{Push, PushMany};
+use crate::receive::{Receive, ReceiveMany};
+use crate::settings::{NAMES, QueueSettings, delay_of};
+
+/// The type, with the codec of one that names none: there is one only with the feature `json`.
+macro_rules! reliable_queue_type {
+    ($($codec:tt)*) => {
+        /// A queue whose messages are acknowledged: each is given to one at a time, and comes back unless it is [settled](Delivery) within its
+        /// visibility.
+        ///
+        /// Cheap to clone. All handles of one client with the same name share a line of those who wait, and what they do at the same time
+        /// goes together.
+        #[doc(alias = "RReliableQueue")]
+        pub struct ReliableQueue<T, C $($codec)*> {
+            place: Place,
+            desk: Result<Arc<Desk>, ObjectError>,
+            codec: C,
+            values: PhantomData<fn() -> T>,
+        }
+    };
+}
+
+#[cfg(feature = "json")]
+reliable_queue_type!(= redgrid_codecs::Json);
+#[cfg(not(feature = "json"))]
+reliable_queue_type!();
+
+impl<T, C: Codec + Default> ReliableQueue<T, C> {
+    /// The queue with this name. Making one asks nobody: an invalid name is told by the first call.
+    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
+        let place = Place::new(client, name);
+        let desk = Desk::of(&place);
+        ReliableQueue { place, desk, codec: C::default(), values: PhantomData }
+    }
+}
+
+impl<T, C> ReliableQueue<T, C> {
+    /// The same queue with another codec.
+    pub fn with_codec<D: Codec>(self, codec: D) -> ReliableQueue<T, D> {
+        ReliableQueue { place: self.place, desk: self.desk, codec, values: PhantomData }
+    }
+
+    /// What every object has, of all its keys: whether it is there (something was pushed or set), its lifetime, other names, its size in
+    /// memory. Who waits under the old name of a queue that is renamed goes on waiting there.
+    pub fn object(&self) -> Object {
+        self.place.object(reliable_queue)
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(crate) fn codec(&self) -> &C {
+        &self.codec
+    }
+
+    pub(crate) fn desk(&self) -> Result<&Arc<Desk>, ObjectError> {
+        self.desk.as_ref().map_err(Clone::clone)
+    }
+
+    /// Pushes a message when it is awaited; options are on what is returned. Messages of one client that are pushed at the same time go
+    /// together, in their order.
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "json")]
+    /// # async fn demo(mails: &redgrid_reliable_queue::ReliableQueue<String>) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let pushed = mails.push("welcome ada").delay(Duration::from_secs(60)).deduplicate("welcome-ada").await?;
+    /// println!("{} is {}", pushed.id, if pushed.is_new { "new" } else { "there already" });
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::TooLarge`] and [`QueueError::Full`] by the queue's settings; [`ObjectError`] says what is true else. It is asked again
+    /// where an answer is lost, and pushed once; [`ObjectError::OutcomeUnknown`] is that it may still be, within 30 s.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is pushed although nobody waits for it, once.
+    #[doc(alias = "add")]
+    #[doc(alias = "offer")]
+    pub fn push<Q: ?Sized>(&self, value: &Q) -> Push<T, C>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q> + Clone,
+    {
+        Push::new(self.clone(), self.place.encoded(&self.codec, value))
+    }
+
+    /// Pushes several messages when it is awaited, in their order, in parts of 500 or 4 MiB; tells what became of each. A part is pushed as a
+    /// whole, but for messages that the queue does not take; behind one that failed no other leaves.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReliableQueue::push`], for each message.
+    ///
+    /// # Cancel safety
+    ///
+    /// The part that has left is pushed, those behind it are not.
+    #[doc(alias = "addMany")]
+    pub fn push_many<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> PushMany<T, C>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q> + Clone,
+    {
+        let values = values.into_iter().map(|value| self.place.encoded(&self.codec, value)).collect();
+        PushMany::new(self.clone(), values)
+    }
+
+    /// Receives the next message when it is awaited: waits for one, unless [`within`](Receive::within) bounds that. Tasks of one process
+    /// receive in the order in which they came.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError::TimedOut`] where the time is over; [`QueueError::ShuttingDown`]; [`ObjectError::Unavailable`] after
+    /// `timeout × (retries + 1)` without an answer, and whatever was given meanwhile comes back.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it leaves the line. A message that was on its way to it goes back at once, and counts as not tried.
+    #[doc(alias = "poll")]
+    pub fn receive(&self) -> Receive<T, C>
+    where
+        C: Clone,
+    {
+        Receive::new(self.clone())
+    }
+
+    /// Receives up to `most` messages when it is awaited, 1 to 100 and about 4 MiB: waits until there is one, and takes what is there
+    /// then. None where [`within`](ReceiveMany::within) is over.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReliableQueue::receive`], but for the time.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`ReliableQueue::receive`].
+    #[doc(alias = "pollMany")]
+    pub fn receive_many(&self, most: usize) -> ReceiveMany<T, C>
+    where
+        C: Clone,
+    {
+        ReceiveMany::new(self.clone(), most)
+    }
+
+    /// Receives a message that is there now; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReliableQueue::receive`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`ReliableQueue::receive`].
+    #[doc(alias = "poll")]
+    pub async fn try_receive(&self) -> Result<Option<Delivery<T, C>>, QueueError>
+    where
+        T: 'static,
+        C: Codec + Clone,
+    {
+        Ok(self.receive_many(1).within(Duration::ZERO).await?.pop())
+    }
+
+    /// Acknowledges a message by its receipt, which another process may have been given.
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::ack`]; a message that is gone is [`QueueError::Stale`], whoever settled it.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "acknowledge")]
+    pub async fn ack(&self, receipt: &Receipt) -> Result<(), QueueError> {
+        let desk = self.desk()?;
+        desk.settle("ack", receipt, None).await?.settled(&desk.name, receipt.id)
+    }
+
+    /// Acknowledges several messages in parts of 500; what became of each.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReliableQueue::ack`], for each message.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "acknowledge")]
+    pub async fn ack_many<'a>(&self, receipts: impl IntoIterator<Item = &'a Receipt>) -> Vec<Result<(), QueueError>> {
+        let receipts: Vec<_> = receipts.into_iter().collect();
+        let mut outcomes = Vec::with_capacity(receipts.len());
+        for part in receipts.chunks(500) {
+            let told = match self.desk() {
+                Ok(desk) => desk.change(part.iter().map(|receipt| under("ack", receipt, None)).collect()).await,
+                Err(error) => Err(error.into()),
+            };
+            match (self.desk(), told) {
+                (Ok(desk), Ok(told)) => {
+                    let each = part.iter().zip(told);
+                    outcomes.extend(each.map(|(receipt, told)| told.settled(&desk.name, receipt.id)));
+                }
+                (_, Err(error)) => outcomes.extend(part.iter().map(|_| Err(error.clone()))),
+                (Err(error), _) => outcomes.extend(part.iter().map(|_| Err(error.clone().into()))),
+            }
+        }
+        outcomes
+    }
+
+    /// Gives a message back by its receipt; see [`Delivery::nack`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::nack`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Delivery::nack`].
+    #[doc(alias = "negativeAcknowledge")]
+    pub async fn nack(&self, receipt: &Receipt, delay: Duration) -> Result<(), QueueError> {
+        let (desk, delay) = (self.desk()?, delay_of(&self.place, "delay", delay)?);
+        desk.settle("nack", receipt, Some(delay)).await?.settled(&desk.name, receipt.id)
+    }
+
+    /// The first messages that would be received now, at most 100, without receiving them.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "listAll")]
+    pub async fn peek(&self, most: usize) -> Result<Vec<Message<T, C>>, ObjectError>
+    where
+        C: Clone,
+    {
+        if !(1..=100).contains(&most) {
+            return Err(self.place.invalid("number of messages", "1 to 100", most));
+        }
+        self.looked(|request| request.arg("first").arg(most.to_string())).await
+    }
+
+    /// A message wherever it is, as long as it is not over.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "contains")]
+    pub async fn get(&self, id: MessageId) -> Result<Option<Message<T, C>>, ObjectError>
+    where
+        C: Clone,
+    {
+        Ok(self.looked(|request| request.arg("one").arg(id.arg())).await?.pop())
+    }
+
+    pub(crate) async fn looked(&self, with: impl FnOnce(Request) -> Request) -> Result<Vec<Message<T, C>>, ObjectError>
+    where
+        C: Clone,
+    {
+        let desk = self.desk()?;
+        let said: Vec<Bytes> = self.place.read(with(desk.keys.look())).await?;
+        let messages = said.chunks(8).map(|parts| look::read(parts, &self.place, &self.codec)).collect();
+        let unexpected =
+            || ServerError::Decode { expected: "messages and where they are", got: "something else".into() };
+        Option::<Vec<_>>::ok_or_else(messages, || ObjectError::of(&desk.name, unexpected()))
+    }
+
+    /// Drops a message, wherever it is; tells whether it was there. Who has it can not acknowledge it any more.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn remove(&self, id: MessageId) -> Result<bool, QueueError> {
+        let desk = self.desk()?;
+        match desk.change_one(vec![Bytes::from_static(b"remove"), id.arg()]).await? {
+            Told::Done => Ok(true),
+            Told::Gone => Ok(false),
+            other => Err(other.unexpected(&desk.name)),
+        }
+    }
+
+    /// Drops all messages, those that are given and the dead among them, and forgets deduplication ids; tells how many messages there were.
+    /// Settings stay, and so does what was counted.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn clear(&self) -> Result<u64, ObjectError> {
+        let desk = self.desk()?;
+        let cleared: Vec<u64> = self.once(desk, desk.keys.clear()).await?;
+        Ok(cleared.first().copied().unwrap_or(0))
+    }
+
+    async fn once(&self, desk: &Desk, request: redgrid_core::OnceRequest) -> Result<Vec<u64>, ObjectError> {
+        desk.client.run_once(request).await.map_err(|source| ObjectError::of(&desk.name, source))
+    }
+
+    /// How many messages there are, and what has happened to how many.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "size")]
+    #[doc(alias = "isEmpty")]
+    #[doc(alias = "countDelayedMessages")]
+    #[doc(alias = "countUnacknowledgedMessages")]
+    pub async fn counts(&self) -> Result<Counts, ObjectError> {
+        let said: Vec<u64> = self.place.read(self.desk()?.keys.counts()).await?;
+        let [ready, delayed, in_flight, dead, counted @ ..] = &said[..] else {
+            return Err(self.unexpected("counts"));
+        };
+        let &[pushed, first, redelivered, acknowledged, returned, died, expired] = counted else {
+            return Err(self.unexpected("counts"));
+        };
+        let totals =
+            Totals { pushed, received: first + redelivered, redelivered, acknowledged, returned, died, expired };
+        Ok(Counts { ready: *ready, delayed: *delayed, in_flight: *in_flight, dead: *dead, totals })
+    }
+
+    fn unexpected(&self, expected: &'static str) -> ObjectError {
+        match self.place.named() {
+            Ok((name, _)) => ObjectError::of(name, ServerError::Decode { expected, got: "something else".into() }),
+            Err(invalid) => invalid,
+        }
+    }
+
+    /// Sets the settings of the queue, all of them: messages that are pushed or received from now on go by them.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] for settings that can not be.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    #[doc(alias = "setConfig")]
+    pub async fn set_settings(&self, settings: &QueueSettings) -> Result<(), ObjectError> {
+        self.settings_set(settings, false).await.map(drop)
+    }
+
+    /// The same where none were set before; tells whether it did.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReliableQueue::set_settings`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`ReliableQueue::set_settings`].
+    #[doc(alias = "setConfigIfAbsent")]
+    pub async fn try_set_settings(&self, settings: &QueueSettings) -> Result<bool, ObjectError> {
+        self.settings_set(settings, true).await
+    }
+
+    async fn settings_set(&self, settings: &QueueSettings, only_if_none: bool) -> Result<bool, ObjectError> {
+        let desk = self.desk()?;
+        let request = desk.keys.set().arg(if only_if_none { "1" } else { "0" });
+        let values = settings.values(&self.place)?;
+        let request = values.into_iter().fold(request, |request, (name, value)| request.arg(name).arg(value));
+        let set = self.once(desk, request).await?;
+        Ok(set.first() == Some(&1))
+    }
+
+    /// The settings of the queue; those of one that has none are all `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    #[doc(alias = "getConfig")]
+    pub async fn settings(&self) -> Result<QueueSettings, ObjectError> {
+        let queue = self.desk()?.keys.queue().clone();
+        let request = NAMES.into_iter().fold(Request::command("HMGET").key(queue), Request::arg);
+        let values: Vec<Option<u64>> = self.place.read(request).await?;
+        QueueSettings::read(&values).ok_or_else(|| self.unexpected("settings"))
+    }
+
+    /// Messages that are given to nobody any more.
+    #[doc(alias = "deadLetterQueueName")]
+    pub fn dead(&self) -> DeadLetters<T, C>
+    where
+        C: Clone,
+    {
+        DeadLetters::new(self.clone())
+    }
+}
+
+/// How many messages a queue has, by where they are, and what has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// They wait to be received.
+    pub ready: u64,
+    /// They will be ready later.
+    pub delayed: u64,
+    /// They were given to somebody, and are not settled.
+    pub in_flight: u64,
+    /// They are given to nobody any more.
+    pub dead: u64,
+    /// Since the queue was made.
+    pub totals: Totals,
+}
+
+/// How often what has happened since a queue was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Messages that were pushed.
+    pub pushed: u64,
+    /// Messages that were given to somebody.
+    pub received: u64,
+    /// Of these, how many not for the first time.
+    pub redelivered: u64,
+    /// Messages that were acknowledged.
+    pub acknowledged: u64,
+    /// Messages that were given back, or not settled in time.
+    pub returned: u64,
+    /// Messages that died.
+    pub died: u64,
+    /// Messages whose lifetime was over, those of the dead among them.
+    pub expired: u64,
+}
+
+impl<T, C: Clone> Clone for ReliableQueue<T, C> {
+    fn clone(&self) -> Self {
+        let (place, desk) = (self.place.clone(), self.desk.clone());
+        ReliableQueue { place, desk, codec: self.codec.clone(), values: PhantomData }
+    }
+}
+
+impl<T, C: fmt::Debug> fmt::Debug for ReliableQueue<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("ReliableQueue");
+        shown.field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,21 @@
+-- set.lua: settings of a queue.
+--
+-- KEYS[2]   queue     hash
+-- ARGV[4]   1 where settings that are there are to stay
+-- ARGV[5…]  names and values; a value that is `` unsets it
+-- Returns   answer({1})  set
+--           answer({0})  there were settings, and they are as before
+--
+-- Work: O(settings). Sent twice, it acts once.
+if ARGV[4] == '1' and redis.call('HEXISTS', KEYS[2], 'settings') == 1 then
+  return answer({0})
+end
+redis.call('HSET', KEYS[2], 'settings', '1')
+for at = 5, #ARGV, 2 do
+  if ARGV[at + 1] == '' then
+    redis.call('HDEL', KEYS[2], ARGV[at])
+  else
+    redis.call('HSET', KEYS[2], ARGV[at], ARGV[at + 1])
+  end
+end
+return answer({1})

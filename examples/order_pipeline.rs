@@ -1,0 +1,70 @@
+//! Orders that workers acknowledge: one that fails is tried again, one that can not be done is put aside, and nothing is lost with a worker.
+//!
+//! `cargo run -p redgrid-examples --example order_pipeline`
+
+use std::time::Duration;
+
+use redgrid::reliable_queue::{Delivery, QueueSettings, codecs::Json};
+use redgrid::{Grid, ReliableQueue};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    id: u32,
+    pieces: i32,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(&*url).await?;
+    let orders = grid.reliable_queue::<Order>("redgrid-example:orders");
+    // The same for all processes; whoever comes first sets them.
+    let settings =
+        QueueSettings { max_attempts: Some(3), visibility: Some(Duration::from_secs(10)), ..Default::default() };
+    orders.try_set_settings(&settings).await?;
+
+    for id in 1..=6 {
+        let order = Order { id, pieces: if id == 4 { -1 } else { 2 } };
+        // Who asks twice for the same order makes one.
+        orders.push(&order).deduplicate(format!("order-{id}")).priority(u8::from(id == 6)).await?;
+    }
+    let workers: Vec<_> = (1..=2).map(|worker| tokio::spawn(work(worker, orders.clone()))).collect();
+    for worker in workers {
+        worker.await??;
+    }
+
+    let counts = orders.counts().await?;
+    println!("{} done, {} dead", counts.totals.acknowledged, counts.dead);
+    // Looked at by somebody, and put right: they are tried again.
+    println!("{} are tried again", orders.dead().redrive().await?);
+    orders.object().delete().await?;
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+/// Works until there is nothing for a while.
+async fn work(worker: u32, orders: ReliableQueue<Order>) -> Result<(), redgrid::QueueError> {
+    loop {
+        let some = orders.receive_many(2).within(Duration::from_millis(500)).await?;
+        if some.is_empty() {
+            return Ok(());
+        }
+        for delivery in some {
+            handle(worker, &delivery).await?;
+        }
+    }
+}
+
+async fn handle(worker: u32, delivery: &Delivery<Order, Json>) -> Result<(), redgrid::QueueError> {
+    let Ok(order) = delivery.value() else { return delivery.reject("it can not be read").await };
+    if order.pieces < 0 {
+        return delivery.reject("fewer than no pieces").await;
+    }
+    if order.id == 2 && delivery.attempt() == 1 {
+        println!("worker {worker}: order {} is tried again in a moment", order.id);
+        return delivery.nack(Duration::from_millis(100)).await;
+    }
+    println!("worker {worker}: order {} has {} pieces (attempt {})", order.id, order.pieces, delivery.attempt());
+    delivery.ack().await
+}

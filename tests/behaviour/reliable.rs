@@ -1,0 +1,428 @@
+//! A queue whose messages are acknowledged: what it promises, operation by operation.
+
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use futures_util::TryStreamExt;
+use redgrid_core::Client;
+use redgrid_reliable_queue::{
+    Delivery, Lifetime, MessageState, ObjectError, QueueError, QueueSettings, Receipt, ReliableQueue,
+};
+use redgrid_testkit::{Observer, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const SHORT: Duration = Duration::from_millis(50);
+
+type Texts = ReliableQueue<String>;
+
+fn queue(client: &Client) -> Texts {
+    ReliableQueue::new(client, "orders")
+}
+
+fn values<C: redgrid_reliable_queue::Decode<String>>(deliveries: &[Delivery<String, C>]) -> Vec<String> {
+    deliveries.iter().map(|delivery| delivery.value().unwrap()).collect()
+}
+
+fn is_stale<T: std::fmt::Debug>(told: &Result<T, QueueError>) -> bool {
+    matches!(told, Err(QueueError::Stale { .. }))
+}
+
+async fn keys_of(observer: &Observer) -> Vec<String> {
+    observer.keys("redgrid_reliable_queue*").await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_come_by_priority_and_in_order_and_are_over_when_acknowledged() {
+    let server = server().await;
+    let queue = queue(&client(&server).await);
+    assert!(queue.try_receive().await.unwrap().is_none() && !queue.object().exists().await.unwrap());
+    let first = queue.push("a").await.unwrap();
+    let told = queue.push_many(["b", "c"]).await;
+    assert!(first.is_new && told.iter().all(|told| told.as_ref().unwrap().id > first.id));
+    queue.push("urgent").priority(9).header("trace", "7").await.unwrap();
+    queue.push("soon").priority(4).await.unwrap();
+    let peeked = queue.peek(10).await.unwrap();
+    assert_eq!(peeked.iter().map(|m| m.value().unwrap()).collect::<Vec<_>>(), ["urgent", "soon", "a", "b", "c"]);
+    assert_eq!((peeked[0].attempts(), peeked[0].state()), (0, &MessageState::Ready));
+    let urgent = queue.receive().visibility(HOUR).await.unwrap();
+    assert_eq!((urgent.value().unwrap().as_str(), urgent.attempt(), urgent.priority()), ("urgent", 1, 9));
+    assert_eq!(urgent.headers().unwrap(), [("trace".to_owned(), "7".to_owned())]);
+    assert!(urgent.remaining() > HOUR / 2 && urgent.remaining() <= HOUR);
+    let rest = queue.receive_many(10).visibility(HOUR).await.unwrap();
+    assert_eq!(values(&rest), ["soon", "a", "b", "c"]);
+    assert!(matches!(queue.receive().within(SHORT).await, Err(QueueError::TimedOut { .. })));
+    assert!(matches!(queue.get(first.id).await.unwrap().unwrap().state(), MessageState::InFlight { .. }));
+    let counts = queue.counts().await.unwrap();
+    assert_eq!((counts.ready, counts.in_flight, counts.totals.pushed, counts.totals.received), (0, 5, 5, 5));
+    urgent.ack().await.unwrap();
+    urgent.ack().await.unwrap();
+    assert!(is_stale(&queue.ack(urgent.receipt()).await) && is_stale(&urgent.nack(SHORT).await));
+    let acked = queue.ack_many(rest.iter().map(Delivery::receipt)).await;
+    assert!(acked.iter().all(Result::is_ok), "{acked:?}");
+    let counts = queue.counts().await.unwrap();
+    assert_eq!((counts.in_flight, counts.totals.acknowledged, counts.totals.redelivered), (0, 5, 0));
+    assert!(queue.get(first.id).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_settled_comes_back_to_its_place_until_it_is_dead() {
+    let server = server().await;
+    let queue = queue(&client(&server).await);
+    queue.set_settings(&QueueSettings { max_attempts: Some(2), ..QueueSettings::default() }).await.unwrap();
+    queue.push_many(["a", "b"]).await;
+    let lost = queue.receive().visibility(SHORT).await.unwrap();
+    let receipt = lost.receipt().clone();
+    drop(lost);
+    let id = receipt.message_id();
+    // Nobody does anything but the next who receives: `b` may come first, `a` as soon as its time is over.
+    wait_until(SOON, async || queue.counts().await.unwrap().ready == 2).await;
+    let both = queue.receive_many(2).visibility(SHORT).await.unwrap();
+    assert_eq!((values(&both), both[0].attempt(), both[1].attempt()), (vec!["a".to_owned(), "b".into()], 2, 1));
+    assert!(is_stale(&queue.ack(&receipt).await), "it was given to somebody else since");
+    both[1].ack().await.unwrap();
+    drop(both);
+    // Who waits sees it die, and has nothing.
+    wait_until(SOON, async || {
+        assert!(queue.try_receive().await.unwrap().is_none());
+        queue.counts().await.unwrap().dead == 1
+    })
+    .await;
+    let dead = queue.get(id).await.unwrap().unwrap();
+    assert!(matches!(dead.state(), MessageState::Dead { reason, .. } if reason == "attempts"), "{dead:?}");
+    assert_eq!((dead.attempts(), queue.dead().redrive().await.unwrap()), (2, 1));
+    let anew = queue.receive().await.unwrap();
+    assert_eq!((anew.id(), anew.attempt()), (id, 1));
+    anew.ack().await.unwrap();
+    assert_eq!(queue.counts().await.unwrap().totals.died, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_acknowledgement_counts_while_nobody_else_was_given_the_message() {
+    let server = server().await;
+    let queue = queue(&client(&server).await);
+    queue.push("a").await.unwrap();
+    let delivery = queue.receive().visibility(Duration::from_millis(1)).await.unwrap();
+    wait_until(SOON, async || queue.counts().await.unwrap().ready == 1).await;
+    // Its place is changed by whoever receives, here another message.
+    queue.push("urgent").priority(9).await.unwrap();
+    queue.receive().await.unwrap().ack().await.unwrap();
+    assert!(is_stale(&delivery.extend(HOUR).await), "its visibility is over");
+    assert_eq!(delivery.remaining(), Duration::ZERO);
+    delivery.ack().await.unwrap();
+    assert!(queue.try_receive().await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_given_back_extended_and_rejected() {
+    let server = server().await;
+    let queue = queue(&client(&server).await);
+    queue.push_many(["a", "b"]).await;
+    let a = queue.receive().visibility(SHORT).await.unwrap();
+    a.extend(HOUR).await.unwrap();
+    assert!(a.remaining() > HOUR / 2);
+    let b = queue.receive().visibility(HOUR).await.unwrap();
+    a.nack(Duration::ZERO).await.unwrap();
+    assert!(is_stale(&a.ack().await), "what was given back is with somebody else");
+    let again = queue.receive().visibility(HOUR).await.unwrap();
+    assert_eq!((again.id(), again.attempt()), (a.id(), 2));
+    again.nack(HOUR).await.unwrap();
+    let delayed = queue.get(a.id()).await.unwrap().unwrap();
+    assert!(matches!(delayed.state(), MessageState::Delayed { .. }) && queue.try_receive().await.unwrap().is_none());
+    b.reject("it can not be").await.unwrap();
+    assert!(is_stale(&b.ack().await));
+    let dead: Vec<_> = queue.dead().stream().try_collect().await.unwrap();
+    assert_eq!((dead.len(), dead[0].value().unwrap().as_str()), (1, "b"));
+    assert!(matches!(dead[0].state(), MessageState::Dead { reason, .. } if reason == "it can not be"));
+    assert!(queue.dead().redrive_one(b.id()).await.unwrap() && !queue.dead().redrive_one(b.id()).await.unwrap());
+    // By its receipt, from elsewhere.
+    let b = queue.receive().await.unwrap();
+    let receipt: Receipt = b.receipt().to_string().parse().unwrap();
+    queue.nack(&receipt, Duration::ZERO).await.unwrap();
+    assert!(queue.remove(b.id()).await.unwrap() && !queue.remove(b.id()).await.unwrap());
+    let forged = Receipt::to_string(&receipt).replace(['0', '1', '2', '3'], "4");
+    assert!(is_stale(&queue.ack(&forged.parse().unwrap()).await));
+    assert_eq!(queue.clear().await.unwrap(), 1);
+    assert!(queue.get(a.id()).await.unwrap().is_none() && queue.settings().await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_dead_are_streamed_moved_and_dropped() {
+    let server = server().await;
+    let queue: ReliableQueue<u32> = ReliableQueue::new(&client(&server).await, "many");
+    let all: Vec<u32> = (0..250).collect();
+    assert!(queue.push_many(&all).await.iter().all(Result::is_ok));
+    let mut done = 0;
+    while done < all.len() {
+        let some = queue.receive_many(100).await.unwrap();
+        done += some.len();
+        futures_util::future::join_all(some.iter().map(|one| one.reject(""))).await;
+    }
+    let dead: Vec<u32> = queue.dead().stream().map_ok(|one| one.value().unwrap()).try_collect().await.unwrap();
+    assert_eq!((dead, queue.dead().count().await.unwrap()), (all.clone(), 250));
+    assert_eq!((queue.dead().redrive().await.unwrap(), queue.counts().await.unwrap().ready), (250, 250));
+    for one in queue.receive_many(100).await.unwrap().iter().chain(&queue.receive_many(50).await.unwrap()) {
+        one.reject("").await.unwrap();
+    }
+    assert_eq!((queue.dead().clear().await.unwrap(), queue.counts().await.unwrap().ready), (150, 100));
+}
+
+/// With a poll that would come too late.
+async fn patient(server: &RedisServer) -> Client {
+    client_with(&server.url(), |config| config.poll_interval(Duration::from_secs(600))).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_is_woken_by_a_push_and_by_what_comes_due() {
+    let server = server().await;
+    let (here, there) = (queue(&patient(&server).await), queue(&patient(&server).await));
+    let observer = server.observer().await.unwrap();
+    let channel = "redgrid_reliable_queue_channel:{orders}".to_owned();
+    for round in 0..4 {
+        let waiting = tokio::spawn({
+            let here = here.clone();
+            async move { here.receive().visibility(HOUR).await.unwrap() }
+        });
+        wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
+        match round {
+            0 => drop(there.push("now").await.unwrap()),
+            1 => drop(there.push("later").delay(Duration::from_millis(300)).await.unwrap()),
+            // What somebody else does not settle.
+            2 => {
+                there.push("theirs").delay(HOUR).await.unwrap();
+                there.push("lost").priority(9).await.unwrap();
+            }
+            // What is behind another that is due later.
+            _ => drop(there.push("sooner").delay(SHORT).await.unwrap()),
+        }
+        let delivery = tokio::time::timeout(SOON, waiting).await.expect("it is woken").unwrap();
+        assert_eq!(delivery.attempt(), 1);
+        match round {
+            2 => delivery.nack(Duration::from_millis(100)).await.unwrap(),
+            _ => delivery.ack().await.unwrap(),
+        }
+        if round == 2 {
+            let again = tokio::time::timeout(SOON, here.receive().into_future()).await.expect("it comes due").unwrap();
+            again.ack().await.unwrap();
+        }
+    }
+    // A visibility that ends elsewhere, told to who waits already.
+    let began = Instant::now();
+    there.push("a").await.unwrap();
+    let lost = there.receive().visibility(Duration::from_millis(200)).await.unwrap();
+    let again = tokio::time::timeout(SOON, here.receive().into_future()).await.expect("it comes back").unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(200) && again.id() == lost.id() && again.attempt() == 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_a_process_receive_in_the_order_in_which_they_came() {
+    let server = server().await;
+    let queue = queue(&patient(&server).await);
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    for task in 0..20 {
+        // Entered when it is first polled, one after the other.
+        let (queue, sender) = (queue.clone(), sender.clone());
+        let mut future = queue.receive().visibility(HOUR).into_future();
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        tokio::spawn(async move {
+            let delivery = future.await.unwrap();
+            sender.send((task, delivery.value().unwrap())).unwrap();
+        });
+    }
+    let all: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+    queue.push_many(&all).await;
+    for _ in 0..20 {
+        let (task, value) = receiver.recv().await.unwrap();
+        assert_eq!(task.to_string(), value);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deduplication_id_counts_within_its_window_although_the_message_is_over() {
+    let server = server().await;
+    let queue = queue(&client(&server).await);
+    let first = queue.push("a").deduplicate("order-7").await.unwrap();
+    let second = queue.push("other").deduplicate("order-7").await.unwrap();
+    assert_eq!((second.id, second.is_new), (first.id, false));
+    queue.receive().await.unwrap().ack().await.unwrap();
+    assert!(!queue.push("a").deduplicate("order-7").await.unwrap().is_new);
+    assert!(queue.push("b").deduplicate_within("order-8", Duration::from_millis(100)).await.unwrap().is_new);
+    let is_new = async || queue.push("b").deduplicate_within("order-8", HOUR).await.unwrap().is_new;
+    wait_until(SOON, is_new).await;
+    assert!(!is_new().await);
+    let observer = server.observer().await.unwrap();
+    for key in ["redgrid_reliable_queue_once:{orders}", "redgrid_reliable_queue_until:{orders}"] {
+        assert!(observer.time_to_live(key).await.unwrap().is_some(), "{key} ends");
+    }
+    queue.clear().await.unwrap();
+    assert!(queue.push("a").deduplicate("order-7").await.unwrap().is_new);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_everybodys_and_what_they_forbid_is_told() {
+    let server = server().await;
+    let (here, there) = (queue(&client(&server).await), queue(&client(&server).await));
+    assert_eq!(there.settings().await.unwrap(), QueueSettings::default());
+    let settings = QueueSettings {
+        visibility: Some(HOUR),
+        max_attempts: Some(3),
+        max_message_size: Some(20),
+        deduplication_window: Some(SHORT),
+        lifetime: Some(HOUR * 2),
+        dead_lifetime: Some(HOUR * 3),
+        capacity: Some(2),
+        delay: Some(SHORT),
+    };
+    assert!(here.try_set_settings(&settings).await.unwrap());
+    assert!(!there.try_set_settings(&QueueSettings::default()).await.unwrap());
+    assert_eq!(there.settings().await.unwrap(), settings);
+    let told = there.push("a message that is too long").await.unwrap_err();
+    assert!(matches!(told, QueueError::TooLarge { limit: 20, got: 29, .. }), "{told:?}");
+    let told = there.push_many(["a", "a message that is too long", "b", "c"]).await;
+    assert!(told[0].is_ok() && told[2].is_ok(), "{told:?}");
+    assert!(matches!(told[1], Err(QueueError::TooLarge { .. })));
+    assert!(matches!(told[3], Err(QueueError::Full { limit: 2, .. })));
+    let delivery = here.receive().await.unwrap();
+    assert!(delivery.remaining() > SHORT, "as the queue says");
+    assert_eq!(delivery.value().unwrap(), "a");
+    delivery.ack().await.unwrap();
+    // Dead ones are over some time, too.
+    here.receive().await.unwrap().reject("no").await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let ends: Vec<String> =
+        observer.query(&["ZRANGE", "redgrid_reliable_queue_ends:{orders}", "0", "-1"]).await.unwrap();
+    assert_eq!(ends.len(), 1);
+    here.set_settings(&QueueSettings::default()).await.unwrap();
+    assert_eq!(there.settings().await.unwrap(), QueueSettings::default());
+    assert!(there.push("a message that is not too long").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_received_within_its_lifetime_is_dropped_and_who_has_it_is_let_finish() {
+    let server = server().await;
+    let queue = queue(&client(&server).await);
+    let observer = server.observer().await.unwrap();
+    let dropped = queue.push("dropped").lifetime(SHORT).await.unwrap();
+    passed(&observer, SHORT).await;
+    assert!(queue.try_receive().await.unwrap().is_none() && queue.get(dropped.id).await.unwrap().is_none());
+    // On a machine that stands still it may be over before it is received.
+    let received = async || {
+        loop {
+            queue.push("kept").lifetime(SHORT * 4).await.unwrap();
+            if let Some(delivery) = queue.receive_many(1).visibility(HOUR).within(Duration::ZERO).await.unwrap().pop() {
+                return delivery;
+            }
+        }
+    };
+    let (one, other) = (received().await, received().await);
+    passed(&observer, SHORT * 4).await;
+    assert!(queue.try_receive().await.unwrap().is_none());
+    assert!(queue.get(one.id()).await.unwrap().is_some(), "who has it is let finish");
+    one.ack().await.unwrap();
+    // Given back behind its end, it is not given again.
+    other.nack(Duration::ZERO).await.unwrap();
+    assert!(queue.try_receive().await.unwrap().is_none() && queue.get(other.id()).await.unwrap().is_none());
+}
+
+/// Waits until this much of the server's time has passed, and a little more.
+async fn passed(observer: &Observer, time: Duration) {
+    let now = async || observer.server_time_micros().await.unwrap();
+    let until = now().await + u64::try_from(time.as_micros()).unwrap() + 2_000;
+    wait_until(SOON, async || now().await > until).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_can_not_be_read_concerns_its_message_alone() {
+    let server = server().await;
+    let client = client(&server).await;
+    let texts = queue(&client);
+    texts.push_many(["7", "no number"]).await;
+    let numbers: ReliableQueue<String, redgrid_reliable_queue::codecs::Text> =
+        ReliableQueue::<String>::new(&client, "orders").with_codec(redgrid_reliable_queue::codecs::Text);
+    assert_eq!(numbers.peek(1).await.unwrap()[0].value().unwrap(), "\"7\"");
+    let wrong: ReliableQueue<u64> = ReliableQueue::new(&client, "orders");
+    let both = wrong.receive_many(2).await.unwrap();
+    for one in &both {
+        let told = one.value().unwrap_err();
+        assert!(matches!(&told, ObjectError::Decode { field: Some(_), .. }), "{told:?}");
+        one.reject("no number").await.unwrap();
+    }
+    // What is no message at all.
+    let observer = server.observer().await.unwrap();
+    texts.push("x").await.unwrap();
+    let body = ["HSET", "redgrid_reliable_queue_bodies:{orders}", "0000000000000003", "\u{9}"];
+    observer.cmd(&body).await.unwrap();
+    let told = texts.receive().await.unwrap().value().unwrap_err();
+    assert!(matches!(&told, ObjectError::Decode { codec, .. } if codec.contains("frame")), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_is_refused_before_anything_is_asked() {
+    let server = server().await;
+    let client = client(&server).await;
+    let queue = queue(&client);
+    let long = Duration::from_secs(3651 * 24 * 3600);
+    let invalid = |told: Result<(), QueueError>, what: &str| match told {
+        Err(QueueError::Object(ObjectError::InvalidArgument { option, .. })) => assert_eq!(option, what),
+        other => panic!("{what}: {other:?}"),
+    };
+    invalid(queue.push("a").priority(10).await.map(drop), "priority");
+    invalid(queue.push("a").delay(long).await.map(drop), "delay");
+    invalid(queue.push("a").lifetime(Duration::ZERO).await.map(drop), "lifetime");
+    invalid(queue.push("a").deduplicate("").await.map(drop), "deduplication id");
+    invalid(queue.push("a").deduplicate_within("a", long).await.map(drop), "deduplication window");
+    invalid(queue.push("a").header("a", "x".repeat(300_000)).await.map(drop), "headers");
+    invalid(queue.receive_many(0).await.map(drop), "number of messages");
+    invalid(queue.receive_many(101).await.map(drop), "number of messages");
+    invalid(queue.receive().visibility(Duration::ZERO).await.map(drop), "visibility");
+    assert!(matches!(queue.peek(0).await, Err(ObjectError::InvalidArgument { .. })));
+    let none = QueueSettings { capacity: Some(0), ..QueueSettings::default() };
+    assert!(matches!(queue.set_settings(&none).await, Err(ObjectError::InvalidArgument { option: "capacity", .. })));
+    let unusable: Texts = ReliableQueue::new(&client, "a{b");
+    assert!(matches!(unusable.push("a").await, Err(QueueError::Object(ObjectError::InvalidName(_)))));
+    assert!(matches!(unusable.receive().await, Err(QueueError::Object(ObjectError::InvalidName(_)))));
+    assert!(keys_of(&server.observer().await.unwrap()).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_keys_of_a_queue_live_end_and_are_renamed_together() {
+    let server = server().await;
+    let queue = queue(&client(&server).await);
+    let observer = server.observer().await.unwrap();
+    assert!(queue.receive().within(SHORT).await.is_err());
+    for key in observer.keys("*").await.unwrap() {
+        assert!(observer.time_to_live(&key).await.unwrap().is_some(), "who only waits leaves nothing: {key}");
+    }
+    queue.push("a").deduplicate("a").lifetime(HOUR).await.unwrap();
+    assert!(queue.object().expire_in(HOUR).await.unwrap());
+    // What comes to be later ends with the rest.
+    queue.push("b").delay(HOUR).await.unwrap();
+    queue.receive().await.unwrap().reject("").await.unwrap();
+    let keys = keys_of(&observer).await;
+    assert!(keys.len() >= 7, "{keys:?}");
+    for key in keys {
+        assert!(observer.time_to_live(&key).await.unwrap().is_some(), "{key}");
+    }
+    assert!(matches!(queue.object().lifetime().await.unwrap(), Lifetime::Ends(_)));
+    queue.object().rename("others").await.unwrap();
+    let others: Texts = ReliableQueue::new(&client(&server).await, "others");
+    assert_eq!((others.counts().await.unwrap().dead, queue.counts().await.unwrap().dead), (1, 0));
+    assert!(others.object().delete().await.unwrap());
+    assert!(keys_of(&observer).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_another_type_is_found_before_anything_is_written() {
+    let server = server().await;
+    let queue = queue(&client(&server).await);
+    let observer = server.observer().await.unwrap();
+    for key in ["ready", "delayed", "flight", "ends", "dead", "until", "states", "bodies", "once"] {
+        let key = format!("redgrid_reliable_queue_{key}:{{orders}}");
+        observer.cmd(&["SET", &key, "mine"]).await.unwrap();
+        for told in [queue.push("a").await.map(drop), queue.receive().await.map(drop)] {
+            assert!(matches!(told, Err(QueueError::Object(ObjectError::Refused { .. }))), "{key}: {told:?}");
+        }
+        assert_eq!(keys_of(&observer).await, std::slice::from_ref(&key));
+        observer.cmd(&["DEL", &key]).await.unwrap();
+    }
+}

@@ -1,0 +1,319 @@
+//! A reliable queue whose answers are lost, whose callers leave, whose workers are killed, and whose server is replaced: nothing is lost,
+//! and nothing comes twice that need not.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redgrid_core::{Client, Config};
+use redgrid_reliable_queue::{MessageId, ObjectError, QueueError, QueueSettings, ReliableQueue};
+use redgrid_testkit::{Action, Proxy, Sentinels, wait_until};
+use redgrid_tests::process::Other;
+use redgrid_tests::{SOON, client, client_with, server};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What every change of the queue carries.
+const CHANGE: &str = "redgrid_reliable_queue_channel";
+
+type Numbers = ReliableQueue<u64>;
+
+/// A client behind a proxy that gives an answer up soon, and asks again.
+async fn hasty(server: &redgrid_testkit::RedisServer, retries: u32) -> (Proxy, Client) {
+    let proxy = Proxy::to(server).await.unwrap();
+    let settings = |config: Config| config.timeout(Duration::from_millis(500)).retries(retries);
+    let client = client_with(&server.url_via(proxy.addr()), settings).await;
+    (proxy, client)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_again_under_lost_answers_happens_once() {
+    let server = server().await;
+    let (proxy, client) = hasty(&server, 10).await;
+    let queue: Numbers = ReliableQueue::new(&client, "q");
+    // So that scripts are known.
+    queue.push(&0).await.unwrap();
+    queue.receive().visibility(HOUR).await.unwrap().ack().await.unwrap();
+    proxy.next(2, CHANGE, Action::SwallowReply);
+    assert!(queue.push(&1).await.unwrap().is_new);
+    assert_eq!((proxy.counts().swallowed, queue.counts().await.unwrap().totals.pushed), (2, 2));
+    proxy.next(2, CHANGE, Action::SwallowReply);
+    let delivery = queue.receive().visibility(HOUR).await.unwrap();
+    assert_eq!((proxy.counts().swallowed, delivery.value().unwrap(), delivery.attempt()), (4, 1, 1));
+    assert_eq!(queue.counts().await.unwrap().totals.received, 2);
+    proxy.next(2, CHANGE, Action::SwallowReply);
+    delivery.ack().await.unwrap();
+    let counts = queue.counts().await.unwrap();
+    assert_eq!((proxy.counts().swallowed, counts.totals.acknowledged, counts.in_flight), (6, 2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_given_to_nobody_is_given_to_the_next_and_is_no_attempt() {
+    let server = server().await;
+    let (proxy, client) = hasty(&server, 0).await;
+    let queue: Numbers = ReliableQueue::new(&client, "q");
+    queue.set_settings(&QueueSettings { max_attempts: Some(1), ..QueueSettings::default() }).await.unwrap();
+    queue.push(&1).await.unwrap();
+    assert!(queue.receive_many(1).within(Duration::ZERO).await.unwrap().pop().unwrap().nack(HOUR).await.is_ok());
+    queue.dead().redrive().await.unwrap();
+    for _ in 0..3 {
+        proxy.next(1, ":receive", Action::SwallowReply);
+        let told = queue.receive().visibility(HOUR).await;
+        assert!(matches!(told, Err(QueueError::Object(ObjectError::Unavailable { .. }))), "{told:?}");
+    }
+    // While it connects anew, calls end.
+    let delivery = loop {
+        match queue.receive().visibility(HOUR).within(SOON).await {
+            Ok(delivery) => break delivery,
+            Err(told) => assert!(matches!(told, QueueError::Object(ObjectError::Unavailable { .. })), "{told:?}"),
+        }
+    };
+    assert_eq!((delivery.value().unwrap(), delivery.attempt()), (1, 1));
+    wait_until(SOON, async || delivery.ack().await.is_ok()).await;
+    let gone = async || queue.counts().await.is_ok_and(|counts| counts.dead + counts.in_flight == 0);
+    wait_until(SOON, gone).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_comes_late_takes_nothing() {
+    let server = server().await;
+    let (proxy, client) = hasty(&server, 10).await;
+    let queue: Numbers = ReliableQueue::new(&client, "q");
+    queue.push_many(&[1, 2, 3]).await;
+    let first = queue.receive().visibility(HOUR).await.unwrap();
+    proxy.next(1, ":receive", Action::Hold);
+    let second = queue.receive().visibility(HOUR).await.unwrap();
+    let third = queue.receive().visibility(HOUR).await.unwrap();
+    let values = [&first, &second, &third].map(|one| one.value().unwrap());
+    assert_eq!(values, [1, 2, 3]);
+    queue.push(&4).await.unwrap();
+    assert_eq!(proxy.release_held().await, 1);
+    // Carried out before these, on whatever connection.
+    for _ in 0..50 {
+        assert_eq!((queue.counts().await.unwrap().ready, queue.counts().await.unwrap().in_flight), (1, 3));
+    }
+    for one in [first, second, third] {
+        one.ack().await.unwrap();
+    }
+    assert_eq!(queue.receive().visibility(HOUR).within(SOON).await.unwrap().value().unwrap(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledgement_that_ended_unknown_may_be_repeated() {
+    let server = server().await;
+    let (proxy, client) = hasty(&server, 0).await;
+    let queue: Numbers = ReliableQueue::new(&client, "q");
+    queue.push(&1).await.unwrap();
+    let delivery = queue.receive().visibility(HOUR).await.unwrap();
+    // Longer than the call waits; it goes on behind it.
+    proxy.next(4, CHANGE, Action::SwallowReply);
+    let told = delivery.ack().await;
+    assert!(matches!(told, Err(QueueError::Object(ObjectError::OutcomeUnknown { .. }))), "{told:?}");
+    wait_until(SOON, async || delivery.ack().await.is_ok()).await;
+    assert_eq!(queue.counts().await.unwrap().totals.acknowledged, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_takes_nothing_along() {
+    let server = server().await;
+    let client = client(&server).await;
+    let queue: Numbers = ReliableQueue::new(&client, "q");
+    let all: HashSet<u64> = (0..400).collect();
+    let pushing = {
+        let queue = queue.clone();
+        tokio::spawn(async move {
+            for n in 0..400 {
+                queue.push(&n).await.unwrap();
+            }
+        })
+    };
+    let mut random = fastrand::Rng::with_seed(7);
+    let (mut seen, mut left, end) = (HashSet::new(), 0, Instant::now() + SOON * 2);
+    while seen.len() < all.len() {
+        assert!(Instant::now() < end, "{} of {} are missing", all.len() - seen.len(), all.len());
+        let patience = Duration::from_micros(random.u64(0..3_000));
+        match tokio::time::timeout(patience, queue.receive().visibility(HOUR).into_future()).await {
+            Ok(delivery) => {
+                let delivery = delivery.unwrap();
+                assert_eq!(delivery.attempt(), 1, "what nobody has seen was not tried");
+                assert!(seen.insert(delivery.value().unwrap()));
+                delivery.ack().await.unwrap();
+            }
+            Err(_) => left += 1,
+        }
+    }
+    pushing.await.unwrap();
+    assert!(left > 0);
+    let counts = queue.counts().await.unwrap();
+    assert_eq!((counts.ready, counts.in_flight, counts.totals.acknowledged), (0, 0, 400));
+    wait_until(SOON, async || client.in_hand().channels == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_is_dropped_goes_back_at_once_where_that_was_said() {
+    let server = server().await;
+    let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
+    queue.push(&1).await.unwrap();
+    drop(queue.receive().visibility(HOUR).back_on_drop().await.unwrap());
+    let delivery = tokio::time::timeout(SOON, queue.receive().visibility(HOUR).back_on_drop().into_future());
+    let delivery = delivery.await.expect("it is there again").unwrap();
+    assert_eq!(delivery.attempt(), 2);
+    delivery.ack().await.unwrap();
+    drop(delivery);
+    assert_eq!(queue.counts().await.unwrap().totals.returned, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_is_told_of_a_shutdown() {
+    let server = server().await;
+    let client = client(&server).await;
+    let queue: Numbers = ReliableQueue::new(&client, "q");
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.receive().await }
+    });
+    wait_until(SOON, async || client.in_hand().channels == 1).await;
+    client.shutdown(SOON).await.unwrap();
+    assert!(matches!(waiting.await.unwrap(), Err(QueueError::ShuttingDown { .. })));
+    assert!(queue.receive().await.is_err() && queue.push(&1).await.is_err());
+}
+
+/// What was heard of a message: how often it was given, and how many acknowledgements counted.
+#[derive(Default)]
+struct Heard {
+    value: u64,
+    attempts: Vec<u64>,
+    acknowledged: u64,
+}
+
+/// How many messages: `REDGRID_RELIABLE_MESSAGES`, 2,000 unless that is set.
+fn how_many() -> u64 {
+    std::env::var("REDGRID_RELIABLE_MESSAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
+}
+
+/// Workers die by SIGKILL all the time, wherever they are. Each message is done with, and what is given twice is explained: attempts of a message
+/// rise one by one, and no more of them than deaths and ended visibilities allow.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_message_is_lost_however_many_workers_are_killed() {
+    const WORKERS: usize = 4;
+    let (server, messages) = (server().await, how_many());
+    let queue: Numbers = ReliableQueue::new(&client(&server).await, "work");
+    let (url, began) = (server.url(), Instant::now());
+    let worker = async || Other::start(env!("CARGO_BIN_EXE_worker"), &[&url, "work", "1500", "5"]).await;
+    let pushing = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            for from in (0..messages).step_by(100) {
+                let some: Vec<u64> = (from..messages.min(from + 100)).collect();
+                assert!(queue.push_many(&some).await.iter().all(Result::is_ok));
+            }
+        }
+    });
+    let mut workers = Vec::new();
+    for _ in 0..WORKERS {
+        workers.push(worker().await);
+    }
+    let (mut heard, mut kills, mut stale): (HashMap<MessageId, Heard>, u64, u64) = (HashMap::new(), 0, 0);
+    let mut random = fastrand::Rng::with_seed(11);
+    let lines = (messages / 5).min(1_000) + 20;
+    let mut lines_to_death = random.u64(0..lines);
+    let mut over = false;
+    while !over {
+        // Whoever speaks next, in no order.
+        let said = {
+            let speaking = workers.iter_mut().map(|worker| Box::pin(worker.says()));
+            let next = futures_util::future::select_all(speaking);
+            tokio::time::timeout(Duration::from_millis(500), next).await.ok().map(|(said, at, _)| (said, at))
+        };
+        let Some((said, at)) = said else {
+            let counts = queue.counts().await.unwrap();
+            over = counts.totals.pushed == messages && counts.ready + counts.delayed + counts.in_flight == 0;
+            continue;
+        };
+        hear(&mut heard, &mut stale, &said);
+        if lines_to_death == 0 && kills < 1_000 {
+            let dead = std::mem::replace(&mut workers[at], worker().await);
+            for said in dead.kill_and_hear().await {
+                hear(&mut heard, &mut stale, &said);
+            }
+            (kills, lines_to_death) = (kills + 1, random.u64(0..lines));
+        }
+        lines_to_death = lines_to_death.saturating_sub(1);
+    }
+    pushing.await.unwrap();
+    let counts = queue.counts().await.unwrap();
+    let lost = (0..messages).collect::<HashSet<_>>().difference(&heard.values().map(|one| one.value).collect()).count();
+    let again: u64 = heard.values().map(|one| one.attempts.len().saturating_sub(1) as u64).sum();
+    println!(
+        "{messages} messages in {:?}: {kills} kills, {again} heard more than once, {} given again, {stale} stale, {lost} lost",
+        began.elapsed(),
+        counts.totals.redelivered
+    );
+    assert_eq!((lost, counts.dead, counts.totals.acknowledged), (0, 0, messages));
+    assert!(kills > 3, "{kills}");
+    for (id, one) in &heard {
+        let rise = one.attempts.windows(2).all(|two| two[0] < two[1]);
+        assert!(rise && one.acknowledged <= 1, "{id}: {:?}, {} acknowledgements", one.attempts, one.acknowledged);
+    }
+    // A worker that died had ten messages at most. Of the others none came back, unless one found its visibility over: then its
+    // acknowledgement was stale.
+    assert!(
+        counts.totals.redelivered <= kills * 10 + stale,
+        "{} of {kills} kills, {stale} stale",
+        counts.totals.redelivered
+    );
+}
+
+fn hear(heard: &mut HashMap<MessageId, Heard>, stale: &mut u64, said: &str) {
+    let words: Vec<&str> = said.split(' ').collect();
+    match words[..] {
+        ["got", id, value, attempt] => {
+            let one = heard.entry(id.parse().unwrap()).or_default();
+            one.value = value.parse().unwrap();
+            one.attempts.push(attempt.parse().unwrap());
+            // Lines of different workers are read in no order.
+            one.attempts.sort_unstable();
+        }
+        ["ack", id] => heard.entry(id.parse().unwrap()).or_default().acknowledged += 1,
+        ["stale", _] => *stale += 1,
+        _ => panic!("{said}"),
+    }
+}
+
+/// A failover under load. What the old primary acknowledged and had not passed on may be lost with it, which is what asynchronous replication
+/// means; behind the failover all is as promised. Here the replica is waited for, so nothing may be missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_goes_on_behind_a_failover() {
+    let sentinels = Sentinels::builder().start().await.unwrap();
+    let addresses = sentinels.addrs().into_iter().map(|addr| addr.to_string());
+    let config = Config::sentinel(sentinels.master_name(), addresses).unwrap();
+    let client = Client::connect(config).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    let queue: Numbers = ReliableQueue::new(&client, "q");
+    let all: Vec<u64> = (0..50).collect();
+    assert!(queue.push_many(&all).await.iter().all(Result::is_ok));
+    let held = queue.receive_many(5).visibility(HOUR).await.unwrap();
+    let primary = sentinels.current_primary().await.unwrap();
+    let observer = primary.observer().await.unwrap();
+    // Written behind all that is to be there, on the connection that waits.
+    observer.cmd(&["SET", "behind", "1"]).await.unwrap();
+    let replicas: u64 = observer.query(&["WAIT", "1", "10000"]).await.unwrap();
+    assert!(replicas >= 1);
+    primary.kill().await.unwrap();
+    let mut seen = HashSet::new();
+    let end = Instant::now() + SOON * 3;
+    while seen.len() < 45 {
+        assert!(Instant::now() < end, "only {}", seen.len());
+        // While there is no primary, calls end.
+        let Ok(some) = queue.receive_many(10).visibility(HOUR).within(SOON).await else { continue };
+        for outcome in join_all(some.iter().map(|one| one.ack())).await {
+            outcome.unwrap();
+        }
+        seen.extend(some.iter().map(|one| one.value().unwrap()));
+    }
+    assert_eq!(seen, (5..50).collect());
+    for one in &held {
+        one.ack().await.unwrap();
+    }
+    assert_eq!(queue.counts().await.unwrap().in_flight, 0);
+}
