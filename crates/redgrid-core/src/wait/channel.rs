@@ -62,6 +62,7 @@ pub(super) enum Sink {
         sender: mpsc::UnboundedSender<Heard>,
         /// A poll finds out what this one misses.
         polled: bool,
+        term: Term,
     },
     /// Of a reader who hears several, by the number it has for this one.
     Tap {
@@ -77,6 +78,24 @@ pub(super) enum Force {
     /// Subscribed, and confirmed by the server.
     Confirmed,
     Denied,
+}
+
+/// Whether a channel is in force, and since when: a number that grows whenever that changes, and is odd while it is. Read without a lock.
+#[derive(Clone, Default, Debug)]
+pub struct Term(Arc<AtomicU64>);
+
+impl Term {
+    /// The present time of being in force. All that is published while two calls give the same is heard, in order.
+    pub fn now(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|term| term % 2 == 1)
+    }
+
+    /// Called under the hub's state only.
+    pub(super) fn set(&self, in_force: bool) {
+        if self.now().is_some() != in_force {
+            self.0.fetch_add(1, Ordering::AcqRel);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -172,6 +191,7 @@ impl Channel {
         for sink in self.watchers.values() {
             match sink {
                 Sink::Signal(signal) => signal.in_force.store(force == Force::Confirmed, Ordering::Release),
+                Sink::Hearing { term, .. } => term.set(force == Force::Confirmed),
                 Sink::Tap { tap, .. } if force == Force::Denied => tap.denied(),
                 _ => {}
             }
@@ -254,6 +274,8 @@ impl Listener {
 pub struct Hearing {
     pub(super) registrations: Vec<Registration>,
     pub(super) receiver: mpsc::UnboundedReceiver<Heard>,
+    /// Of the first channel.
+    pub(super) term: Term,
 }
 
 /// What came of a [`Hearing`].
@@ -286,6 +308,11 @@ impl Hearing {
     /// What has come and was not taken yet.
     pub fn take(&mut self) -> Option<Heard> {
         self.receiver.try_recv().ok()
+    }
+
+    /// Since when the first channel is in force, for who asks often.
+    pub fn term(&self) -> Term {
+        self.term.clone()
     }
 
     /// Ends it in order: what the server publishes until it has unsubscribed the channels is still heard.
