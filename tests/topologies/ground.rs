@@ -176,6 +176,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+zadd +zincrby",
             "+getbit",
             "+geoadd",
+            "+hget +hset +hdel +hincrby",
         ]
         .into_iter()
         .flat_map(rules),

@@ -121,10 +121,13 @@ fn take(near: &Near, heart: &mut Heart, heard: Heard) {
     };
     if channel > 0 {
         let Some((number, told)) = read_pulse(&payload) else { return };
-        if told == Told::Absent {
+        let Some(pulse) = heart.pulses.hear(number) else { return };
+        if pulse.others_missing {
+            near.clear();
+        } else if told == Told::Absent {
             near.vanish();
         }
-        heart.pulses.hear(near.fresh(), number, &told, near.options.max_stale);
+        near.fresh().renew(&pulse, &told, near.options.max_stale);
         return;
     }
     match message::read(&payload) {
@@ -134,13 +137,13 @@ fn take(near: &Near, heart: &mut Heart, heard: Heard) {
             if let Some(request) = release {
                 let semaphore = clear_semaphore(&heart.key, &request);
                 let channel = companion("redisson_sc", &semaphore);
-                answer(near, heart, RELEASE.with([semaphore]).publish_here().arg(channel));
+                answer(heart, RELEASE.with([semaphore]).publish_here().arg(channel));
             }
         }
         Some(Message::Disable { request, hashes, all, lasts }) => {
             near.disable(&hashes, all, heart.on.clock().now() + lasts.min(DISABLED));
             let channel = suffixed(&heart.key, &format!("{request}:topic"));
-            answer(near, heart, ACKNOWLEDGE.with([heart.key.clone()]).publish_here().arg(channel).arg(message::ACKNOWLEDGED));
+            answer(heart, ACKNOWLEDGE.with([heart.key.clone()]).publish_here().arg(channel).arg(message::ACKNOWLEDGED));
         }
         Some(Message::Enable { hashes, all }) => near.enable(&hashes, all),
         Some(Message::Other) => {}
@@ -154,7 +157,7 @@ fn take(near: &Near, heart: &mut Heart, heard: Heard) {
 static ACKNOWLEDGE: Script<1> = Script::new("local_cached_map/acknowledge", include_str!("scripts/acknowledge.lua"));
 
 /// Answers others in the background.
-fn answer(_: &Near, heart: &Heart, request: Request) {
+fn answer(heart: &Heart, request: Request) {
     let on = heart.on.clone();
     let until = on.clock().now() + ANSWERED;
     tokio::spawn(async move {

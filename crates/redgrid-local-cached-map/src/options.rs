@@ -54,7 +54,7 @@ impl Options {
     }
 
     /// How many bytes are kept at most: keys and values as their codecs write them, and 192 for each entry. 64 MiB unless set; 1 KiB at
-    /// least. An entry that is larger than a few percent of it is not kept.
+    /// least. An entry that is larger than a sixteenth of it is not kept.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
         self

@@ -50,6 +50,8 @@ impl Freshness {
 pub(crate) struct Pulses {
     last: u64,
     sent: VecDeque<Sent>,
+    /// One that did not come.
+    forgot: bool,
 }
 
 struct Sent {
@@ -76,23 +78,58 @@ impl Pulses {
         self.last += 1;
         if self.sent.len() >= AWAITED {
             self.sent.pop_front();
+            self.forgot = true;
         }
         self.sent.push_back(Sent { number: self.last, at, term });
         self.last
     }
 
-    /// Whether one that came back is of the present term; then what is kept may be given out until the bound after it was sent.
-    pub(crate) fn hear(&mut self, fresh: &Freshness, number: u64, told: &Told, bound: Duration) -> bool {
-        let Some(place) = self.sent.iter().position(|sent| sent.number == number) else { return false };
-        let Some(Sent { at, term, .. }) = self.sent.drain(..=place).next_back() else { return false };
-        if fresh.present_term() != Some(term) {
-            return false;
-        }
+    /// What one that came back is worth; `None` where it is not awaited.
+    pub(crate) fn hear(&mut self, number: u64) -> Option<Pulse> {
+        let place = self.sent.iter().position(|sent| sent.number == number)?;
+        let Sent { at, term, .. } = self.sent.drain(..=place).next_back()?;
+        Some(Pulse { at, term, others_missing: std::mem::take(&mut self.forgot) || place > 0 })
+    }
+}
+
+/// One that came back.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    at: Instant,
+    term: u64,
+    /// One that was sent before it has not come, as perhaps other messages have not. A connection loses none in between; what stands in front
+    /// of a server may.
+    pub(crate) others_missing: bool,
+}
+
+impl Freshness {
+    /// Has what is kept given out until the bound after a pulse was sent, if it is of the present term.
+    pub(crate) fn renew(&self, pulse: &Pulse, told: &Told, bound: Duration) {
         let lasts = match told {
             Told::There(Some(left)) => bound.min(*left),
             Told::There(None) | Told::Absent => bound,
         };
-        fresh.heard(term, at + lasts);
-        true
+        if self.present_term() == Some(pulse.term) {
+            self.heard(pulse.term, pulse.at + lasts);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pulse_counts_once_and_tells_that_one_before_it_is_missing() {
+        let (mut pulses, at) = (Pulses::default(), Instant::PAST);
+        let numbers = [(); 4].map(|()| pulses.send(1, at));
+        assert!(!pulses.hear(numbers[0]).unwrap().others_missing);
+        assert!(pulses.hear(numbers[0]).is_none(), "twice");
+        assert!(pulses.hear(numbers[2]).unwrap().others_missing, "the second is missing");
+        assert!(pulses.hear(numbers[1]).is_none(), "late");
+        assert!(!pulses.hear(numbers[3]).unwrap().others_missing);
+        let many: Vec<u64> = (0..=AWAITED).map(|_| pulses.send(1, at)).collect();
+        assert!(pulses.hear(many[0]).is_none());
+        assert!(pulses.hear(many[1]).unwrap().others_missing, "the first was forgotten");
     }
 }

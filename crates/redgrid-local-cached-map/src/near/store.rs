@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
-use quick_cache::{Lifecycle, Weighter};
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use redgrid_core::clock::Instant;
 
 use super::Hash;
@@ -14,6 +14,9 @@ use crate::options::Options;
 
 /// What an entry takes beside its bytes: itself, its place and what allocators add.
 const BESIDES: u64 = 192;
+
+/// In so many parts, each with a lock of its own; what is larger than a part has no room.
+const PARTS: usize = 16;
 
 /// A key and its value, as the server has them.
 pub(crate) struct Entry {
@@ -94,8 +97,10 @@ impl Store {
     pub(super) fn new(max_entries: usize, max_bytes: u64) -> Store {
         let least = max_bytes.div_ceil(max_entries as u64);
         let evictions = Evictions::default();
-        let kept =
-            Cache::with(max_entries, max_bytes, Weight { least }, RandomState::default(), evictions.clone());
+        let mut parts = OptionsBuilder::new();
+        parts.shards(PARTS).estimated_items_capacity(max_entries).weight_capacity(max_bytes);
+        let parts = parts.build().expect("both capacities are set");
+        let kept = Cache::with_options(parts, Weight { least }, RandomState::default(), evictions.clone());
         Store { kept, evictions, least, most: max_bytes }
     }
 

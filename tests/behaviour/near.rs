@@ -1,0 +1,3 @@
+//! Temporary.
+mod local_maps;
+mod local_maps_stale;
