@@ -27,7 +27,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (product, _) in &list {
         prices.get(product).await?;
     }
-    println!("1000 prices in {:?}, {:.0} % of all without the server", began.elapsed(), 100.0 * prices.stats().hit_ratio());
+    println!(
+        "1000 prices in {:?}, {:.0} % of all without the server",
+        began.elapsed(),
+        100.0 * prices.stats().hit_ratio()
+    );
 
     // Another process changes one: this one is told.
     ours.set("P0007", &700_u32).await?;

@@ -79,7 +79,10 @@ async fn every_change_is_told_to_all_who_keep_the_key() {
     assert!(!here.compare_and_remove("a", &1).await.unwrap() && here.compare_and_remove("a", &7).await.unwrap());
     sees(&there, "a", None).await;
     assert!(here.set_if_absent("a", &8).await.unwrap() && !here.set_if_absent("a", &9).await.unwrap());
-    assert_eq!((here.insert_if_absent("a", &9).await.unwrap(), here.insert_if_absent("d", &9).await.unwrap()), (Some(8), None));
+    assert_eq!(
+        (here.insert_if_absent("a", &9).await.unwrap(), here.insert_if_absent("d", &9).await.unwrap()),
+        (Some(8), None)
+    );
     kept(&there, "a", Some(8)).await;
     assert_eq!((here.remove("a").await.unwrap(), here.remove("a").await.unwrap()), (Some(8), None));
     sees(&there, "a", None).await;
@@ -118,7 +121,10 @@ async fn what_is_asked_of_the_whole_map_is_asked_of_the_server() {
     assert_eq!(prices.entries().try_collect::<HashMap<String, u64>>().await.unwrap(), all);
     assert_eq!(prices.keys().try_collect::<Vec<_>>().await.unwrap().len(), 1200);
     assert_eq!(prices.values().try_collect::<Vec<_>>().await.unwrap().into_iter().sum::<u64>(), 1199 * 600);
-    assert_eq!((prices.read_all_keys().await.unwrap().len(), prices.read_all_values().await.unwrap().len()), (1200, 1200));
+    assert_eq!(
+        (prices.read_all_keys().await.unwrap().len(), prices.read_all_values().await.unwrap().len()),
+        (1200, 1200)
+    );
     assert_eq!((prices.random_keys(3).await.unwrap().len(), prices.random_entries(3).await.unwrap().len()), (3, 3));
     assert!(prices.contains_value(&7).await.unwrap() && !prices.contains_value(&7000).await.unwrap());
     assert!(prices.cached_keys().unwrap().is_empty(), "nothing of that is kept");
@@ -172,7 +178,8 @@ async fn what_was_read_while_its_change_was_told_is_not_kept() {
     let config = Config::from_url(&server.url()).unwrap();
     let behind = Arc::new(Before::behind(redgrid_core::server(&config).unwrap(), "HGET"));
     let client = Client::over_one(Arc::clone(&behind) as Arc<dyn Server>, config, Clock::boot()).unwrap();
-    let (reader, (_client, writer)) = (Prices::with_options(&client, "prices", told()), prices(&server, "prices").await);
+    let (reader, (_client, writer)) =
+        (Prices::with_options(&client, "prices", told()), prices(&server, "prices").await);
     in_force(&reader).await;
     for all in [false, true] {
         writer.set_many([("a", &1), ("b", &1)]).await.unwrap();
@@ -343,7 +350,9 @@ async fn options_and_names_that_can_not_be_are_told_by_each_call() {
     ];
     for (options, named) in wrong {
         let prices = Prices::with_options(&client, "prices", options);
-        for error in [prices.get("a").await.map(drop), prices.set("a", &1).await.map(drop), prices.clear().await.map(drop)] {
+        for error in
+            [prices.get("a").await.map(drop), prices.set("a", &1).await.map(drop), prices.clear().await.map(drop)]
+        {
             let error = error.unwrap_err();
             assert!(matches!(&error, ObjectError::InvalidArgument { option, .. } if *option == named), "{error:?}");
         }
@@ -358,7 +367,10 @@ async fn who_may_not_tell_changes_nothing_and_who_may_not_listen_asks_the_server
     let rules = "on >secret resetkeys ~* resetchannels &*:topic +@all";
     let server = RedisServer::builder().user("mute", "on >secret resetkeys ~* resetchannels +@all").user("deaf", rules);
     let server = server.start().await.unwrap();
-    let (mute, deaf) = (client_with(&server.url_for("mute", "secret"), |config| config).await, client_with(&server.url_for("deaf", "secret"), |config| config).await);
+    let (mute, deaf) = (
+        client_with(&server.url_for("mute", "secret"), |config| config).await,
+        client_with(&server.url_for("deaf", "secret"), |config| config).await,
+    );
     let observer = server.observer().await.unwrap();
     let prices = Prices::new(&mute, "prices");
     for error in [

@@ -138,7 +138,9 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
         (reads, stalest) = (reads + more, stalest.max(most));
     }
     let stats = here.stats();
-    println!("{trials} trials {faults:?}: {reads} reads, stalest {stalest:?}, not in force at the end of {caught}; {stats:?}");
+    println!(
+        "{trials} trials {faults:?}: {reads} reads, stalest {stalest:?}, not in force at the end of {caught}; {stats:?}"
+    );
     assert!(stats.hits > reads / 10 && bypassed > 0 && stalest <= BOUND, "{stats:?}");
 }
 

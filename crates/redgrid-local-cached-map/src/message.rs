@@ -129,9 +129,8 @@ mod tests {
         let update = with(&[2], &[&[7; 16][..], &[0, 0, 0, 1, b'k', 0, 0, 0, 2, b'v', b'w']].concat());
         assert_eq!(read(&update), Some(Message::Invalidate(vec![hash(b"k")])));
         let head = [&[3, 2][..], b"ab", &1000_i64.to_be_bytes()].concat();
-        let disable = |all| {
-            Some(Message::Disable { request: "ab".into(), hashes: vec![1], all, lasts: Duration::from_secs(1) })
-        };
+        let disable =
+            |all| Some(Message::Disable { request: "ab".into(), hashes: vec![1], all, lasts: Duration::from_secs(1) });
         let one = [&1_u32.to_be_bytes()[..], &1_u128.to_be_bytes()].concat();
         assert_eq!(read(&with(&head, &one)), disable(false), "of 3.x");
         assert_eq!(read(&with(&with(&head, &[0]), &one)), disable(false));

@@ -69,7 +69,8 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
         }
         for part in parts(&missing, |(_, field)| field.len()) {
             let flight = near.begin();
-            let request = part.iter().fold(self.place.command("HMGET")?, |request, (_, field)| request.arg(field.clone()));
+            let request =
+                part.iter().fold(self.place.command("HMGET")?, |request, (_, field)| request.arg(field.clone()));
             let brought: Vec<Option<Bytes>> = self.place.ask(request).await?;
             for ((place, field), value) in part.iter().zip(brought) {
                 flight.keep(field, value.clone());

@@ -109,6 +109,8 @@ impl Store {
     }
 
     pub(super) fn keep(&self, hash: Hash, entry: Entry) {
+        // One that is replaced would be counted as put out.
+        self.kept.remove(&hash);
         self.kept.insert(hash, Arc::new(entry));
     }
 
