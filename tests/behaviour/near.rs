@@ -1,3 +1,0 @@
-//! Temporary.
-mod local_maps;
-mod local_maps_stale;
