@@ -52,6 +52,8 @@ mod lists;
 mod lists_limits;
 mod lists_model;
 mod lists_parts;
+mod local_maps;
+mod local_maps_stale;
 mod lock_basics;
 mod lost_replies;
 mod map_locks;

@@ -24,6 +24,7 @@ mod keys;
 mod latch;
 mod leases;
 mod lists;
+mod local_maps;
 mod map_keys;
 mod multi;
 mod multimaps;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         latch::scenarios(),
         leases::scenarios(),
         lists::scenarios(),
+        local_maps::scenarios(),
         map_keys::scenarios(),
         multi::scenarios(),
         multimaps::scenarios(),

@@ -11,6 +11,7 @@ use tokio::process::Command;
 const SOURCES: &[&str] = &[
     include_str!("java/src/main/java/Adders.java"),
     include_str!("java/src/main/java/Codecs.java"),
+    include_str!("java/src/main/java/LocalMaps.java"),
     include_str!("java/src/main/java/OfKeys.java"),
     include_str!("java/src/main/java/KeySpace.java"),
     include_str!("java/src/main/java/Peer.java"),

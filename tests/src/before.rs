@@ -1,4 +1,4 @@
-//! A server before which something happens: what others do just then.
+//! A server before which something happens, or behind it: what others do just then.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,6 +16,8 @@ pub struct Before {
     server: Arc<dyn Server>,
     label: &'static str,
     events: Mutex<VecDeque<Event>>,
+    /// It happens when the server has answered, before anybody hears of that.
+    behind: bool,
     /// What happens each time when nothing else is to.
     always: Option<Box<dyn Fn() -> Event + Send + Sync>>,
 }
@@ -23,7 +25,12 @@ pub struct Before {
 impl Before {
     /// Before requests of this label, the next of the events happens.
     pub fn new(server: Arc<dyn Server>, label: &'static str) -> Self {
-        Before { server, label, events: Mutex::default(), always: None }
+        Before { server, label, behind: false, events: Mutex::default(), always: None }
+    }
+
+    /// The same behind them: the server has answered, and nobody has heard of it.
+    pub fn behind(server: Arc<dyn Server>, label: &'static str) -> Self {
+        Before { behind: true, ..Before::new(server, label) }
     }
 
     /// The same, and this happens each time.
@@ -48,12 +55,16 @@ impl Server for Before {
     }
 
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
-        if requests.iter().any(|request| request.label() == self.label) {
-            let event = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            if let Some(event) = event.or_else(|| self.always.as_ref().map(|event| event())) {
-                event.await;
-            }
+        let is_it = requests.iter().any(|request| request.label() == self.label);
+        let event = if is_it { self.events.lock().unwrap_or_else(PoisonError::into_inner).pop_front() } else { None };
+        let event = event.or_else(|| self.always.as_ref().filter(|_| is_it).map(|event| event()));
+        let Some(event) = event else { return self.server.call(requests).await };
+        if self.behind {
+            let answers = self.server.call(requests).await;
+            event.await;
+            return answers;
         }
+        event.await;
         self.server.call(requests).await
     }
 

@@ -179,6 +179,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+psubscribe",
             "+xadd",
             "+hincrby +hmget",
+            "+hget +hset +hdel +hincrby",
         ]
         .into_iter()
         .flat_map(rules),

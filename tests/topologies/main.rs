@@ -21,6 +21,7 @@ mod latch;
 mod latch_failover;
 mod listening;
 mod lists;
+mod local_maps;
 mod maps;
 mod migration;
 mod multimaps;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
             buckets::scenarios(),
             scripts::scenarios(),
             maps::scenarios(),
+            local_maps::scenarios(),
             object_events::scenarios(),
             keys::scenarios(),
             lists::scenarios(),
@@ -112,6 +114,7 @@ fn main() -> ExitCode {
         latch_failover::scenarios(),
         lag::scenarios(),
         listening::scenarios(),
+        local_maps::local_maps_failover::scenarios(),
         migration::scenarios(),
         object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),

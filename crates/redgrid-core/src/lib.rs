@@ -53,3 +53,4 @@ pub use script::{BulkScript, OwnedScript, Script};
 pub use seat::Seat;
 pub use token::Token;
 pub use wait::{Channels, Fed, Feed, Heard, Hearing, LastHeard, Wake, Watch};
+pub use wait::{Heard, Hearing, LastHeard, Term, Wake, Watch};

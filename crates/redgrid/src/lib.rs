@@ -41,6 +41,7 @@ pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
     feature = "bucket",
     feature = "geo",
     feature = "list",
+    feature = "local-cached-map",
     feature = "map",
     feature = "multimap",
     feature = "reliable-queue",
@@ -67,6 +68,8 @@ pub use redgrid_id_generator::{self as id_generator, DecodedId, IdError, IdGener
 pub use redgrid_keys::{self as keys, Everything, Key, Keys, KeysError, Kind};
 #[cfg(feature = "list")]
 pub use redgrid_list::{self as list, List};
+#[cfg(feature = "local-cached-map")]
+pub use redgrid_local_cached_map::{self as local_cached_map, LocalCachedMap};
 #[cfg(feature = "locks")]
 pub use redgrid_locks as locks;
 #[cfg(feature = "locks")]

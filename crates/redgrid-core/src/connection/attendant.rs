@@ -101,7 +101,12 @@ impl Attendant {
 
     /// Hears a channel at the primary of `key`, whatever `subscription_mode` says: who publishes there counts this client.
     pub fn hear_counted(&self, channel: Bytes, key: &Bytes) -> Hearing {
-        self.core.hub.hear_counted(channel, key)
+        self.core.hub.hear_counted([channel], key)
+    }
+
+    /// The same of several channels in the slot of `key`, in the order in which they are published.
+    pub fn hear_all_counted(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> Hearing {
+        self.core.hub.hear_counted(channels, key)
     }
 
     /// Carries out a request until it is answered for good, or `until` has come; after a lost reply it is sent again if it is

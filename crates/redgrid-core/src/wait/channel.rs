@@ -67,6 +67,7 @@ pub(super) enum Sink {
         sender: mpsc::UnboundedSender<Heard>,
         /// A poll finds out what this one misses.
         polled: bool,
+        term: Term,
     },
     /// Of a reader who hears several, by the number it has for this one.
     Tap {
@@ -101,6 +102,24 @@ impl Denial {
     pub(super) fn tell(&self, sink: &Sink) {
         if let (Sink::Tap { tap, .. }, Force::Denied) = (sink, self.force()) {
             tap.denied(&self.why);
+        }
+    }
+}
+
+/// Whether a channel is in force, and since when: a number that grows whenever that changes, and is odd while it is. Read without a lock.
+#[derive(Clone, Default, Debug)]
+pub struct Term(Arc<AtomicU64>);
+
+impl Term {
+    /// The present time of being in force. All that is published while two calls give the same is heard, in order.
+    pub fn now(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|term| term % 2 == 1)
+    }
+
+    /// Called under the hub's state only.
+    pub(super) fn set(&self, in_force: bool) {
+        if self.now().is_some() != in_force {
+            self.0.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
@@ -198,6 +217,11 @@ impl Channel {
         for sink in self.watchers.values() {
             if let Sink::Signal(signal) = sink {
                 signal.in_force.store(force == Force::Confirmed, Ordering::Release);
+            match sink {
+                Sink::Signal(signal) => signal.in_force.store(force == Force::Confirmed, Ordering::Release),
+                Sink::Hearing { term, .. } => term.set(force == Force::Confirmed),
+                Sink::Tap { tap, .. } if force == Force::Denied => tap.denied(),
+                _ => {}
             }
         }
     }
@@ -286,6 +310,8 @@ impl Listener {
 pub struct Hearing {
     pub(super) registrations: Vec<Registration>,
     pub(super) receiver: mpsc::UnboundedReceiver<Heard>,
+    /// Of the first channel.
+    pub(super) term: Term,
 }
 
 /// What came of a [`Hearing`].
@@ -318,6 +344,11 @@ impl Hearing {
     /// What has come and was not taken yet.
     pub fn take(&mut self) -> Option<Heard> {
         self.receiver.try_recv().ok()
+    }
+
+    /// Since when the first channel is in force, for who asks often.
+    pub fn term(&self) -> Term {
+        self.term.clone()
     }
 
     /// Ends it in order: what the server publishes until it has unsubscribed the channels is still heard.

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, mpsc};
 use super::channel::{
     Channel, Denial, Force, Heard, Hearing, Listener, Poll, Reach, Registration, Signal, Sink, Watch,
 };
+use super::channel::{Channel, Force, Heard, Hearing, Listener, Poll, Reach, Registration, Signal, Sink, Term, Watch};
 use super::lane::{Desired, Lane, Post};
 use super::poll::{self, UNSUBSCRIBED_POLL};
 use super::spread::{Spreading, heard_at};
@@ -154,22 +155,32 @@ impl Hub {
         key: &Bytes,
         polls: bool,
     ) -> Hearing {
+        self.hear_by(Reach::Slot, channels, key, polls)
+    }
+
+    /// Hears channels in the slot of `key` at the primary of that, whatever waiters do: who publishes there counts this one.
+    pub(crate) fn hear_counted(self: &Arc<Self>, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> Hearing {
+        self.hear_by(Reach::Counted, channels, key, false)
+    }
+
+    fn hear_by(
+        self: &Arc<Self>,
+        reach: Reach,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+        polls: bool,
+    ) -> Hearing {
         let (sender, receiver) = mpsc::unbounded_channel();
+        let first = Term::default();
         let hear = |(place, channel): (usize, Bytes)| {
             let poll = (polls && place == 0).then(|| Poll { key: key.clone(), mark: None, due: Instant::NEVER });
-            let sink = Sink::Hearing { place, sender: sender.clone(), polled: polls };
-            let id = self.add(&channel, key, Reach::Slot, sink, poll);
+            let term = if place == 0 { first.clone() } else { Term::default() };
+            let sink = Sink::Hearing { place, sender: sender.clone(), polled: polls, term };
+            let id = self.add(&channel, key, reach, sink, poll);
             Registration { hub: Arc::clone(self), channel, id }
         };
         let registrations = channels.into_iter().enumerate().map(hear).collect();
-        Hearing { registrations, receiver }
-    }
-
-    /// Hears a channel in the slot of `key` at the primary of that, whatever waiters do: who publishes there counts this one.
-    pub(crate) fn hear_counted(self: &Arc<Self>, channel: Bytes, key: &Bytes) -> Hearing {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let id = self.add(&channel, key, Reach::Counted, Sink::Hearing { place: 0, sender, polled: false }, None);
-        Hearing { registrations: vec![Registration { hub: Arc::clone(self), channel, id }], receiver }
+        Hearing { registrations, receiver, term: first }
     }
 
     /// How many channels are wanted at the moment.
@@ -233,7 +244,8 @@ impl Hub {
                 signal.in_force.store(true, Ordering::Release);
                 signal.recheck.store(true, Ordering::Release);
             }
-            (Sink::Hearing { sender, .. }, Force::Confirmed) => {
+            (Sink::Hearing { sender, term, .. }, Force::Confirmed) => {
+                term.set(true);
                 let _ = sender.send(Heard::Recheck);
             }
             (Sink::Tap { tap, seat }, Force::Confirmed) => tap.in_force(*seat),

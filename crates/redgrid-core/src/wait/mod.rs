@@ -12,7 +12,7 @@ mod poll;
 mod spread;
 mod tap;
 
-pub use channel::{Heard, Hearing, LastHeard, Wake, Watch};
+pub use channel::{Heard, Hearing, LastHeard, Term, Wake, Watch};
 pub(crate) use channel::{Listener, Registration};
 pub(crate) use copied::Copied;
 pub use feed::{Channels, Fed, Feed};

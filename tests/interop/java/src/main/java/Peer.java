@@ -93,6 +93,9 @@ public final class Peer {
         if (words[1].startsWith("bucket.") || words[1].startsWith("map.")) {
             return Values.perform(redisson, words);
         }
+        if (words[1].startsWith("near.")) {
+            return LocalMaps.perform(redisson, words);
+        }
         if (words[1].startsWith("script.")) {
             return Scripts.perform(redisson, words);
         }
