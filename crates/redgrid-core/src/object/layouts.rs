@@ -134,6 +134,11 @@ pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
 }
 
+/// How a sharded object is divided: its parts are objects of their own, in slots of their own.
+pub fn sharded(key: &[u8]) -> Vec<Bytes> {
+    vec![suffixed(key, "shards")]
+}
+
 const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, along: none }
 }
