@@ -32,6 +32,7 @@ mod read_write;
 mod scripts;
 mod semaphores;
 mod sets;
+mod sharded;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
             keys::scenarios(),
             lists::scenarios(),
             sets::scenarios(),
+            sharded::scenarios(),
             multimaps::scenarios(),
         ]
         .concat()
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
         migration::scenarios(),
         object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
+        sharded::sharded_alone::scenarios(),
     ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();

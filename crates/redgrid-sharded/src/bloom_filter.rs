@@ -66,7 +66,11 @@ impl<T, C: Codec> Part for BloomFilter<T, C> {
 fn each(layout: &Layout, elements: u64, share: f64) -> u64 {
     let parts = f64::from(layout.shards);
     let more = ((-share.ln() - 1.0) / 2.0 * (1.0 - 1.0 / parts)).max(0.0);
-    (elements as f64 / parts + more).ceil() as u64
+    match elements {
+        // Of none there can be no filter.
+        0 => 0,
+        elements => (elements as f64 / parts + more).ceil() as u64,
+    }
 }
 
 impl<T, C: Codec + Default> ShardedBloomFilter<T, C> {
@@ -137,7 +141,8 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     pub async fn config(&self) -> Result<Option<ShardedFilterConfig>, ObjectError> {
         let Some(parts) = self.spread.agreed().await? else { return Ok(None) };
         let Some((expected_insertions, false_probability)) = parts.layout.filter else { return Ok(None) };
-        let size = |part: BloomFilter<T, C>, ()| async move { Ok(part.config().await?.map_or(0, |config| config.size)) };
+        let size =
+            |part: BloomFilter<T, C>, ()| async move { Ok(part.config().await?.map_or(0, |config| config.size)) };
         let size = self.spread.sum(&parts, parts.every(), size).await?;
         let shards = parts.layout.shards;
         Ok(Some(ShardedFilterConfig { shards, size, expected_insertions, false_probability }))
@@ -155,9 +160,8 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     pub async fn count(&self) -> Result<u64, ObjectError> {
         let parts = self.filter().await?;
         let layout = parts.layout;
-        let count = |part: BloomFilter<T, C>, ()| async move {
-            self.made(&layout, &part, async || part.count().await).await
-        };
+        let count =
+            |part: BloomFilter<T, C>, ()| async move { self.made(&layout, &part, async || part.count().await).await };
         self.spread.sum(&parts, parts.every(), count).await
     }
 

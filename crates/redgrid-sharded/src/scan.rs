@@ -28,10 +28,7 @@ pub struct ShardedScan<T> {
 }
 
 impl<T: Send + 'static> ShardedScan<T> {
-    pub(crate) fn of<P>(
-        spread: &Spread<P>,
-        scan: impl Fn(&P) -> Scan<T> + Send + 'static,
-    ) -> ShardedScan<T>
+    pub(crate) fn of<P>(spread: &Spread<P>, scan: impl Fn(&P) -> Scan<T> + Send + 'static) -> ShardedScan<T>
     where
         P: Part + Send + Sync + 'static,
         P::With: Send + Sync,
