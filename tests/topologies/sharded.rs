@@ -134,22 +134,23 @@ pub(crate) mod sharded_alone {
             wait_until(SOON, async || done.load(Ordering::Relaxed) > so_far + 20).await;
         };
         let moves = async {
-            for key in [1_u64, 2, 3] {
+            let slot_of = async |key: u64| {
                 let part = map.part_of(&key).await.unwrap();
-                let slot = cluster.slot_of(part.object().name().unwrap().as_str()).await.unwrap();
-                let from = cluster.primary_of(slot).await.unwrap();
-                let addr = from.addr();
-                until_more().await;
-                cluster.fail_over(from).await.unwrap();
-                until_more().await;
+                cluster.slot_of(part.object().name().unwrap().as_str()).await.unwrap()
+            };
+            until_more().await;
+            let primary = cluster.primary_of(slot_of(1).await).await.unwrap();
+            cluster.fail_over(primary).await.unwrap();
+            for key in [1_u64, 2, 3] {
+                let slot = slot_of(key).await;
                 let from = cluster.primary_of(slot).await.unwrap().addr();
                 let mut to = None;
-                for other in ["a", "b", "c", "d", "e", "f", "g"] {
-                    let primary = cluster.primary_of(cluster.slot_of(other).await.unwrap()).await.unwrap();
-                    to = Some(primary).filter(|primary| primary.addr() != from && primary.addr() != addr).or(to);
+                // Of three primaries, which have a third of the slots each.
+                for other in [0, 6_000, 16_000] {
+                    let primary = cluster.primary_of(other).await.unwrap();
+                    to = Some(primary).filter(|primary| primary.addr() != from).or(to);
                 }
-                let to = to.expect("another primary");
-                cluster.begin_migration(slot, to).await.unwrap();
+                cluster.begin_migration(slot, to.expect("another primary")).await.unwrap();
                 until_more().await;
                 cluster.move_keys(slot).await.unwrap();
                 cluster.finish_migration(slot).await.unwrap();
