@@ -10,7 +10,7 @@ use redgrid_core::object::ObjectError;
 use crate::layout::{Kind, Layout};
 use crate::object::ShardedObject;
 use crate::ones::ShardedOnes;
-use crate::spread::{Part, Parts, Spread, by_part, in_order};
+use crate::spread::{ByPart, Part, Parts, Spread, by_part, in_order};
 
 /// Bits by their indices, in ranges of which each is a key of its own: so there may be more than a string of the server has.
 ///
@@ -350,11 +350,7 @@ impl ShardedBitSet {
     }
 
     /// Bits by the parts that have them.
-    fn bits(
-        &self,
-        parts: &Parts<BitSet>,
-        indices: impl IntoIterator<Item = u64>,
-    ) -> Result<Vec<(u32, Vec<(usize, u64)>)>, ObjectError> {
+    fn bits(&self, parts: &Parts<BitSet>, indices: impl IntoIterator<Item = u64>) -> Result<ByPart<u64>, ObjectError> {
         let all: Result<Vec<_>, _> = indices.into_iter().map(|index| self.bit(parts, index)).collect();
         Ok(by_part(all?))
     }

@@ -11,7 +11,7 @@ use redgrid_core::object::ObjectError;
 
 use crate::layout::{Kind, Layout, Wish};
 use crate::object::ShardedObject;
-use crate::spread::{Part, Parts, Spread, by_part, in_order};
+use crate::spread::{ByPart, Part, Parts, Spread, by_part, in_order};
 
 /// What a sharded filter was made for, and what it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -274,7 +274,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         &self,
         parts: &Parts<BloomFilter<T, C>>,
         elements: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<(u32, Vec<(usize, &'a Q)>)>, ObjectError>
+    ) -> Result<ByPart<&'a Q>, ObjectError>
     where
         C: Encode<Q>,
     {

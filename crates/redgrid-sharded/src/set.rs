@@ -12,7 +12,7 @@ use redgrid_set::Set;
 use crate::layout::Kind;
 use crate::object::ShardedObject;
 use crate::scan::ShardedScan;
-use crate::spread::{Part, Parts, Spread, by_chance, by_part, in_order};
+use crate::spread::{ByPart, Part, Parts, Spread, by_chance, by_part, in_order};
 
 /// The type, with the codec of one that names none: there is one only with the feature `json`, so that what a set stores never
 /// depends on the features that others ask for.
@@ -110,7 +110,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
         &self,
         parts: &Parts<Set<T, C>>,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<(u32, Vec<(usize, &'a Q)>)>, ObjectError>
+    ) -> Result<ByPart<&'a Q>, ObjectError>
     where
         C: Encode<Q>,
     {

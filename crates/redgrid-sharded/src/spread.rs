@@ -288,8 +288,13 @@ impl<P: Part> Clone for Spread<P> {
     }
 }
 
-/// What is asked about, by the parts that have it; each with its place among all.
-pub(crate) fn by_part<A>(all: impl IntoIterator<Item = (u32, A)>) -> Vec<(u32, Vec<(usize, A)>)> {
+/// What many are asked or have answered, by parts; each with its place among all.
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
+pub(crate) type ByPart<A> = Vec<(u32, Vec<(usize, A)>)>;
+
+/// What is asked about, by the parts that have it.
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
+pub(crate) fn by_part<A>(all: impl IntoIterator<Item = (u32, A)>) -> ByPart<A> {
     let mut by_part = std::collections::BTreeMap::<u32, Vec<(usize, A)>>::new();
     for (at, (part, about)) in all.into_iter().enumerate() {
         by_part.entry(part).or_default().push((at, about));
@@ -298,7 +303,8 @@ pub(crate) fn by_part<A>(all: impl IntoIterator<Item = (u32, A)>) -> Vec<(u32, V
 }
 
 /// Answers in the order in which was asked.
-pub(crate) fn in_order<T>(told: Vec<(u32, Vec<(usize, T)>)>) -> Vec<T> {
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
+pub(crate) fn in_order<T>(told: ByPart<T>) -> Vec<T> {
     let mut all: Vec<(usize, T)> = told.into_iter().flat_map(|(_, told)| told).collect();
     all.sort_by_key(|(at, _)| *at);
     all.into_iter().map(|(_, told)| told).collect()

@@ -14,7 +14,7 @@ use redgrid_map::Map;
 
 use crate::layout::Kind;
 use crate::object::ShardedObject;
-use crate::spread::{Part, Parts, Spread, by_part};
+use crate::spread::{ByPart, Part, Parts, Spread, by_part};
 
 /// The type, with the codecs of one that names none: there are some only with the feature `json`, so that what a map stores never
 /// depends on the features that others ask for.
@@ -124,7 +124,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
         parts: &Parts<Map<K, V, KC, VC>>,
         all: impl IntoIterator<Item = A>,
         key: impl Fn(&A) -> Result<Bytes, ObjectError>,
-    ) -> Result<Vec<(u32, Vec<(usize, A)>)>, ObjectError> {
+    ) -> Result<ByPart<A>, ObjectError> {
         let part = |about: A| Ok((parts.layout.part_of(&key(&about)?), about));
         Ok(by_part(all.into_iter().map(part).collect::<Result<Vec<_>, ObjectError>>()?))
     }
