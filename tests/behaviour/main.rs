@@ -91,6 +91,7 @@ mod semaphores;
 mod sets;
 mod sets_scored;
 mod sets_sorted;
+mod sharded;
 mod signal_losses;
 mod signals;
 mod sockets;

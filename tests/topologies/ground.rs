@@ -175,6 +175,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+hlen +hkeys",
             "+zadd +zincrby",
             "+getbit",
+            "+hgetall +hset",
             "+geoadd",
             "+psubscribe",
             "+xadd",

@@ -36,6 +36,7 @@ mod semaphores;
 mod sets;
 mod streams;
 mod topics;
+mod sharded;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
             lists::scenarios(),
             reliable::scenarios(),
             sets::scenarios(),
+            sharded::scenarios(),
             multimaps::scenarios(),
             streams::scenarios(),
             topics::scenarios(),
@@ -119,6 +121,7 @@ fn main() -> ExitCode {
         object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
         topics::topics_alone::scenarios(),
+        sharded::sharded_alone::scenarios(),
     ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();

@@ -86,6 +86,19 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "tryInit")]
     pub async fn try_init(&self, expected_insertions: u64, false_probability: f64) -> Result<bool, ObjectError> {
+        let config = self.planned(expected_insertions, false_probability)?;
+        let (_, key) = self.place.named()?;
+        let request = INIT.with([config_key(key)]).arg(config.size.to_string()).int(config.hash_iterations.into());
+        let request = request.arg(expected_insertions.to_string()).arg(false_probability.to_string());
+        self.place.change(request).await
+    }
+
+    /// What [`BloomFilter::try_init`] would make of these numbers. Asks nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError::InvalidArgument`] of numbers that `try_init` refuses.
+    pub fn planned(&self, expected_insertions: u64, false_probability: f64) -> Result<FilterConfig, ObjectError> {
         if !(false_probability > 0.0 && false_probability < 1.0) {
             return Err(self.place.invalid("false probability", "more than 0 and less than 1", false_probability));
         }
@@ -95,10 +108,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
                 (format!("{} of them", config.size), format_args!("numbers that make 1 to {LARGEST} bits"));
             return Err(self.place.invalid("size", expected, got));
         }
-        let (_, key) = self.place.named()?;
-        let request = INIT.with([config_key(key)]).arg(config.size.to_string()).int(config.hash_iterations.into());
-        let request = request.arg(expected_insertions.to_string()).arg(false_probability.to_string());
-        self.place.change(request).await
+        Ok(config)
     }
 
     /// What the filter was made for, and what it is; `None` where there is none.

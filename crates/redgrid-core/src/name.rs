@@ -171,6 +171,11 @@ pub fn share_a_slot(one: &[u8], other: &[u8]) -> bool {
     hash_tag(one) == hash_tag(other)
 }
 
+/// The slot of a key in a cluster, 0 to 16,383, whatever the topology: by its hash tag, if it has one.
+pub fn slot_of(key: &[u8]) -> u16 {
+    crate::connection::slot_of(key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

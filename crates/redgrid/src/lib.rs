@@ -49,6 +49,7 @@ pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
     feature = "set",
     feature = "stream",
     feature = "topic",
+    feature = "sharded",
 ))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
@@ -104,3 +105,5 @@ pub use redgrid_set::{self as set, LexSortedSet, ScoredSortedSet, Set, SortedSet
 pub use redgrid_stream::{self as stream, EntryId, Stream};
 #[cfg(feature = "topic")]
 pub use redgrid_topic::{self as topic, PatternTopic, ReliableTopic, ShardedTopic, SubscriptionError, Topic};
+#[cfg(feature = "sharded")]
+pub use redgrid_sharded::{self as sharded, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedObject, ShardedSet};

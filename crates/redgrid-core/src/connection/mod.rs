@@ -52,7 +52,7 @@ pub use request::{Arg, Request};
 pub(crate) use route::once;
 pub(crate) use seam::is_same;
 pub use seam::{ChannelKind, Doubt, Epoch, NodeId, Push, Refused, Server, ShardServers, Topology};
-pub(crate) use slot::hash_tag;
+pub(crate) use slot::{hash_tag, slot as slot_of};
 
 /// The first server of a configuration on real connections, for tests of the seam itself.
 #[cfg(feature = "testing")]

@@ -84,6 +84,17 @@ pub enum ObjectError {
         #[source]
         source: Box<ObjectError>,
     },
+    /// Of the parts of a sharded object these did not do what was asked; the others did.
+    #[error("{} of the shards of `{name}` that were asked failed, first shard {}", failed.len(), first(failed))]
+    Shards {
+        /// The sharded object.
+        name: Name,
+        /// The numbers of the parts that failed, from 0 and in their order, and what became of each.
+        failed: Vec<(u32, ObjectError)>,
+        /// What became of the first of them.
+        #[source]
+        source: Box<ObjectError>,
+    },
     /// What is asked about is not there.
     #[error("there is no `{name}`")]
     Absent {
@@ -151,7 +162,19 @@ fn at(field: &Option<String>) -> String {
     field.as_ref().map(|field| format!(" at {field}")).unwrap_or_default()
 }
 
+/// The first of the parts that failed, for their error's words.
+fn first(failed: &[(u32, ObjectError)]) -> u32 {
+    failed.first().map_or(0, |(shard, _)| *shard)
+}
+
 impl ObjectError {
+    /// What became of a call to several parts of a sharded object of which at least one failed.
+    pub fn of_shards(name: &Name, mut failed: Vec<(u32, ObjectError)>) -> Option<Self> {
+        failed.sort_by_key(|(shard, _)| *shard);
+        let source = Box::new(failed.first()?.1.clone());
+        Some(ObjectError::Shards { name: name.clone(), failed, source })
+    }
+
     /// What became of a request about `name`.
     pub fn of(name: &Name, source: ServerError) -> Self {
         let name = name.clone();

@@ -141,6 +141,9 @@ pub fn reliable_topic(key: &[u8]) -> Vec<Bytes> {
 pub fn reliable_queue(key: &[u8]) -> Vec<Bytes> {
     let parts = ["bodies", "states", "ready", "delayed", "flight", "ends", "once", "until", "dead"];
     of_parts("reliable_queue", &parts, key)
+/// How a sharded object is divided: its parts are objects of their own, in slots of their own.
+pub fn sharded(key: &[u8]) -> Vec<Bytes> {
+    vec![suffixed(key, "shards")]
 }
 
 const fn of(name: &'static str, keys: Layout) -> Kind {

@@ -1,0 +1,134 @@
+//! What holds for sharded objects, wherever they live; and that in a cluster they are everywhere, also while that changes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use redgrid_core::object::Lifetime;
+use redgrid_sharded::{ObjectError, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedSet};
+use redgrid_testkit::Cluster;
+use redgrid_tests::SOON;
+
+use crate::contract::clauses;
+use crate::ground::{Ground, by_seeds, connected};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+clauses![
+    "sharded";
+    entries_are_found_by_all_whichever_part_they_are_in,
+    values_bits_and_elements_are_of_all_parts,
+];
+
+async fn entries_are_found_by_all_whichever_part_they_are_in(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let here: ShardedMap<u32, u32> = ShardedMap::new(&one, &on.name).with_shards(8);
+    let there: ShardedMap<u32, u32> = ShardedMap::new(&two, &on.name);
+    let all: HashMap<u32, u32> = (0..200).map(|n| (n, n)).collect();
+    here.set_many(&all).await.unwrap();
+    assert_eq!((there.len().await.unwrap(), there.read_all().await.unwrap()), (200, all.clone()));
+    assert_eq!(there.entries().try_collect::<HashMap<_, _>>().await.unwrap(), all);
+    assert_eq!(
+        (there.insert(&1, &9).await.unwrap(), here.get_many(&[1, 500]).await.unwrap()),
+        (Some(1), vec![Some(9), None])
+    );
+    assert_eq!((here.update(&1, |n| *n += 1).await.unwrap(), there.remove(&1).await.unwrap()), (Some(10), Some(10)));
+    assert!(here.insert_if_absent(&1, &7).await.unwrap().is_none() && here.replace(&1, &8).await.unwrap() == Some(7));
+    assert!(there.compare_and_set(&1, &8, &5).await.unwrap() && there.compare_and_remove(&1, &5).await.unwrap());
+    assert!(here.contains_value(&150).await.unwrap() && there.contains_key(&150).await.unwrap());
+    assert_eq!((here.random_keys(3).await.unwrap().len(), here.random_entries(3).await.unwrap().len()), (3, 3));
+    assert_eq!(
+        (here.keys().try_collect::<Vec<_>>().await.unwrap().len(), there.remove_many(all.keys()).await.unwrap()),
+        (199, 199)
+    );
+    assert!(there.set(&1, &1).await.unwrap() && there.object().expire_in(HOUR).await.unwrap());
+    assert!(matches!(here.object().lifetime().await.unwrap(), Lifetime::Ends(left) if left <= HOUR));
+    assert!(here.object().persist().await.unwrap() && here.object().memory().await.unwrap().is_some());
+    assert!(here.object().delete().await.unwrap() && !there.object().exists().await.unwrap());
+}
+
+async fn values_bits_and_elements_are_of_all_parts(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let name = |kind: &str| format!("{}:{kind}", on.name);
+    let (here, there): (ShardedSet<u32>, ShardedSet<u32>) =
+        (ShardedSet::new(&one, name("set")), ShardedSet::new(&two, name("set")));
+    let all: BTreeSet<u32> = (0..200).collect();
+    assert_eq!((here.insert_many(&all).await.unwrap(), there.len().await.unwrap()), (200, 200));
+    assert_eq!(there.stream().try_collect::<BTreeSet<u32>>().await.unwrap(), all);
+    assert_eq!(
+        (there.contains_each(&[1, 999]).await.unwrap(), there.remove_many(&[1, 999]).await.unwrap()),
+        (vec![true, false], 1)
+    );
+    assert!(here.pop().await.unwrap().is_some() && here.random_many(5).await.unwrap().len() == 5);
+    assert!(here.object().unlink().await.unwrap());
+    let (here, there) =
+        (ShardedBitSet::new(&one, name("bits")).with_size(1000), ShardedBitSet::new(&two, name("bits")));
+    here.set_range(100..900, true).await.unwrap();
+    assert!(there.set(500, false).await.unwrap() && !there.get(500).await.unwrap());
+    assert_eq!((there.count().await.unwrap(), there.len().await.unwrap()), (799, 900));
+    assert_eq!((there.next_clear(200).await.unwrap(), there.next_set(0).await.unwrap()), (Some(500), Some(100)));
+    assert_eq!((here.set_many([1, 999], true).await.unwrap(), here.count_in(0..500).await.unwrap()), (2, 401));
+    assert_eq!(here.ones_from(898).try_collect::<Vec<_>>().await.unwrap(), [898, 899, 999]);
+    assert!(here.size().await.unwrap() > 0 && here.clear().await.unwrap() && there.object().delete().await.is_ok());
+    let (here, there): (ShardedBloomFilter<u32>, ShardedBloomFilter<u32>) =
+        (ShardedBloomFilter::new(&one, name("filter")), ShardedBloomFilter::new(&two, name("filter")));
+    assert!(here.try_init(1000, 0.01).await.unwrap() && here.add_many(&all).await.unwrap() > 190);
+    assert!(there.contains_many(&all).await.unwrap().iter().all(|found| *found));
+    assert!((190..210).contains(&there.count().await.unwrap()) && there.config().await.unwrap().is_some());
+    assert!(here.object().delete().await.unwrap());
+}
+
+/// Scenarios with clusters of their own.
+pub(crate) mod sharded_alone {
+    use super::*;
+    use crate::ground::scenarios;
+
+    scenarios![each_node_has_its_share, what_is_at_a_dead_node_is_named_and_the_rest_goes_on,];
+
+    async fn each_node_has_its_share() {
+        let cluster = Cluster::start(3, 0).await.unwrap();
+        let client = connected(by_seeds(&cluster)).await;
+        let set: ShardedSet<u32> = ShardedSet::new(&client, "s").with_shards(16);
+        set.insert_many(&(0..6000).collect::<Vec<_>>()).await.unwrap();
+        let mut values = BTreeMap::new();
+        for node in cluster.nodes() {
+            let observer = node.observer().await.unwrap();
+            let mut has = 0;
+            for key in observer.query::<Vec<String>>(&["KEYS", "s:*"]).await.unwrap() {
+                has += observer.query::<u64>(&["SCARD", &key]).await.unwrap();
+            }
+            values.insert(node.addr(), has);
+        }
+        assert_eq!(values.values().sum::<u64>(), 6000);
+        assert!(values.values().all(|has| (1600..=2400).contains(has)), "{values:?}");
+    }
+
+    async fn what_is_at_a_dead_node_is_named_and_the_rest_goes_on() {
+        let cluster =
+            Cluster::builder().primaries(3).replicas_per_primary(0).full_coverage(false).start().await.unwrap();
+        let client = connected(by_seeds(&cluster).timeout(Duration::from_secs(1)).retries(1)).await;
+        let set: ShardedSet<u32> = ShardedSet::new(&client, "s").with_shards(16);
+        let all: Vec<u32> = (0..400).collect();
+        set.insert_many(&all).await.unwrap();
+        // One that has parts, and not what says how the set is divided.
+        let config = cluster.primary_of(cluster.slot_of("{s}:shards").await.unwrap()).await.unwrap().addr();
+        let dead = cluster.nodes().iter().find(|node| node.addr() != config).unwrap();
+        let observer = dead.observer().await.unwrap();
+        let lost = observer.query::<Vec<String>>(&["KEYS", "s:*"]).await.unwrap().len();
+        dead.kill().await.unwrap();
+        let told = tokio::time::timeout(2 * SOON, set.len()).await.expect("it does not hang").unwrap_err();
+        let ObjectError::Shards { failed, .. } = &told else { panic!("{told:?}") };
+        assert_eq!(failed.len(), lost, "{told:?}");
+        assert!(failed.iter().all(|(_, error)| matches!(error, ObjectError::Unavailable { .. })), "{told:?}");
+        let mut found = 0;
+        for value in &all {
+            let part = set.part_of(value).await.unwrap();
+            let slot = cluster.slot_of(part.object().name().unwrap().as_str()).await.unwrap();
+            if failed.iter().all(|(shard, _)| slot != (*shard * 1024) as u16) {
+                assert!(set.contains(value).await.unwrap());
+                found += 1;
+            }
+        }
+        assert!(found > 200, "{found}");
+        assert!(!set.is_empty().await.unwrap());
+    }
+}
