@@ -11,6 +11,7 @@ mod redisson;
 
 mod adders;
 mod bits;
+mod caches;
 mod codecs;
 mod crowd;
 mod deaths;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         lists::scenarios(),
         map_keys::scenarios(),
         multi::scenarios(),
+        caches::scenarios(),
         multimaps::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),

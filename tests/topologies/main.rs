@@ -6,6 +6,7 @@ mod atomics;
 mod barriers;
 mod bits;
 mod buckets;
+mod caches;
 mod contract;
 mod durable;
 mod events;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
             keys::scenarios(),
             lists::scenarios(),
             sets::scenarios(),
+            caches::scenarios(),
             multimaps::scenarios(),
         ]
         .concat()

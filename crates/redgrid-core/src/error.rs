@@ -65,6 +65,12 @@ impl ServerError {
         OVERFLOW.iter().any(|words| message.contains(words))
     }
 
+    /// Whether the server does not know a command that was sent, or that a script calls.
+    pub fn is_unknown_command(&self) -> bool {
+        let ServerError::Refused { code: Code::Other, message } = self else { return false };
+        ["nknown command", "nknown Redis command", "nknown Valkey command"].iter().any(|words| message.contains(words))
+    }
+
     /// Whether the request may have been carried out although no answer came.
     pub fn is_unknown(&self) -> bool {
         matches!(self, ServerError::Unknown { .. })

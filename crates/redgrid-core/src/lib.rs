@@ -51,4 +51,4 @@ pub use once::{OnceRequest, OnceScript};
 pub use script::{BulkScript, OwnedScript, Script};
 pub use seat::Seat;
 pub use token::Token;
-pub use wait::{Heard, Hearing, LastHeard, Wake, Watch};
+pub use wait::{Heard, Hearing, LastHeard, Messages, Told, Wake, Watch};

@@ -6,6 +6,7 @@
 mod channel;
 mod copied;
 mod hub;
+mod kept;
 mod lane;
 mod poll;
 mod spread;
@@ -15,5 +16,6 @@ pub use channel::{Heard, Hearing, LastHeard, Wake, Watch};
 pub(crate) use channel::{Listener, Registration};
 pub(crate) use copied::Copied;
 pub(crate) use hub::Hub;
+pub use kept::{Messages, Told};
 pub(crate) use spread::Spread;
 pub(crate) use tap::{Deaf, Tap, Tapped};

@@ -84,6 +84,9 @@ public final class Peer {
         if (words[1].startsWith("set.") || words[1].startsWith("scored.") || words[1].startsWith("lex.")) {
             return Sets.perform(redisson, words);
         }
+        if (words[1].startsWith("mapCache.") || words[1].startsWith("setCache.")) {
+            return Caches.perform(redisson, words);
+        }
         if (words[1].startsWith("sets.") || words[1].startsWith("lists.")) {
             return Multimaps.perform(redisson, words);
         }
