@@ -107,7 +107,7 @@ impl<Y: Layout> New<Y> {
 }
 
 macro_rules! lives {
-    ($of:ident<$($param:ident),*>) => {
+    ([$($param:ident),*] $of:ident) => {
         impl<$($param,)* Y: Layout> $of<$($param,)* Y> {
             /// Has it end after this time, 1 ms to 3650 days.
             pub fn expires_in(mut self, lifetime: Duration) -> Self {
@@ -167,9 +167,9 @@ pub struct Insert<V, VC, Y> {
     value: PhantomData<fn() -> V>,
 }
 
-lives!(Set);
-lives!(SetMany);
-lives!(Insert<V, VC>);
+lives!([] Set);
+lives!([] SetMany);
+lives!([V, VC] Insert);
 
 impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// Gives the key a value, with the lifetime and idle time that are said, else none; tells whether it is new in the map.

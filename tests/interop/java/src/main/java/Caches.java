@@ -59,7 +59,8 @@ final class Caches {
                 map.addListener((EntryCreatedListener<Object, Object>) e -> heard("created", e.getKey(), e.getValue()));
                 map.addListener((EntryUpdatedListener<Object, Object>) e -> heard("updated", e.getKey(),
                     e.getOldValue() + ">" + e.getValue()));
-                map.addListener((EntryRemovedListener<Object, Object>) e -> heard("removed", e.getKey(), e.getValue()));
+                map.addListener((EntryRemovedListener<Object, Object>) e -> heard("removed", e.getKey(),
+                    e.getOldValue()));
                 map.addListener((EntryExpiredListener<Object, Object>) e -> heard("expired", e.getKey(), e.getValue()));
                 return "listening";
             case "heard":
