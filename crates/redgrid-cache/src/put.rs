@@ -333,6 +333,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     ///
     /// As [`Cache::set`].
     #[doc(alias = "putIfExists")]
+    #[doc(alias = "putIfExist")]
     pub fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y>
     where
         K: Borrow<Q>,
