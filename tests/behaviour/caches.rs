@@ -512,6 +512,7 @@ async fn fields_with_lifetimes_are_the_servers() {
     assert!(map.set("a", &1).expires_in(HOUR).await.unwrap() && ends("a").await);
     assert_eq!((map.replace("a", &2).await.unwrap(), map.update("a", |n| *n += 1).await.unwrap()), (Some(1), Some(3)));
     assert!(map.compare_and_set("a", &3, &4).await.unwrap() && ends("a").await, "as long as it would have");
+    assert!(!map.compare_and_set("a", &3, &9).await.unwrap());
     assert!(!map.set("a", &5).await.unwrap());
     assert_eq!(
         (map.lifetime("a").await.unwrap(), map.lifetime("x").await.unwrap()),
