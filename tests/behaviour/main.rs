@@ -18,6 +18,7 @@ mod bits;
 mod black_hole;
 mod bloom;
 mod buckets;
+mod caches;
 mod calls;
 mod cancellation;
 mod combined;

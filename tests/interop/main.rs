@@ -11,6 +11,7 @@ mod redisson;
 
 mod adders;
 mod bits;
+mod caches;
 mod codecs;
 mod crowd;
 mod deaths;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         local_maps::scenarios(),
         map_keys::scenarios(),
         multi::scenarios(),
+        caches::scenarios(),
         multimaps::scenarios(),
         streams::scenarios(),
         numbers::scenarios(),

@@ -10,6 +10,7 @@ use tokio::process::Command;
 /// A program is built anew when any of it changes.
 const SOURCES: &[&str] = &[
     include_str!("java/src/main/java/Adders.java"),
+    include_str!("java/src/main/java/Caches.java"),
     include_str!("java/src/main/java/Codecs.java"),
     include_str!("java/src/main/java/LocalMaps.java"),
     include_str!("java/src/main/java/OfKeys.java"),

@@ -181,6 +181,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+xadd",
             "+hincrby +hmget",
             "+hget +hset +hdel +hincrby",
+            "+zrangebyscore",
         ]
         .into_iter()
         .flat_map(rules),

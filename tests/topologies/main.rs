@@ -6,6 +6,7 @@ mod atomics;
 mod barriers;
 mod bits;
 mod buckets;
+mod caches;
 mod contract;
 mod durable;
 mod events;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
             reliable::scenarios(),
             sets::scenarios(),
             sharded::scenarios(),
+            caches::scenarios(),
             multimaps::scenarios(),
             streams::scenarios(),
             topics::scenarios(),

@@ -70,6 +70,8 @@ impl ServerError {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         let words = message.to_ascii_lowercase();
         words.contains("unknown command") || words.contains("unknown subcommand")
+    /// Whether the server does not know a command that was sent, or that a script calls.
+        ["nknown command", "nknown Redis command", "nknown Valkey command"].iter().any(|words| message.contains(words))
     }
 
     /// Whether the request may have been carried out although no answer came.

@@ -54,3 +54,4 @@ pub use seat::Seat;
 pub use token::Token;
 pub use wait::{Channels, Fed, Feed, Heard, Hearing, LastHeard, Wake, Watch};
 pub use wait::{Heard, Hearing, LastHeard, Term, Wake, Watch};
+pub use wait::{Heard, Hearing, LastHeard, Messages, Told, Wake, Watch};

@@ -36,9 +36,12 @@ pub use redgrid_barrier::{
 pub use redgrid_bits::{self as bits, BitSet, BloomFilter, HyperLogLog};
 #[cfg(feature = "bucket")]
 pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
+#[cfg(feature = "cache")]
+pub use redgrid_cache::{self as cache, MapCache, NativeMapCache, SetCache};
 #[cfg(any(
     feature = "bits",
     feature = "bucket",
+    feature = "cache",
     feature = "geo",
     feature = "list",
     feature = "local-cached-map",

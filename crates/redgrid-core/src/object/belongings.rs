@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use super::layouts::ALL;
+use super::layouts::{ALL, CACHE_OPTIONS};
 use crate::name::{companion, companion_apart, suffixed, tagged};
 
 /// What becomes of a key when the object to which it belongs is deleted by its name.
@@ -147,7 +147,7 @@ pub fn may_be_beside(key: &[u8]) -> Option<Perhaps> {
 }
 
 fn once(key: &[u8]) -> Option<(Bytes, Fate)> {
-    by_prefix(key).or_else(|| of_reader(key))
+    by_prefix(key).or_else(|| of_reader(key)).or_else(|| options(key))
 }
 
 fn by_prefix(key: &[u8]) -> Option<(Bytes, Fate)> {
@@ -166,6 +166,12 @@ fn of_reader(key: &[u8]) -> Option<(Bytes, Fate)> {
     let (before, [id, _, word, number]) = last_parts(key)?;
     let is_lease = is_id(id) && word == b"rwlock_timeout" && is_number(number);
     Some((untagged(before).filter(|_| is_lease)?, Fate::Goes))
+}
+
+/// What a cache is set to: a word that nobody gives a name.
+fn options(key: &[u8]) -> Option<(Bytes, Fate)> {
+    let (before, [word]) = last_parts(key)?;
+    Some((untagged(before).filter(|_| word == CACHE_OPTIONS.as_bytes())?, Fate::Goes))
 }
 
 /// A client's permits, and a round of an adder.
@@ -308,6 +314,8 @@ mod tests {
     fn a_list_s_cursor_goes_with_it_and_the_birth_of_a_server_stays() {
         assert_eq!(of("__redisson_list_cursor_{a:b}"), Some(("a:b".to_owned(), Fate::Goes)));
         assert_eq!(of("__redisson_list_cursor_a"), None);
+        assert_eq!(of("{a:b}:redisson_options"), Some(("a:b".to_owned(), Fate::Goes)));
+        assert_eq!(of("a:redisson_options"), None);
         for birth in ["redgrid_birth", "prod:redgrid_birth"] {
             assert_eq!(of(birth), Some((birth.to_owned(), Fate::Stays)));
         }

@@ -30,6 +30,17 @@ pub enum ObjectError {
         #[source]
         source: ServerError,
     },
+    /// The server can not do this, and something newer can. Nothing is changed.
+    #[error("the server can not do what is asked of `{name}`: {needed}")]
+    Unsupported {
+        /// The object.
+        name: Name,
+        /// What can.
+        needed: &'static str,
+        /// The server's words.
+        #[source]
+        source: ServerError,
+    },
     /// It was asked, and no answer came: it may be changed, now or later.
     #[error("no answer about `{name}`: it may be changed, or not")]
     OutcomeUnknown {
@@ -183,6 +194,16 @@ impl ObjectError {
             ServerError::Refused { .. } => ObjectError::Refused { name, source },
             ServerError::Unknown { .. } => ObjectError::OutcomeUnknown { name, source },
             ServerError::Decode { .. } => ObjectError::Unexpected { name, source },
+        }
+    }
+
+    /// The same of a request with commands that not every server knows: `needed` tells which do.
+    pub fn or_unsupported(self, needed: &'static str) -> Self {
+        match self {
+            ObjectError::Refused { name, source } if source.is_unknown_command() => {
+                ObjectError::Unsupported { name, needed, source }
+            }
+            other => other,
         }
     }
 

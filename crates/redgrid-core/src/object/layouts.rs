@@ -146,6 +146,13 @@ pub fn sharded(key: &[u8]) -> Vec<Bytes> {
     vec![suffixed(key, "shards")]
 }
 
+/// A map whose entries have lifetimes: when those are over, when each was used, and what it is set to.
+pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
+    let sets = ["redisson__timeout__set", "redisson__idle__set", "redisson__map_cache__last_access__set"];
+    let sets = sets.into_iter().map(|prefix| companion(prefix, key));
+    alone(key).into_iter().chain(sets).chain([suffixed(key, CACHE_OPTIONS)]).collect()
+/// What stands behind the name of such a map for what it is set to.
+pub(super) const CACHE_OPTIONS: &str = "redisson_options";
 const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, along: none }
 }
@@ -154,6 +161,7 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
 pub static ALL: [Kind; 28] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
+    of("map cache", map_cache),
     Kind { name: "list", keys: list, along: fence },
     of("set", alone),
     of("sorted set", alone),
@@ -208,6 +216,8 @@ mod tests {
             |keys: Vec<Bytes>| keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>();
         assert_eq!(text(permit_expirable_semaphore(b"a"))[..2], ["a", "{a}:timeout"]);
         assert_eq!(text(countdown_latch(b"{a}")), ["{a}", "redgrid_latch:{a}:tag"]);
+        assert_eq!(text(map_cache(b"a"))[1], "redisson__timeout__set:{a}");
+        assert_eq!(text(map_cache(b"{a}b"))[4], "{a}b:redisson_options");
         assert_eq!(text(double_barrier(b"a"))[1], "redgrid_double_barrier_waiting:{a}");
         assert_eq!(
             text(rw_lock(b"a"))[3..5],

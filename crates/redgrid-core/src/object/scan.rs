@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 
 use super::{ObjectError, Place};
-use crate::connection::Epoch;
+use crate::connection::{Epoch, Request};
 
 /// How many entries a page has, about, unless it is said.
 const PAGE: u32 = 100;
@@ -27,7 +27,7 @@ type Asking = Pin<Box<dyn Future<Output = Result<Page, ObjectError>> + Send>>;
 #[must_use = "a stream asks nobody until it is polled"]
 pub struct Scan<T> {
     place: Place,
-    command: &'static str,
+    request: Ask,
     /// How many strings of a page are one entry.
     width: usize,
     pattern: Option<Bytes>,
@@ -41,6 +41,9 @@ pub struct Scan<T> {
     found: VecDeque<Result<T, ObjectError>>,
 }
 
+/// The request for a page: where it begins, how many entries it is to have, and the pattern of what is wanted.
+type Ask = Box<dyn Fn(&Place, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync>;
+
 type Read<T> = Box<dyn Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync>;
 
 impl<T> Scan<T> {
@@ -51,8 +54,24 @@ impl<T> Scan<T> {
         place: Place,
         read: impl Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync + 'static,
     ) -> Self {
-        let (at, found, read) = (Some(Bytes::from_static(b"0")), VecDeque::new(), Box::new(read));
-        Scan { place, command, width, pattern: None, page: PAGE, read, at, from: None, asking: None, found }
+        let request = move |place: &Place, at, page: u32, pattern: Option<Bytes>| {
+            let request = place.command(command)?.arg(at).arg("COUNT").int(page.into());
+            Ok(pattern.into_iter().fold(request, |request, pattern| request.arg("MATCH").arg(pattern)))
+        };
+        Scan::asking(width, place, request, read)
+    }
+
+    /// The same by a request of its own, told where the page begins, about how many entries it is to have, and the pattern, if there is one. What it
+    /// answers is as those commands answer; for types of objects.
+    pub fn asking(
+        width: usize,
+        place: Place,
+        request: impl Fn(&Place, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync + 'static,
+        read: impl Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync + 'static,
+    ) -> Self {
+        let (at, found) = (Some(Bytes::from_static(b"0")), VecDeque::new());
+        let (request, read) = (Box::new(request), Box::new(read));
+        Scan { place, request, width, pattern: None, page: PAGE, read, at, from: None, asking: None, found }
     }
 
     /// Only those whose keys, of a set the values, match this pattern of the server as their codec writes them: `*` anything, `?` one byte,
@@ -99,13 +118,10 @@ impl<T> Scan<T> {
     }
 
     fn ask(&self, at: Bytes) -> Asking {
-        let (place, command, pattern, page) = (self.place.clone(), self.command, self.pattern.clone(), self.page);
+        let (place, request) = (self.place.clone(), (self.request)(&self.place, at, self.page, self.pattern.clone()));
         Box::pin(async move {
             // From the primary, whatever the read mode: each replica has an order of its own.
-            let mut request = place.command(command)?.arg(at).arg("COUNT").int(page.into());
-            if let Some(pattern) = pattern {
-                request = request.arg("MATCH").arg(pattern);
-            }
+            let request = request?;
             let epoch = place.client().epoch_of(place.named()?.1);
             Ok((epoch, place.ask(request).await?))
         })

@@ -37,6 +37,13 @@ impl Hub {
         Registration { hub: Arc::clone(self), channel, id }
     }
 
+    /// The same of a channel of the slot of `key`, as scripts publish on those.
+    pub(crate) fn tap_in_slot(self: &Arc<Self>, tap: &Arc<Tap>, channel: Bytes, key: &Bytes) -> Registration {
+        let sink = Sink::Tap { tap: Arc::clone(tap), seat: tap.seat() };
+        let id = self.add(&channel, key, Reach::Slot, sink, None);
+        Registration { hub: Arc::clone(self), channel, id }
+    }
+
     /// Hears channels that each primary publishes for itself, at all of them, those that come later too.
     pub(crate) fn tap_all(self: &Arc<Self>, tap: &Arc<Tap>, channels: Vec<Bytes>) -> Spread {
         let id = self.next_id();

@@ -86,6 +86,8 @@ public final class Peer {
         }
         if (words[1].startsWith("stream.")) {
             return Streams.perform(redisson, words);
+        if (words[1].startsWith("mapCache.") || words[1].startsWith("setCache.")) {
+            return Caches.perform(redisson, words);
         }
         if (words[1].startsWith("sets.") || words[1].startsWith("lists.")) {
             return Multimaps.perform(redisson, words);

@@ -1,0 +1,24 @@
+-- set_scan.lua: a page of a set cache.
+--
+-- KEYS[1]  set, as set_insert.lua has it
+-- ARGV[1]  where to go on, 0 at first
+-- ARGV[2]  how many are looked at, about
+-- ARGV[3]  a pattern of values, or nothing
+-- Returns  {where to go on, each value that is not over}
+--
+-- Work: O(ARGV[2]); only reads.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local page
+if ARGV[3] == '' then
+  page = redis.call('ZSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
+else
+  page = redis.call('ZSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2], 'MATCH', ARGV[3])
+end
+local found = {}
+for i = 1, #page[2], 2 do
+  if tonumber(page[2][i + 1]) > now then
+    found[#found + 1] = page[2][i]
+  end
+end
+return {page[1], found}

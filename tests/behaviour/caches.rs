@@ -1,0 +1,670 @@
+//! Maps and sets whose entries have lifetimes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
+
+use redgrid_cache::{
+    EntryEvent, Events, Lifetime, Limit, MapCache, NativeMapCache, Notice, ObjectError, SetCache, codecs::Json,
+};
+use redgrid_core::{Client, Code, ServerError};
+use redgrid_keys::Keys;
+use redgrid_testkit::{Action, Kind as Connections, Observer, Proxy, RedisServer, ServerBinary, wait_until};
+use redgrid_tests::{SOON, client, client_with, in_full, server, sha};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const ENDS: &str = "redisson__timeout__set:{c}";
+const IDLES: &str = "redisson__idle__set:{c}";
+const USES: &str = "redisson__map_cache__last_access__set:{c}";
+const OPTIONS: &str = "{c}:redisson_options";
+
+type Cache = MapCache<String, u32>;
+
+async fn ready() -> (RedisServer, Client, Observer) {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    (server, client, observer)
+}
+
+fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+    values.sort();
+    values
+}
+
+/// Has the lifetime, or the idle time, of a key be over.
+async fn over(observer: &Observer, set: &str, key: &str) {
+    let changed: u64 = observer.query(&["ZADD", set, "XX", "CH", "1000", &format!("\"{key}\"")]).await.unwrap();
+    assert_eq!(changed, 1, "{key} is in {set}");
+}
+
+async fn score(observer: &Observer, set: &str, key: &str) -> Option<f64> {
+    observer.query(&["ZSCORE", set, &format!("\"{key}\"")]).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_a_map() {
+    let (_server, client, observer) = ready().await;
+    let map: Cache = MapCache::new(&client, "c");
+    assert!(map.is_empty().await.unwrap() && map.set("a", &1).await.unwrap() && !map.set("a", &2).await.unwrap());
+    assert_eq!((map.insert("a", &3).await.unwrap(), map.insert("b", &4).await.unwrap()), (Some(2), None));
+    assert_eq!(
+        (map.insert_if_absent("a", &9).await.unwrap(), map.insert_if_absent("c", &5).await.unwrap()),
+        (Some(3), None)
+    );
+    assert!(!map.set_if_absent("a", &9).await.unwrap() && map.set_if_absent("d", &6).await.unwrap());
+    assert!(map.set_if_exists("a", &7).await.unwrap() && !map.set_if_exists("x", &7).await.unwrap());
+    assert_eq!((map.replace("a", &8).await.unwrap(), map.replace("x", &8).await.unwrap()), (Some(7), None));
+    assert!(map.compare_and_set("a", &8, &1).await.unwrap() && !map.compare_and_set("a", &8, &2).await.unwrap());
+    assert!(!map.compare_and_set("x", &8, &2).await.unwrap());
+    assert_eq!(
+        (map.get("a").await.unwrap(), map.peek("b").await.unwrap(), map.get("x").await.unwrap()),
+        (Some(1), Some(4), None)
+    );
+    assert_eq!(map.get_many(["d", "x", "a"]).await.unwrap(), [Some(6), None, Some(1)]);
+    assert!(map.contains_key("a").await.unwrap() && !map.contains_key("x").await.unwrap());
+    assert!(map.contains_value(&6).await.unwrap() && !map.contains_value(&9).await.unwrap());
+    assert_eq!(map.update("a", |n| *n += 40).await.unwrap(), Some(41));
+    assert_eq!(map.update("x", |n| *n += 1).await.unwrap(), None);
+    assert_eq!(map.len().await.unwrap(), 4);
+    assert_eq!(sorted(map.keys().try_collect::<Vec<_>>().await.unwrap()), ["a", "b", "c", "d"]);
+    assert_eq!(sorted(map.values().try_collect::<Vec<_>>().await.unwrap()), [4, 5, 6, 41]);
+    assert_eq!(map.entries().matching("\"a*").try_collect::<Vec<_>>().await.unwrap(), [("a".to_owned(), 41)]);
+    assert!(!map.compare_and_remove("a", &1).await.unwrap() && map.compare_and_remove("a", &41).await.unwrap());
+    assert_eq!((map.remove("b").await.unwrap(), map.remove("b").await.unwrap()), (Some(4), None));
+    assert_eq!(map.remove_many(["c", "x", "d"]).await.unwrap(), 2);
+    let many: BTreeMap<String, u32> = (0..1200).map(|n| (format!("k{n}"), n)).collect();
+    map.set_many(many.iter().map(|(key, value)| (key.as_str(), value))).expires_in(HOUR).await.unwrap();
+    assert_eq!(map.entries().try_collect::<BTreeMap<_, _>>().await.unwrap(), many);
+    assert_eq!(observer.query::<u64>(&["ZCARD", ENDS]).await.unwrap(), 1200);
+    let keys = many.keys().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(map.get_many(keys.iter().copied()).await.unwrap().into_iter().flatten().count(), 1200);
+    assert_eq!(map.remove_many(keys).await.unwrap(), 1200);
+    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
+    map.set("a", &1).idle_for(HOUR).expires_in(HOUR).await.unwrap();
+    map.clear().await.unwrap();
+    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_over_is_not_there_whatever_is_asked() {
+    let (_server, client, observer) = ready().await;
+    let map: Cache = MapCache::new(&client, "c");
+    // More than one call takes out, so that it is still stored: `aa` comes first.
+    let others: Vec<String> = (0..150).map(|n| format!("a{n}")).collect();
+    for set in [ENDS, IDLES] {
+        let put = async || {
+            let all = others.iter().map(|key| (key.as_str(), &1)).chain([("z", &7)]);
+            let put = map.set_many(all);
+            if set == ENDS {
+                put.expires_in(HOUR).await.unwrap()
+            } else {
+                put.idle_for(HOUR).await.unwrap()
+            }
+            for key in others.iter().map(String::as_str).chain(["z"]) {
+                over(&observer, set, key).await;
+            }
+        };
+        let stored = async || observer.query::<u64>(&["HEXISTS", "c", "\"z\""]).await.unwrap() == 1;
+        put().await;
+        assert!(map.get("z").await.unwrap().is_none() && stored().await, "and it is still stored");
+        put().await;
+        assert_eq!((map.peek("z").await.unwrap(), map.lifetime("z").await.unwrap()), (None, Lifetime::Absent));
+        assert!(map.entries().try_collect::<Vec<_>>().await.unwrap().is_empty() && stored().await);
+        assert!(map.keys().try_next().await.unwrap().is_none() && !map.contains_value(&7).await.unwrap());
+        assert!(!map.contains_key("z").await.unwrap() && stored().await);
+        put().await;
+        assert!(map.get_many(["z"]).await.unwrap() == [None] && stored().await);
+        put().await;
+        assert!(map.remove("z").await.unwrap().is_none() && !stored().await);
+        put().await;
+        assert!(map.replace("z", &8).await.unwrap().is_none() && map.update("z", |n| *n += 1).await.unwrap().is_none());
+        put().await;
+        assert_eq!(map.expire(["z"]).await.unwrap(), 0);
+        put().await;
+        assert!(!map.compare_and_set("z", &7, &8).await.unwrap());
+        put().await;
+        assert!(!map.compare_and_remove("z", &7).await.unwrap());
+        put().await;
+        assert!(map.insert_if_absent("z", &9).await.unwrap().is_none(), "it is new");
+        assert_eq!((map.get("z").await.unwrap(), map.lifetime("z").await.unwrap()), (Some(9), Lifetime::Endless));
+        put().await;
+        assert!(map.set("z", &10).keep_lifetime().await.unwrap(), "it is new");
+        assert_eq!(map.lifetime("z").await.unwrap(), Lifetime::Endless, "there was none before");
+        put().await;
+        assert_eq!(map.len().await.unwrap(), 0);
+        assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "a count takes all out");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_call_takes_out_a_hundred_that_are_over() {
+    let (_server, client, observer) = ready().await;
+    let map: Cache = MapCache::new(&client, "c");
+    let fill = async || {
+        let keys: Vec<String> = (0..1250).map(|n| format!("k{n}")).collect();
+        map.set_many(keys.iter().map(|key| (key.as_str(), &1))).expires_in(HOUR).await.unwrap();
+        let command: Vec<String> = ["ZADD".to_owned(), ENDS.to_owned()]
+            .into_iter()
+            .chain(keys.iter().flat_map(|key| ["1000".to_owned(), format!("\"{key}\"")]))
+            .collect();
+        observer.cmd(&command).await.unwrap();
+    };
+    let stored = async || observer.query::<u64>(&["HLEN", "c"]).await.unwrap();
+    fill().await;
+    map.get("x").await.unwrap();
+    assert_eq!(stored().await, 1150);
+    map.remove("x").await.unwrap();
+    assert_eq!(stored().await, 1050);
+    map.set("x", &1).await.unwrap();
+    assert_eq!(stored().await, 951);
+    map.expire(["x"]).await.unwrap();
+    assert_eq!(stored().await, 851);
+    assert_eq!(map.len().await.unwrap(), 1, "only what is not over");
+    assert_eq!((stored().await, observer.exists(ENDS).await.unwrap()), (1, false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_ends_by_its_lifetime_and_by_its_idle_time() {
+    let (_server, client, observer) = ready().await;
+    let map: Cache = MapCache::new(&client, "c");
+    let ends = |told| match told {
+        Lifetime::Ends(left) => left,
+        other => panic!("{other:?}"),
+    };
+    map.set("a", &1).expires_in(Duration::from_millis(50)).await.unwrap();
+    map.set("b", &1).idle_for(Duration::from_millis(50)).await.unwrap();
+    wait_until(SOON, async || map.peek("a").await.unwrap().is_none() && map.peek("b").await.unwrap().is_none()).await;
+    map.set("a", &1).expires_in(2 * HOUR).idle_for(HOUR).await.unwrap();
+    let left = ends(map.lifetime("a").await.unwrap());
+    assert!(left <= HOUR && left > HOUR / 2, "what is over first: {left:?}");
+    // A use has the idle time begin anew, and a look has not.
+    let near = async || {
+        let soon = observer.server_time_micros().await.unwrap() / 1000 + 600_000;
+        observer.cmd(&["ZADD", IDLES, &soon.to_string(), "\"a\""]).await.unwrap();
+        soon as f64
+    };
+    for is_use in [false, true] {
+        let uses = [map.get("a").await.is_ok(), map.contains_key("a").await.is_ok()];
+        assert_eq!(uses, [true, true]);
+        let soon = near().await;
+        if is_use {
+            assert!(map.contains_key("a").await.unwrap());
+            assert!(score(&observer, IDLES, "a").await.unwrap() > soon + 1e6);
+            let soon = near().await;
+            assert_eq!(map.insert_if_absent("a", &5).await.unwrap(), Some(1));
+            assert!(score(&observer, IDLES, "a").await.unwrap() > soon + 1e6);
+            let soon = near().await;
+            assert_eq!(map.get("a").await.unwrap(), Some(1));
+            assert!(score(&observer, IDLES, "a").await.unwrap() > soon + 1e6);
+        } else {
+            assert_eq!(map.peek("a").await.unwrap(), Some(1));
+            assert_eq!(map.entries().try_collect::<Vec<_>>().await.unwrap().len(), 1);
+            ends(map.lifetime("a").await.unwrap());
+            assert_eq!(score(&observer, IDLES, "a").await, Some(soon));
+        }
+    }
+    // Another value for what is there lives as long; a value that is set lives as is said.
+    let end = score(&observer, ENDS, "a").await.unwrap();
+    assert!(map.set_if_exists("a", &2).await.unwrap() && map.compare_and_set("a", &2, &3).await.unwrap());
+    assert_eq!((map.replace("a", &4).await.unwrap(), map.update("a", |n| *n += 1).await.unwrap()), (Some(3), Some(5)));
+    map.set("a", &6).keep_lifetime().await.unwrap();
+    assert_eq!(score(&observer, ENDS, "a").await, Some(end));
+    assert!(score(&observer, IDLES, "a").await.is_some(), "and its idle time");
+    map.set_if_exists("a", &7).expires_in(HOUR).await.unwrap();
+    assert!(score(&observer, ENDS, "a").await.unwrap() < end && score(&observer, IDLES, "a").await.is_none());
+    map.set("a", &8).await.unwrap();
+    assert_eq!(map.lifetime("a").await.unwrap(), Lifetime::Endless);
+    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(4_000_000_000_123);
+    assert_eq!(map.expire(["a", "x"]).expires_at(at).await.unwrap(), 1);
+    assert_eq!(score(&observer, ENDS, "a").await, Some(4_000_000_000_123.0));
+    assert_eq!(map.expire(["a"]).expires_in(HOUR).only_endless().await.unwrap(), 0);
+    map.set("b", &1).await.unwrap();
+    assert_eq!(map.expire(["a", "b"]).idle_for(HOUR).only_endless().await.unwrap(), 1);
+    ends(map.lifetime("b").await.unwrap());
+    assert_eq!(map.expire(["a", "b"]).await.unwrap(), 2);
+    assert_eq!(
+        (map.lifetime("a").await.unwrap(), map.lifetime("b").await.unwrap()),
+        (Lifetime::Endless, Lifetime::Endless)
+    );
+    map.set("a", &1).expires_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).await.unwrap();
+    assert_eq!(map.get("a").await.unwrap(), None, "its end has passed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_than_the_limit_go_by_their_use() {
+    let (_server, client, observer) = ready().await;
+    let map: Cache = MapCache::new(&client, "c");
+    let keys = async || sorted(map.keys().try_collect::<Vec<_>>().await.unwrap());
+    map.set_limit(Limit::least_recently_used(3)).await.unwrap();
+    assert_eq!(map.limit().await.unwrap(), Some(Limit::least_recently_used(3)));
+    assert!(!map.try_set_limit(Limit::least_recently_used(9)).await.unwrap());
+    for (at, key) in ["a", "b", "c"].into_iter().enumerate() {
+        map.set(key, &1).expires_in(HOUR).idle_for(HOUR).await.unwrap();
+        // Uses within one millisecond have no order.
+        observer.cmd(&["ZADD", USES, &(1000 + at).to_string(), &format!("\"{key}\"")]).await.unwrap();
+    }
+    assert_eq!(map.get("a").await.unwrap(), Some(1));
+    map.set("d", &1).await.unwrap();
+    assert_eq!(keys().await, ["a", "c", "d"], "b was used longest ago");
+    assert_eq!((score(&observer, ENDS, "b").await, score(&observer, IDLES, "b").await), (None, None));
+    observer.cmd(&["ZADD", USES, "2000", "\"d\""]).await.unwrap();
+    map.set("c", &2).await.unwrap();
+    map.peek("d").await.unwrap();
+    map.set("e", &1).await.unwrap();
+    assert_eq!(keys().await, ["a", "c", "e"]);
+    // By the number of uses.
+    map.clear().await.unwrap();
+    assert_eq!(map.limit().await.unwrap(), Some(Limit::least_recently_used(3)), "it stays");
+    map.set_limit(Limit::least_frequently_used(3)).await.unwrap();
+    for (key, uses) in [("a", 3), ("b", 1), ("c", 2)] {
+        map.set(key, &1).await.unwrap();
+        for _ in 0..uses {
+            map.get(key).await.unwrap();
+        }
+    }
+    map.set("d", &1).await.unwrap();
+    assert_eq!(keys().await, ["a", "c", "d"], "b was used least");
+    map.set_limit(Limit::least_frequently_used(1)).await.unwrap();
+    assert_eq!(keys().await, ["a"], "at once");
+    map.clear_limit().await.unwrap();
+    assert_eq!((map.limit().await.unwrap(), observer.exists(USES).await.unwrap()), (None, false));
+    // What was there before there was a limit goes too.
+    for n in 0..10 {
+        map.set(&format!("k{n}"), &n).await.unwrap();
+    }
+    map.set_limit(Limit::least_recently_used(4)).await.unwrap();
+    assert_eq!(map.len().await.unwrap(), 4);
+    assert!(map.try_set_limit(Limit::least_recently_used(9)).await.is_ok_and(|set| !set));
+    for (limit, got) in [(0, "0"), (u32::MAX, "4294967295")] {
+        let told = map.set_limit(Limit::least_recently_used(limit)).await.unwrap_err();
+        assert!(in_full(&told).contains(&format!("expected 1 to 2147483647 entries, got {got}")), "{told}");
+    }
+}
+
+async fn next(events: &mut Events<String, u32, Json, Json>) -> Notice<String, u32> {
+    tokio::time::timeout(SOON, events.next()).await.expect("something comes").expect("the client lives")
+}
+
+async fn event(events: &mut Events<String, u32, Json, Json>) -> EntryEvent<String, u32> {
+    match next(events).await {
+        Notice::Event(event) => event,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_happens_to_entries_is_told_and_gaps_too() {
+    let (server, client, observer) = ready().await;
+    let other = redgrid_tests::client(&server).await;
+    let (map, there): (Cache, Cache) = (MapCache::new(&client, "c"), MapCache::new(&other, "c"));
+    let mut events = map.events().begin().await.unwrap();
+    let key = |key: &str| key.to_owned();
+    there.set("a", &1).expires_in(HOUR).await.unwrap();
+    assert_eq!(event(&mut events).await, EntryEvent::Created { key: key("a"), value: 1 });
+    there.set_if_exists("a", &2).await.unwrap();
+    assert_eq!(event(&mut events).await, EntryEvent::Updated { key: key("a"), value: 2, was: 1 });
+    over(&observer, ENDS, "a").await;
+    there.get("b").await.unwrap();
+    assert_eq!(event(&mut events).await, EntryEvent::Expired { key: key("a"), value: 2 });
+    there.set("b", &3).await.unwrap();
+    assert_eq!(event(&mut events).await, EntryEvent::Created { key: key("b"), value: 3 });
+    there.remove("b").await.unwrap();
+    assert_eq!(event(&mut events).await, EntryEvent::Removed { key: key("b"), value: 3 });
+    there.set_limit(Limit::least_recently_used(1)).await.unwrap();
+    there.set("c", &4).await.unwrap();
+    there.set("d", &5).await.unwrap();
+    assert_eq!(event(&mut events).await, EntryEvent::Created { key: key("c"), value: 4 });
+    let both = [event(&mut events).await, event(&mut events).await];
+    assert!(both.contains(&EntryEvent::Removed { key: key("c"), value: 4 }), "{both:?}");
+    assert!(both.contains(&EntryEvent::Created { key: key("d"), value: 5 }), "{both:?}");
+    // What is no message of these is told, and what comes behind it is heard.
+    observer.cmd(&["PUBLISH", "redisson_map_cache_created:{c}", "x"]).await.unwrap();
+    assert!(matches!(next(&mut events).await, Notice::Unreadable(ObjectError::Unexpected { .. })));
+    // A lost connection is a gap.
+    server.kill_connections(Connections::PubSub).await.unwrap();
+    assert!(matches!(next(&mut events).await, Notice::Gap));
+    wait_until(SOON, async || {
+        there.set("e", &6).await.unwrap();
+        matches!(tokio::time::timeout(Duration::from_millis(500), events.next()).await, Ok(Some(Notice::Event(_))))
+    })
+    .await;
+    drop(events);
+    wait_until(SOON, async || observer.pubsub_channels("redisson_map_cache*").await.unwrap().is_empty()).await;
+    // A slow reader is told how much he missed.
+    let mut slow = map.events().keeping(1).begin().await.unwrap();
+    wait_until(SOON, async || {
+        // More come than are read.
+        for value in 0..20 {
+            there.set_if_exists("e", &value).await.unwrap();
+        }
+        matches!(next(&mut slow).await, Notice::Missed(_))
+    })
+    .await;
+    let told = map.events().keeping(0).begin().await.unwrap_err();
+    assert!(in_full(&told).contains("1 to 1048576 messages"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_belongs_to_a_map_goes_with_it() {
+    let (_server, client, observer) = ready().await;
+    let map: Cache = MapCache::new(&client, "c");
+    map.set_limit(Limit::least_recently_used(100)).await.unwrap();
+    map.set("a", &1).expires_in(HOUR).idle_for(HOUR).await.unwrap();
+    assert_eq!(observer.query::<u64>(&["EXISTS", "c", ENDS, IDLES, USES, OPTIONS]).await.unwrap(), 5);
+    map.object().rename("{c}:new").await.unwrap();
+    let renamed: Cache = MapCache::new(&client, "{c}:new");
+    assert_eq!((renamed.get("a").await.unwrap(), renamed.limit().await.unwrap().is_some()), (Some(1), true));
+    assert!(matches!(renamed.lifetime("a").await.unwrap(), Lifetime::Ends(_)));
+    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 5);
+    assert_eq!(Keys::new(&client).delete(["{c}:new"]).await.unwrap(), 1);
+    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
+    // What comes to a map that has an end ends with it.
+    map.set("a", &1).await.unwrap();
+    assert!(map.object().expire_in(HOUR).await.unwrap());
+    map.set("b", &1).expires_in(2 * HOUR).idle_for(2 * HOUR).await.unwrap();
+    map.set_limit(Limit::least_frequently_used(100)).await.unwrap();
+    map.get("a").await.unwrap();
+    for key in ["c", ENDS, IDLES, USES, OPTIONS] {
+        assert!(observer.time_to_live(key).await.unwrap().is_some(), "{key} ends");
+    }
+    // Redisson's lease of a key is over when somebody else has written it.
+    for written in [true, false] {
+        observer.cmd(&["SET", "redisson__map__lease:{c}:\"a\"", "x", "PX", "60000"]).await.unwrap();
+        if written {
+            map.set("a", &1).await.map(drop).unwrap()
+        } else {
+            map.remove("a").await.map(drop).unwrap()
+        }
+        assert!(!observer.exists("redisson__map__lease:{c}:\"a\"").await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_of_several_clients_are_all_counted() {
+    let (server, client, observer) = ready().await;
+    let other = redgrid_tests::client(&server).await;
+    let map: Cache = MapCache::new(&client, "c");
+    map.set("a", &0).expires_in(HOUR).await.unwrap();
+    let end = score(&observer, ENDS, "a").await;
+    let count = |client: &Client| {
+        let map: Cache = MapCache::new(client, "c");
+        async move {
+            for _ in 0..30 {
+                map.update("a", |n| *n += 1).await.unwrap();
+            }
+        }
+    };
+    tokio::join!(count(&client), count(&other), count(&other));
+    assert_eq!((map.get("a").await.unwrap(), score(&observer, ENDS, "a").await), (Some(90), end));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_changes_nothing_and_lost_answers_are_told() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let url = server.url_via(proxy.addr());
+    let client = client_with(&url, |config| config.timeout(Duration::from_millis(500))).await;
+    let map: Cache = MapCache::new(&client, "c");
+    map.set("a", &1).expires_in(HOUR).await.unwrap();
+    let end = score(&observer, ENDS, "a").await;
+    let wrong = |told: &ObjectError| {
+        matches!(told, ObjectError::Refused { source: ServerError::Refused { code: Code::WrongType, .. }, .. })
+    };
+    for key in [IDLES, USES] {
+        observer.cmd(&["SET", key, "x"]).await.unwrap();
+        observer.cmd(&["HSET", OPTIONS, "max-size", "5"]).await.unwrap();
+        for told in [
+            map.set("a", &2).idle_for(HOUR).await.map(drop),
+            map.set("b", &2).await.map(drop),
+            map.remove("a").await.map(drop),
+            map.get("a").await.map(drop),
+            map.expire(["a"]).await.map(drop),
+        ] {
+            assert!(wrong(told.as_ref().unwrap_err()), "{told:?}");
+        }
+        observer.cmd(&["DEL", key, OPTIONS]).await.unwrap();
+        assert_eq!((map.get("a").await.unwrap(), map.get("b").await.unwrap()), (Some(1), None));
+        assert_eq!(score(&observer, ENDS, "a").await, end);
+    }
+    // A plain hash is none of these.
+    observer.cmd(&["HSET", "plain", "\"a\"", "1"]).await.unwrap();
+    let plain: Cache = MapCache::new(&client, "plain");
+    for told in [plain.get("a").await.map(drop), plain.set("a", &2).await.map(drop)] {
+        assert!(matches!(told, Err(ObjectError::Refused { .. })), "{told:?}");
+    }
+    assert_eq!(observer.query::<String>(&["HGET", "plain", "\"a\""]).await.unwrap(), "1");
+    for told in [
+        map.set("a", &1).expires_in(Duration::ZERO).await.map(drop),
+        map.set("a", &1).idle_for(Duration::from_micros(10)).await.map(drop),
+        map.expire(["a"]).expires_in(Duration::MAX).await.map(drop),
+        map.set("a", &1).expires_at(SystemTime::UNIX_EPOCH - HOUR).await.map(drop),
+    ] {
+        assert!(matches!(told, Err(ObjectError::InvalidArgument { option: "lifetime", .. })), "{told:?}");
+    }
+    let unnamed: Cache = MapCache::new(&client, "a{b");
+    assert!(matches!(unnamed.set("a", &1).await, Err(ObjectError::InvalidName(_))));
+    // What can not be decoded is one error, and the stream goes on behind it.
+    let texts: MapCache<String, String> = MapCache::new(&client, "c");
+    texts.set("b", &"text".to_owned()).await.unwrap();
+    assert!(matches!(map.get("b").await, Err(ObjectError::Decode { .. })));
+    let (mut entries, mut read) = (map.entries(), Vec::new());
+    while let Some(entry) = entries.try_next().await.unwrap_or(Some(("?".into(), 0))) {
+        read.push(entry.0);
+    }
+    assert_eq!(sorted(read), ["?", "a"]);
+    // An answer that is lost.
+    let put = concat!(
+        include_str!("../../crates/redgrid-cache/src/scripts/packed.lua"),
+        include_str!("../../crates/redgrid-cache/src/scripts/put.lua")
+    );
+    proxy.next(1, sha(put), Action::SwallowReply);
+    assert!(matches!(map.set("d", &5).await, Err(ObjectError::OutcomeUnknown { .. })));
+    assert_eq!(map.get("d").await.unwrap(), Some(5), "it is made, and told to be unknown");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_a_set_are_in_for_their_time() {
+    let (_server, client, observer) = ready().await;
+    let set: SetCache<u32> = SetCache::new(&client, "s");
+    assert!(set.is_empty().await.unwrap() && set.insert(&1).await.unwrap() && !set.insert(&1).await.unwrap());
+    assert_eq!(set.lifetime(&1).await.unwrap(), Lifetime::Endless);
+    assert!(!set.insert(&1).expires_in(HOUR).await.unwrap() && set.insert(&2).expires_in(HOUR).await.unwrap());
+    assert!(matches!(set.lifetime(&1).await.unwrap(), Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2));
+    assert!(!set.insert_if_absent(&1).await.unwrap() && set.insert_if_absent(&3).expires_in(HOUR).await.unwrap());
+    assert!(set.prolong(&1).expires_in(2 * HOUR).await.unwrap() && !set.prolong(&1).expires_in(HOUR).await.unwrap());
+    assert!(set.shorten(&1).expires_in(HOUR).await.unwrap() && !set.shorten(&1).expires_in(2 * HOUR).await.unwrap());
+    assert!(set.expire(&1).await.unwrap() && !set.expire(&9).await.unwrap() && !set.prolong(&9).await.unwrap());
+    assert_eq!(set.lifetime(&1).await.unwrap(), Lifetime::Endless);
+    assert_eq!(set.insert_many(&[3, 4, 5]).expires_in(HOUR).await.unwrap(), 2);
+    assert!(!set.try_insert_all(&[6, 5]).await.unwrap() && !set.contains(&6).await.unwrap());
+    assert!(set.try_insert_all(&[6, 7]).expires_in(HOUR).await.unwrap());
+    let over = async |value: u32| {
+        observer.cmd(&["ZADD", "s", "XX", "1000", &value.to_string()]).await.unwrap();
+    };
+    over(4).await;
+    over(5).await;
+    assert_eq!((set.len().await.unwrap(), set.lifetime(&4).await.unwrap()), (5, Lifetime::Absent));
+    assert_eq!(set.contains_many(&[1, 4, 7, 8]).await.unwrap(), [true, false, true, false]);
+    assert_eq!(set.stream().try_collect::<BTreeSet<_>>().await.unwrap(), BTreeSet::from([1, 2, 3, 6, 7]));
+    assert!(!set.contains(&5).await.unwrap() && !set.remove(&5).await.unwrap());
+    assert_eq!(observer.query::<u64>(&["ZCARD", "s"]).await.unwrap(), 5, "who writes takes out what is over");
+    over(7).await;
+    assert!(!set.expire(&7).await.unwrap() && set.insert(&7).await.unwrap());
+    assert!(set.remove(&7).await.unwrap() && !set.remove(&7).await.unwrap());
+    assert_eq!(set.remove_many(&[1, 2, 9]).await.unwrap(), 2);
+    let many: Vec<u32> = (100..1300).collect();
+    assert_eq!(set.insert_many(&many).await.unwrap(), 1200);
+    assert_eq!(set.stream().try_collect::<BTreeSet<_>>().await.unwrap().len(), 1202);
+    assert!(in_full(&set.try_insert_all(&many).await.unwrap_err()).contains("up to 500"));
+    set.insert(&1).expires_in(Duration::from_millis(50)).await.unwrap();
+    wait_until(SOON, async || !set.contains(&1).await.unwrap()).await;
+    assert!(set.clear().await.unwrap() && !set.object().exists().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_with_lifetimes_are_the_servers() {
+    let test = "fields_with_lifetimes_are_the_servers";
+    let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
+    let server = RedisServer::builder().binary(newest).start().await.unwrap();
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let map: NativeMapCache<String, u32> = NativeMapCache::new(&client, "n");
+    let ends = async |key: &str| matches!(map.lifetime(key).await.unwrap(), Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2);
+    assert!(map.set("a", &1).expires_in(HOUR).await.unwrap() && ends("a").await);
+    assert_eq!((map.replace("a", &2).await.unwrap(), map.update("a", |n| *n += 1).await.unwrap()), (Some(1), Some(3)));
+    assert!(map.compare_and_set("a", &3, &4).await.unwrap() && ends("a").await, "as long as it would have");
+    assert!(!map.compare_and_set("a", &3, &9).await.unwrap());
+    assert!(!map.set("a", &5).await.unwrap());
+    assert_eq!(
+        (map.lifetime("a").await.unwrap(), map.lifetime("x").await.unwrap()),
+        (Lifetime::Endless, Lifetime::Absent)
+    );
+    assert_eq!(map.insert_if_absent("b", &6).expires_in(HOUR).await.unwrap(), None);
+    assert_eq!(map.expire(["a", "b", "x"]).expires_in(HOUR).only_endless().await.unwrap(), 1);
+    assert!(ends("a").await && ends("b").await);
+    assert_eq!(map.expire(["a", "b"]).await.unwrap(), 2);
+    assert_eq!(map.lifetime("b").await.unwrap(), Lifetime::Endless);
+    let at = SystemTime::now() + HOUR;
+    assert!(map.set("c", &7).expires_at(at).await.unwrap() && ends("c").await);
+    let all = [("d", &8), ("e", &9)];
+    map.set_many(all).expires_in(HOUR).await.unwrap();
+    assert!(ends("e").await && map.contains_key("e").await.unwrap() && !map.contains_key("x").await.unwrap());
+    assert_eq!(map.get_many(["d", "x"]).await.unwrap(), [Some(8), None]);
+    assert_eq!((map.len().await.unwrap(), map.entries().try_collect::<Vec<_>>().await.unwrap().len()), (5, 5));
+    map.set("f", &1).expires_in(Duration::from_millis(50)).await.unwrap();
+    wait_until(SOON, async || map.get("f").await.unwrap().is_none()).await;
+    assert_eq!((map.remove("e").await.unwrap(), map.remove_many(["d", "x"]).await.unwrap()), (Some(9), 1));
+    assert!(!map.compare_and_remove("a", &1).await.unwrap() && map.compare_and_remove("a", &5).await.unwrap());
+    assert!(map.contains_value(&7).await.unwrap());
+    map.clear().await.unwrap();
+    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_lifetimes_of_fields_is_told() {
+    let (_server, client, observer) = ready().await;
+    let knows: u64 = observer
+        .query(&["EVAL", "return #redis.call('COMMAND', 'LIST', 'FILTERBY', 'PATTERN', 'hpexpire')", "0"])
+        .await
+        .unwrap();
+    let map: NativeMapCache<String, u32> = NativeMapCache::new(&client, "n");
+    if knows > 0 {
+        return assert!(map.set("a", &1).expires_in(HOUR).await.unwrap());
+    }
+    assert!(map.set("a", &1).await.unwrap() && map.get("a").await.unwrap() == Some(1), "the rest is there");
+    for told in [
+        map.set("b", &1).expires_in(HOUR).await.map(drop),
+        map.expire(["a"]).expires_in(HOUR).await.map(drop),
+        map.lifetime("a").await.map(drop),
+    ] {
+        assert!(matches!(told, Err(ObjectError::Unsupported { .. })), "{told:?}");
+    }
+    assert_eq!(observer.query::<u64>(&["HLEN", "n"]).await.unwrap(), 1, "nothing is written");
+}
+
+/// A map, and what it is to be, through the same operations in any order. An end is made to have come by its score.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_map_is_what_its_model_is() {
+    let (_server, client, observer) = ready().await;
+    let (seeds, steps) = (0..10, 60);
+    for seed in seeds {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let name = format!("m{seed}");
+        let map: MapCache<u8, u8> = MapCache::new(&client, &name);
+        // The value, whether it has a lifetime and an idle time.
+        let mut model: BTreeMap<u8, (u8, bool, bool)> = BTreeMap::new();
+        let mut story = Vec::new();
+        for _ in 0..steps {
+            let (step, key, one, other) = (random.u8(..12), random.u8(..5), random.u8(..3), random.u8(..3));
+            let (lives, idles) = (random.bool(), random.bool());
+            story.push((step, key, one, other, lives, idles));
+            let had = model.get(&key).copied();
+            let was = had.map(|(value, ..)| value);
+            macro_rules! put {
+                ($put:expr) => {{
+                    let mut put = $put;
+                    if lives {
+                        put = put.expires_in(HOUR);
+                    }
+                    if idles {
+                        put = put.idle_for(HOUR);
+                    }
+                    put.await.unwrap()
+                }};
+            }
+            let new = (one, lives, idles);
+            let fits = match step {
+                0 => put!(map.insert(&key, &one)) == model.insert(key, new).map(|(value, ..)| value),
+                1 => put!(map.set(&key, &one)) == model.insert(key, new).is_none(),
+                2 => {
+                    model.entry(key).or_insert(new);
+                    put!(map.insert_if_absent(&key, &one)) == was
+                }
+                3 => {
+                    if let Some(had) = model.get_mut(&key) {
+                        had.0 = one;
+                    }
+                    map.replace(&key, &one).await.unwrap() == was
+                }
+                4 => {
+                    let fits = was == Some(other);
+                    if fits {
+                        model.get_mut(&key).unwrap().0 = one;
+                    }
+                    map.compare_and_set(&key, &other, &one).await.unwrap() == fits
+                }
+                5 => {
+                    model.remove(&key);
+                    map.remove(&key).await.unwrap() == was
+                }
+                6 => {
+                    let fits = was == Some(one);
+                    if fits {
+                        model.remove(&key);
+                    }
+                    map.compare_and_remove(&key, &one).await.unwrap() == fits
+                }
+                7 => {
+                    if let Some(had) = model.get_mut(&key) {
+                        (had.1, had.2) = (lives, idles);
+                    }
+                    put!(map.expire([&key])) == u64::from(had.is_some())
+                }
+                // Its time comes.
+                8 | 9 => {
+                    let (set, ends) = match step {
+                        8 => ("redisson__timeout__set", had.is_some_and(|(_, lives, _)| lives)),
+                        _ => ("redisson__idle__set", had.is_some_and(|(_, _, idles)| idles)),
+                    };
+                    let set = format!("{set}:{{{name}}}");
+                    let done: u64 = observer.query(&["ZADD", &set, "XX", "CH", "1", &key.to_string()]).await.unwrap();
+                    if ends {
+                        model.remove(&key);
+                    }
+                    // What was over before may be stored still.
+                    had.is_none() || (done == 1) == ends
+                }
+                10 => map.get(&key).await.unwrap() == was,
+                _ => {
+                    let ends = had.map(|(_, lives, idles)| lives || idles);
+                    let told = map.lifetime(&key).await.unwrap();
+                    match ends {
+                        None => told == Lifetime::Absent,
+                        Some(false) => told == Lifetime::Endless,
+                        Some(true) => matches!(told, Lifetime::Ends(_)),
+                    }
+                }
+            };
+            assert!(fits, "seed {seed}: {story:?}");
+        }
+        let all: BTreeMap<u8, u8> = model.iter().map(|(key, (value, ..))| (*key, *value)).collect();
+        assert_eq!(map.entries().try_collect::<BTreeMap<_, _>>().await.unwrap(), all, "seed {seed}: {story:?}");
+        assert_eq!(map.len().await.unwrap(), all.len() as u64, "seed {seed}: {story:?}");
+        for (set, there) in [
+            ("redisson__timeout__set", model.values().filter(|(_, lives, _)| *lives).count()),
+            ("redisson__idle__set", model.values().filter(|(_, _, idles)| *idles).count()),
+        ] {
+            let stored: usize = observer.query(&["ZCARD", &format!("{set}:{{{name}}}")]).await.unwrap();
+            assert_eq!(stored, there, "{set} of seed {seed}: {story:?}");
+        }
+    }
+}

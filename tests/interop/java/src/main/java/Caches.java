@@ -1,0 +1,98 @@
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+
+import org.redisson.api.EvictionMode;
+import org.redisson.api.RMapCache;
+import org.redisson.api.RSetCache;
+import org.redisson.api.RedissonClient;
+import org.redisson.api.map.event.EntryCreatedListener;
+import org.redisson.api.map.event.EntryExpiredListener;
+import org.redisson.api.map.event.EntryRemovedListener;
+import org.redisson.api.map.event.EntryUpdatedListener;
+import org.redisson.client.codec.Codec;
+
+/** Caches: the verbs of {@link Peer} that begin with {@code mapCache} or {@code setCache}. */
+final class Caches {
+    /** What listeners have heard. */
+    private static final StringBuffer HEARD = new StringBuffer();
+
+    private Caches() {
+    }
+
+    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}, a time is in milliseconds, 0 for none. */
+    static Object perform(RedissonClient redisson, String[] words) {
+        String[] verb = words[1].split("\\.", 2);
+        Codec codec = Codecs.of(words[3]);
+        return verb[0].equals("mapCache")
+            ? onMap(redisson.getMapCache(words[2], codec), verb[1], words)
+            : onSet(redisson.getSetCache(words[2], codec), verb[1], words);
+    }
+
+    private static Object onMap(RMapCache<Object, Object> map, String verb, String[] words) {
+        Object key = words.length > 4 ? Codecs.value(words[4]) : null;
+        switch (verb) {
+            case "put":
+                return map.put(key, Codecs.value(words[5]), time(words[6]), TimeUnit.MILLISECONDS, time(words[7]),
+                    TimeUnit.MILLISECONDS);
+            case "fastPut":
+                return map.fastPut(key, Codecs.value(words[5]));
+            case "putIfAbsent":
+                return map.putIfAbsent(key, Codecs.value(words[5]), time(words[6]), TimeUnit.MILLISECONDS);
+            case "get":
+                return map.get(key);
+            case "containsKey":
+                return map.containsKey(key);
+            case "remove":
+                return map.remove(key);
+            case "size":
+                return map.size();
+            case "remainTimeToLive":
+                return map.remainTimeToLive(key);
+            case "readAllMap":
+                return new TreeMap<>(map.readAllMap());
+            case "setMaxSize":
+                map.setMaxSize(Integer.parseInt(words[4]), EvictionMode.valueOf(words[5]));
+                return "set";
+            case "listen":
+                HEARD.setLength(0);
+                map.addListener((EntryCreatedListener<Object, Object>) e -> heard("created", e.getKey(), e.getValue()));
+                map.addListener((EntryUpdatedListener<Object, Object>) e -> heard("updated", e.getKey(),
+                    e.getOldValue() + ">" + e.getValue()));
+                map.addListener((EntryRemovedListener<Object, Object>) e -> heard("removed", e.getKey(),
+                    e.getOldValue()));
+                map.addListener((EntryExpiredListener<Object, Object>) e -> heard("expired", e.getKey(), e.getValue()));
+                return "listening";
+            case "heard":
+                return HEARD.toString();
+            default:
+                throw new IllegalArgumentException("no such command: " + words[1]);
+        }
+    }
+
+    private static void heard(String what, Object key, Object value) {
+        HEARD.append(what).append(' ').append(key).append(' ').append(value).append(';');
+    }
+
+    private static long time(String word) {
+        return Long.parseLong(word);
+    }
+
+    private static Object onSet(RSetCache<Object> set, String verb, String[] words) {
+        Object value = words.length > 4 ? Codecs.value(words[4]) : null;
+        switch (verb) {
+            case "add":
+                return words.length > 5 ? set.add(value, time(words[5]), TimeUnit.MILLISECONDS) : set.add(value);
+            case "contains":
+                return set.contains(value);
+            case "remove":
+                return set.remove(value);
+            case "size":
+                return set.size();
+            case "readAll":
+                return new TreeSet<>(set.readAll());
+            default:
+                throw new IllegalArgumentException("no such command: " + words[1]);
+        }
+    }
+}
