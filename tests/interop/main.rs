@@ -41,6 +41,7 @@ mod semaphore_wire;
 mod sets;
 mod spin;
 mod traces;
+mod transactions;
 mod values;
 
 use std::process::ExitCode;
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         semaphore_leases::scenarios(),
         semaphore_wire::scenarios(),
         sets::scenarios(),
+        transactions::scenarios(),
         spin::scenarios(),
         traces::scenarios(),
         values::scenarios(),

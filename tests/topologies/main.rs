@@ -32,6 +32,7 @@ mod read_write;
 mod scripts;
 mod semaphores;
 mod sets;
+mod transactions;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
             lists::scenarios(),
             sets::scenarios(),
             multimaps::scenarios(),
+            transactions::scenarios(),
         ]
         .concat()
         {
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
         migration::scenarios(),
         object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
+        transactions::transactions_alone::scenarios(),
     ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();

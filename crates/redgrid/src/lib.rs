@@ -45,6 +45,7 @@ pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
     feature = "multimap",
     feature = "script",
     feature = "set",
+    feature = "transaction",
 ))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
@@ -92,3 +93,5 @@ pub use redgrid_script::{
 pub use redgrid_semaphore::{self as semaphore, Semaphore};
 #[cfg(feature = "set")]
 pub use redgrid_set::{self as set, LexSortedSet, ScoredSortedSet, Set, SortedSet};
+#[cfg(feature = "transaction")]
+pub use redgrid_transaction::{self as transaction, Isolation, Transaction, TransactionError};
