@@ -1,186 +1,113 @@
-//! Many transactions at once, checked by what each has read and written: whether there is an order in which they could have been made one after
-//! another.
-//!
-//! Each value that is written is new, and each element that is written was read before, so it is known which write is behind which. The order is
-//! searched for as Adya does it (Weak Consistency, 1999): who has read a value comes behind who wrote it, and before who overwrote it.
+//! A transaction is what its model is.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
-use redgrid_core::Client;
-use redgrid_testkit::{Action, Proxy};
-use redgrid_tests::{SOON, client, client_with, server};
-use redgrid_transaction::{Isolation, Transaction, TransactionError};
+use redgrid_map::Map;
+use redgrid_set::Set;
+use redgrid_tests::{client, server};
+use redgrid_transaction::{Isolation, Transaction};
 
-/// Three buckets, four keys of a map, and two sets of one value each.
-const ELEMENTS: usize = 9;
-
-/// What a transaction has read of each element that it had to do with, 0 for nothing, and where it has written its own number.
-#[derive(Debug, Clone)]
-struct Entry {
-    id: u64,
-    read: Vec<(usize, u64)>,
-    written: Vec<usize>,
-}
-
-/// How many transactions each of the three clients makes.
-fn transactions() -> u64 {
-    std::env::var("REDGRID_TRANSACTIONS").ok().and_then(|count| count.parse().ok()).unwrap_or(150)
-}
-
-async fn read(tx: &Transaction, element: usize) -> Result<u64, TransactionError> {
-    match element {
-        0..3 => Ok(tx.bucket::<u64>(format!("b{element}")).get().await?.unwrap_or(0)),
-        3..7 => Ok(tx.map::<usize, u64>("m").get(&element).await?.unwrap_or(0)),
-        _ => Ok(tx.set::<u64>(format!("s{element}")).read_all().await?.first().copied().unwrap_or(0)),
-    }
-}
-
-async fn write(tx: &Transaction, element: usize, was: u64, id: u64) -> Result<(), TransactionError> {
-    match element {
-        0..3 => tx.bucket::<u64>(format!("b{element}")).set(&id),
-        3..7 => tx.map::<usize, u64>("m").set(&element, &id),
-        _ => {
-            let set = tx.set::<u64>(format!("s{element}"));
-            set.remove(&was).await?;
-            set.insert(&id).await.map(drop)
-        }
-    }
-}
-
-/// One transaction: some elements are read, and some of these written. Nothing where it is not committed.
-async fn one(client: &Client, isolation: Isolation, id: u64) -> Option<Entry> {
-    let mut entry = Entry { id, read: Vec::new(), written: Vec::new() };
-    let tx = Transaction::new(client).isolation(isolation).timeout(SOON);
-    let elements = fastrand::choose_multiple(0..ELEMENTS, 2 + fastrand::usize(..2));
-    for element in elements {
-        let was = read(&tx, element).await.unwrap();
-        entry.read.push((element, was));
-        if fastrand::bool() {
-            write(&tx, element, was, id).await.unwrap();
-            entry.written.push(element);
-        }
-    }
-    match tx.commit().await {
-        Ok(()) => Some(entry),
-        Err(TransactionError::Conflict { .. }) => None,
-        Err(error) => panic!("{error:?}"),
-    }
-}
-
-/// What is wrong with a history: an update that is lost, a value that nobody has written, or, where that is asked, a circle of transactions of
-/// which each comes before the next.
-fn wrong(history: &[Entry], serializable: bool) -> Option<String> {
-    let ids: HashMap<u64, usize> = history.iter().enumerate().map(|(at, entry)| (entry.id, at)).collect();
-    let mut overwritten: HashMap<(usize, u64), usize> = HashMap::new();
-    for (at, entry) in history.iter().enumerate() {
-        for (element, was) in entry.read.iter().filter(|(element, _)| entry.written.contains(element)) {
-            if let Some(other) = overwritten.insert((*element, *was), at) {
-                return Some(format!("a lost update: {entry:?} and {:?}", history[other]));
-            }
-        }
-    }
-    let mut before: Vec<Vec<usize>> = vec![Vec::new(); history.len()];
-    for (at, entry) in history.iter().enumerate() {
-        for (element, was) in &entry.read {
-            if *was != 0 {
-                let Some(writer) = ids.get(was).filter(|writer| history[**writer].written.contains(element)) else {
-                    return Some(format!("what nobody has committed is read: {entry:?}"));
-                };
-                before[at].push(*writer);
-            }
-            if let Some(next) = overwritten.get(&(*element, *was)).filter(|next| **next != at) {
-                before[*next].push(at);
-            }
-        }
-    }
-    // Those that nothing is left before are taken away, until none is left.
-    let mut waits: Vec<usize> = before.iter().map(Vec::len).collect();
-    let mut behind: Vec<Vec<usize>> = vec![Vec::new(); history.len()];
-    before.iter().enumerate().for_each(|(at, before)| before.iter().for_each(|first| behind[*first].push(at)));
-    let mut free: Vec<usize> = (0..history.len()).filter(|at| waits[*at] == 0).collect();
-    let mut taken = 0;
-    while let Some(at) = free.pop() {
-        taken += 1;
-        for next in &behind[at] {
-            waits[*next] -= 1;
-            if waits[*next] == 0 {
-                free.push(*next);
-            }
-        }
-    }
-    let circle = || (0..history.len()).filter(|at| waits[*at] > 0).map(|at| &history[at]).take(8).collect::<Vec<_>>();
-    (serializable && taken < history.len()).then(|| format!("no order of these: {:#?}", circle()))
-}
-
-#[test]
-fn a_wrong_history_is_told() {
-    let entry = |id, read: &[(usize, u64)], written: &[usize]| Entry { id, read: read.into(), written: written.into() };
-    let good = [entry(1, &[(0, 0), (1, 0)], &[0]), entry(2, &[(0, 1), (1, 0)], &[1]), entry(3, &[(0, 1), (1, 2)], &[])];
-    assert_eq!(wrong(&good, true), None);
-    let lost = [entry(1, &[(0, 0)], &[0]), entry(2, &[(0, 0)], &[0])];
-    assert!(wrong(&lost, false).is_some());
-    let dirty = [entry(1, &[(0, 7)], &[])];
-    assert!(wrong(&dirty, false).is_some());
-    let skewed = [entry(1, &[(0, 0), (1, 0)], &[0]), entry(2, &[(0, 0), (1, 0)], &[1])];
-    assert!(wrong(&skewed, true).is_some() && wrong(&skewed, false).is_none());
-    let half = [entry(1, &[(0, 0), (1, 0)], &[0, 1]), entry(2, &[(0, 1), (1, 0)], &[])];
-    assert!(wrong(&half, true).is_some() && wrong(&half, false).is_none());
-}
-
+/// A map and a set within a transaction, and behind it, are what their models are.
 #[tokio::test(flavor = "multi_thread")]
-async fn serializable_transactions_have_an_order() {
-    checked(Isolation::Serializable).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn committed_reads_lose_no_update() {
-    checked(Isolation::ReadCommitted).await;
-}
-
-/// Three clients with three tasks each; of one of them every tenth answer to a commit is lost.
-async fn checked(isolation: Isolation) {
+async fn a_transaction_is_what_its_model_is() {
     let server = server().await;
-    let proxy = Proxy::to(&server).await.unwrap();
-    let patient = |config: redgrid_core::Config| config.timeout(Duration::from_millis(300)).retries(60);
-    let lossy = client_with(&server.url_via(proxy.addr()), patient).await;
-    let (seen, ids) = (AtomicU64::new(0), Arc::new(AtomicU64::new(1)));
-    proxy.on_request(move |request| {
-        let is_commit = request.get(3).is_some_and(|key| key.starts_with(b"redgrid_once:"));
-        match is_commit && seen.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
-            true => Action::SwallowReply,
-            false => Action::Forward,
-        }
-    });
-    let clients = [client(&server).await, client(&server).await, lossy];
-    let tasks: Vec<_> = (0..9)
-        .map(|task| {
-            let (client, ids) = (clients[task % 3].clone(), Arc::clone(&ids));
-            tokio::spawn(async move {
-                let mut done = Vec::new();
-                for _ in 0..transactions() / 3 {
-                    done.extend(one(&client, isolation, ids.fetch_add(1, Ordering::Relaxed)).await);
+    let client = client(&server).await;
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let isolation = [Isolation::ReadCommitted, Isolation::Serializable][random.usize(..2)];
+        let (map_name, set_name) = (format!("map:{seed}"), format!("set:{seed}"));
+        let (mut map, mut set) = (BTreeMap::new(), BTreeSet::new());
+        for _ in 0..6 {
+            let (kept_map, kept_set) = (map.clone(), set.clone());
+            let tx = Transaction::new(&client).isolation(isolation);
+            let mut story = Vec::new();
+            for _ in 0..random.usize(..14) {
+                let step = (random.u8(..18), random.u8(..5), random.u8(..3), random.u8(..3));
+                story.push(step);
+                let fits = apply(&tx, (&map_name, &set_name), (&mut map, &mut set), step).await;
+                assert!(fits, "seed {seed}: {map:?} {set:?} after {story:?}");
+            }
+            match random.bool() {
+                true => tx.commit().await.unwrap(),
+                false => {
+                    (map, set) = (kept_map, kept_set);
+                    tx.rollback();
                 }
-                done
-            })
-        })
-        .collect();
-    let mut history = Vec::new();
-    for task in tasks {
-        history.extend(task.await.unwrap());
+            }
+            let real: Map<u8, u8> = Map::new(&client, &map_name);
+            let there: BTreeMap<u8, u8> = real.read_all().await.unwrap().into_iter().collect();
+            let members: BTreeSet<u8> =
+                Set::<u8>::new(&client, &set_name).read_all().await.unwrap().into_iter().collect();
+            assert_eq!((&there, &members), (&map, &set), "seed {seed} after {story:?}");
+        }
     }
-    // What is there in the end is read by one more.
-    let tx = Transaction::new(&clients[0]).serializable();
-    let mut last = Entry { id: u64::MAX, read: Vec::new(), written: Vec::new() };
-    for element in 0..ELEMENTS {
-        last.read.push((element, read(&tx, element).await.unwrap()));
+}
+
+type Models<'m> = (&'m mut BTreeMap<u8, u8>, &'m mut BTreeSet<u8>);
+
+async fn apply(
+    tx: &Transaction,
+    (map_name, set_name): (&str, &str),
+    (map, set): Models<'_>,
+    (step, key, one, other): (u8, u8, u8, u8),
+) -> bool {
+    let (inside, members) = (tx.map::<u8, u8>(map_name), tx.set::<u8>(set_name));
+    let has = map.get(&key).copied();
+    match step {
+        0 => inside.get(&key).await.unwrap() == has,
+        1 => inside.insert(&key, &one).await.unwrap() == map.insert(key, one),
+        2 => {
+            map.insert(key, one);
+            inside.set(&key, &one).is_ok()
+        }
+        3 => inside.remove(&key).await.unwrap() == map.remove(&key),
+        4 => {
+            map.entry(key).or_insert(one);
+            inside.insert_if_absent(&key, &one).await.unwrap() == has
+        }
+        5 => {
+            map.entry(key).and_modify(|value| *value = one);
+            inside.replace(&key, &one).await.unwrap() == has
+        }
+        6 => {
+            if has == Some(one) {
+                map.insert(key, other);
+            }
+            inside.compare_and_set(&key, &one, &other).await.unwrap() == (has == Some(one))
+        }
+        7 => {
+            if has == Some(one) {
+                map.remove(&key);
+            }
+            inside.compare_and_remove(&key, &one).await.unwrap() == (has == Some(one))
+        }
+        8 => inside.len().await.unwrap() == map.len() as u64,
+        9 => inside.read_all().await.unwrap().into_iter().collect::<BTreeMap<_, _>>() == *map,
+        10 => {
+            let were = BTreeSet::from([key, one]).into_iter().filter(|key| map.remove(key).is_some()).count() as u64;
+            inside.remove_many(&[key, one]).await.unwrap() == were
+        }
+        11 => {
+            map.clear();
+            inside.clear().is_ok()
+        }
+        12 => inside.set_if_exists(&key, &one).await.unwrap() == map.get_mut(&key).map(|value| *value = one).is_some(),
+        13 => members.insert(&key).await.unwrap() == set.insert(key),
+        14 => members.remove(&key).await.unwrap() == set.remove(&key),
+        15 => {
+            let more = [key, one].into_iter().filter(|value| set.insert(*value)).count() as u64;
+            members.insert_many(&[key, one]).await.unwrap() == more
+        }
+        16 => {
+            let fits = members.len().await.unwrap() == set.len() as u64;
+            fits && members.contains(&key).await.unwrap() == set.contains(&key)
+        }
+        _ => {
+            if one == 0 {
+                set.clear();
+                members.clear().unwrap();
+            }
+            members.read_all().await.unwrap().into_iter().collect::<BTreeSet<_>>() == *set
+        }
     }
-    tx.commit().await.unwrap();
-    history.push(last);
-    let begun = ids.load(Ordering::Relaxed);
-    println!("{isolation:?}: {} of {begun} committed, {} answers lost", history.len(), proxy.counts().swallowed);
-    assert!(history.len() > 20, "{} of {begun}", history.len());
-    assert_eq!(wrong(&history, isolation == Isolation::Serializable), None);
 }

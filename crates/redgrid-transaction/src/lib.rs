@@ -52,6 +52,7 @@ mod bucket;
 mod commit;
 mod error;
 mod map;
+mod map_set;
 mod run;
 mod set;
 mod state;

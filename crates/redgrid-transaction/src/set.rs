@@ -230,9 +230,7 @@ impl<T, C: Decode<T>> TransactionSet<T, C> {
     #[doc(alias = "readAll")]
     pub async fn read_all(&self) -> Result<Vec<T>, TransactionError> {
         let all = self.part.all().await?;
-        let read = |(value, _): &(Bytes, Bytes)| {
-            self.part.place.decoded(&self.codec, value, || Some("a value".into()))
-        };
+        let read = |(value, _): &(Bytes, Bytes)| self.part.place.decoded(&self.codec, value, || Some("a value".into()));
         Ok(all.iter().map(read).collect::<Result<_, _>>()?)
     }
 }

@@ -209,20 +209,14 @@ impl State {
         let read = |(key, of): (&Bytes, &Touched)| {
             let elements = of.elements.iter().filter_map(seen).collect();
             let Touched { name, kind, len, whole, .. } = of;
-            let read =
-                Touched { name: name.clone(), kind: *kind, elements, len: *len, whole: *whole, cleared: false };
+            let read = Touched { name: name.clone(), kind: *kind, elements, len: *len, whole: *whole, cleared: false };
             (key.clone(), read)
         };
         State { objects: self.objects.iter().map(read).collect(), ..*self }
     }
 
     /// A place for an element, if the transaction has room.
-    fn element(
-        &mut self,
-        key: &Bytes,
-        element: Bytes,
-        size: usize,
-    ) -> Result<Option<&mut Element>, TransactionError> {
+    fn element(&mut self, key: &Bytes, element: Bytes, size: usize) -> Result<Option<&mut Element>, TransactionError> {
         let Some(touched) = self.objects.get_mut(key) else { return Ok(None) };
         let (new, more) = match touched.elements.contains_key(&element) {
             true => (0, size),
