@@ -152,7 +152,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
     {
         let field = self.field(key)?;
         let value = self.part.get(field.clone()).await?;
-        Ok(value.map(|value| self.value(&field, &value)).transpose()?)
+        value.map(|value| self.value(&field, &value)).transpose()
     }
 
     /// The values of keys, in their order.

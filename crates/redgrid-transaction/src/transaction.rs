@@ -207,10 +207,10 @@ impl Part {
         let mut state = self.transaction.state();
         let state = state.as_mut().ok_or(TransactionError::Over)?;
         let client = &self.transaction.client;
-        if let Some((first, touched)) = state.objects.iter().next() {
-            if client.slot(first) != client.slot(key) {
-                return Err(TransactionError::OtherSlot { name: name.clone(), other: touched.name.clone() });
-            }
+        if let Some((first, touched)) = state.objects.first_key_value()
+            && client.slot(first) != client.slot(key)
+        {
+            return Err(TransactionError::OtherSlot { name: name.clone(), other: touched.name.clone() });
         }
         state.enter(name, key, self.kind)?;
         Ok(work(state, key))
