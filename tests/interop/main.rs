@@ -45,6 +45,7 @@ mod spin;
 mod streams;
 mod topics;
 mod traces;
+mod transactions;
 mod values;
 
 use std::process::ExitCode;
@@ -103,6 +104,7 @@ fn main() -> ExitCode {
         semaphore_leases::scenarios(),
         semaphore_wire::scenarios(),
         sets::scenarios(),
+        transactions::scenarios(),
         spin::scenarios(),
         topics::scenarios(),
         traces::scenarios(),

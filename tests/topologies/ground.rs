@@ -182,6 +182,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+hincrby +hmget",
             "+hget +hset +hdel +hincrby",
             "+zrangebyscore",
+            "+type",
         ]
         .into_iter()
         .flat_map(rules),

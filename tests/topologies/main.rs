@@ -38,6 +38,7 @@ mod sets;
 mod streams;
 mod topics;
 mod sharded;
+mod transactions;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
             multimaps::scenarios(),
             streams::scenarios(),
             topics::scenarios(),
+            transactions::scenarios(),
         ]
         .concat()
         {
@@ -124,6 +126,7 @@ fn main() -> ExitCode {
         rates_failover::scenarios(),
         topics::topics_alone::scenarios(),
         sharded::sharded_alone::scenarios(),
+        transactions::transactions_alone::scenarios(),
     ];
     for scenario in alone.concat() {
         let on = runtime.handle().clone();

@@ -48,7 +48,7 @@ pub use error::{Code, ServerError};
 pub use hold::Holder;
 pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970};
 pub use name::{InvalidName, Name};
-pub use once::{OnceRequest, OnceScript};
+pub use once::{OnceBulkScript, OnceRequest, OnceScript};
 pub use script::{BulkScript, OwnedScript, Script};
 pub use seat::Seat;
 pub use token::Token;

@@ -610,6 +610,13 @@ impl Grid {
         redgrid_sharded::ShardedBloomFilter::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
+    /// What is read and written together: as a whole, or not at all. See [`Transaction`](redgrid_transaction::Transaction).
+    #[cfg(feature = "transaction")]
+    #[doc(alias = "createTransaction")]
+    pub fn transaction(&self) -> redgrid_transaction::Transaction {
+        redgrid_transaction::Transaction::new(&self.client)
+    }
+
     /// What any object has, under its name: whether it is there, its lifetime, other names. See [`Object`](redgrid_core::object::Object).
     pub fn object(&self, name: impl AsRef<str>) -> redgrid_core::object::Object {
         redgrid_core::object::Object::new(&self.client, name)

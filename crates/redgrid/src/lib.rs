@@ -53,6 +53,7 @@ pub use redgrid_cache::{self as cache, MapCache, NativeMapCache, SetCache};
     feature = "stream",
     feature = "topic",
     feature = "sharded",
+    feature = "transaction",
 ))]
 pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
@@ -110,3 +111,5 @@ pub use redgrid_stream::{self as stream, EntryId, Stream};
 pub use redgrid_topic::{self as topic, PatternTopic, ReliableTopic, ShardedTopic, SubscriptionError, Topic};
 #[cfg(feature = "sharded")]
 pub use redgrid_sharded::{self as sharded, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedObject, ShardedSet};
+#[cfg(feature = "transaction")]
+pub use redgrid_transaction::{self as transaction, Isolation, Transaction, TransactionError};

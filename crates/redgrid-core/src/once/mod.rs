@@ -72,6 +72,27 @@ impl<const KEYS: usize> OnceScript<KEYS> {
     }
 }
 
+/// The same with any number of keys, one at least.
+#[derive(Debug)]
+pub struct OnceBulkScript(Bodies);
+
+impl OnceBulkScript {
+    /// A script by its name (for errors) and the text behind the memory's.
+    pub const fn new(name: &'static str, text: &'static str) -> Self {
+        OnceBulkScript(Bodies { once: Body::behind(PRELUDE, name, text), plain: Body::behind(PLAIN, name, text) })
+    }
+
+    /// A call of the script with these keys; arguments are added to the result. The memory is beside the first of them.
+    pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> OnceRequest {
+        OnceRequest { bodies: &self.0, request: Request::script(&self.0.once).keys(keys) }
+    }
+
+    /// The text and its hash.
+    pub fn body(&self) -> &Body {
+        &self.0.once
+    }
+}
+
 /// A call of a [`OnceScript`]: its keys and arguments.
 #[derive(Debug, Clone)]
 pub struct OnceRequest {

@@ -104,6 +104,9 @@ public final class Peer {
         if (words[1].startsWith("keys.")) {
             return KeySpace.perform(redisson, words);
         }
+        if (words[1].startsWith("tx.")) {
+            return Transactions.perform(redisson, words);
+        }
         if (words[1].matches("(bits|bloom|hll|geo)\\..*")) {
             return Bits.perform(redisson, words);
         }

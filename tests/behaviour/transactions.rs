@@ -1,0 +1,321 @@
+//! What is read and written together: in one step, or not at all.
+
+use std::time::Duration;
+
+use redgrid_bucket::Bucket;
+use redgrid_map::Map;
+use redgrid_set::Set;
+use redgrid_testkit::{Observer, RedisServer};
+use redgrid_tests::{client, client_with, server};
+use redgrid_transaction::{Isolation, MAX_BYTES, MAX_ELEMENTS, ObjectError, Transaction, TransactionError};
+
+const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::Serializable];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_is_there_behind_the_commit_and_not_before() {
+    let server = server().await;
+    let client = client(&server).await;
+    let (bucket, map): (Bucket<u32>, Map<String, u32>) = (Bucket::new(&client, "b"), Map::new(&client, "m"));
+    let set: Set<u32> = Set::new(&client, "s");
+    let tx = Transaction::new(&client);
+    tx.bucket::<u32>("b").set(&1).unwrap();
+    tx.map::<String, u32>("m").set("a", &2).unwrap();
+    assert!(tx.set::<u32>("s").insert(&3).await.unwrap() && !tx.set::<u32>("s").insert(&3).await.unwrap());
+    assert_eq!(tx.bucket::<u32>("b").get().await.unwrap(), Some(1));
+    assert_eq!(tx.map::<String, u32>("m").read_all_keys().await.unwrap(), ["a"]);
+    assert_eq!((bucket.get().await.unwrap(), map.len().await.unwrap(), set.len().await.unwrap()), (None, 0, 0));
+    let other = tx.map::<String, u32>("m");
+    tx.commit().await.unwrap();
+    assert_eq!(bucket.get().await.unwrap(), Some(1));
+    assert_eq!((map.get("a").await.unwrap(), set.read_all().await.unwrap()), (Some(2), vec![3]));
+    // What has ended does nothing more.
+    assert!(matches!(other.set("a", &9).unwrap_err(), TransactionError::Over));
+    let tx = Transaction::new(&client);
+    let again = tx.clone();
+    tx.bucket::<u32>("b").delete().await.unwrap();
+    tx.rollback();
+    assert!(matches!(again.commit().await.unwrap_err(), TransactionError::Over));
+    // What is dropped is forgotten, and one that does nothing asks nobody.
+    Transaction::new(&client).map::<String, u32>("m").clear().unwrap();
+    Transaction::new(&client).commit().await.unwrap();
+    assert_eq!((bucket.get().await.unwrap(), map.get("a").await.unwrap()), (Some(1), Some(2)));
+    only_values_stay(&server, &["b", "m", "s"]).await;
+}
+
+/// Nothing is on the server but these and what ends by itself.
+async fn only_values_stay(server: &RedisServer, names: &[&str]) {
+    let observer = server.observer().await.unwrap();
+    for key in observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap() {
+        let left: i64 = observer.query(&["PTTL", &key]).await.unwrap();
+        assert!(names.contains(&&*key) || (key.starts_with("redgrid_once:") && left > 0), "{key} lives for {left} ms");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_lives_as_long_as_is_said() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let left = async |observer: &Observer| observer.query::<i64>(&["PTTL", "b"]).await.unwrap();
+    let hour = Duration::from_secs(3600);
+    let tx = Transaction::new(&client);
+    let bucket = tx.bucket::<u32>("b");
+    assert!(bucket.try_set(&1).await.unwrap() && !bucket.try_set(&2).await.unwrap());
+    assert!(!bucket.compare_and_set(&2, &3).await.unwrap() && bucket.compare_and_set(&1, &3).await.unwrap());
+    assert_eq!(bucket.get_and_set(&4).await.unwrap(), Some(3));
+    bucket.set_for(&5, hour).unwrap();
+    tx.commit().await.unwrap();
+    assert!((3_500_000..=3_600_000).contains(&left(&observer).await));
+    let tx = Transaction::new(&client);
+    tx.bucket::<u32>("b").set_and_keep_lifetime(&6).unwrap();
+    tx.commit().await.unwrap();
+    assert!(left(&observer).await > 0);
+    let tx = Transaction::new(&client);
+    assert_eq!(tx.bucket::<u32>("b").get_and_delete().await.unwrap(), Some(6));
+    assert!(!tx.bucket::<u32>("b").exists().await.unwrap());
+    tx.bucket::<u32>("b").set(&7).unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!((left(&observer).await, observer.query::<u32>(&["GET", "b"]).await.unwrap()), (-1, 7));
+    let told = Transaction::new(&client).bucket::<u32>("b").set_for(&1, Duration::ZERO).unwrap_err();
+    let of_lifetime = |told: &TransactionError| {
+        matches!(told, TransactionError::Object(ObjectError::InvalidArgument { option: "lifetime", .. }))
+    };
+    assert!(of_lifetime(&told), "{told:?}");
+}
+
+/// What may happen between two transactions, and which isolation lets it pass.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_isolation_lets_pass_what_its_table_says() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    for isolation in BOTH {
+        let begun = async |name: &str| {
+            let map: Map<String, i64> = Map::new(&two, name);
+            map.set_many([("a", &1), ("b", &1)].map(|(key, value)| (key, value))).await.unwrap();
+            (map, Transaction::new(&one).isolation(isolation))
+        };
+        let strict = isolation == Isolation::Serializable;
+        let name = |what: &str| format!("{what}:{isolation:?}");
+        let conflicts = |told: Result<(), TransactionError>, of: &str| match told {
+            Ok(()) => false,
+            Err(TransactionError::Conflict { name }) if name.as_str() == of => true,
+            Err(error) => panic!("{error:?}"),
+        };
+
+        // Dirty read: what another one has not committed is not there, and what it rolls back never is.
+        let of = name("dirty");
+        let (_, tx) = begun(&of).await;
+        let other = Transaction::new(&two).isolation(isolation);
+        other.map::<String, i64>(&of).set("a", &7).unwrap();
+        assert_eq!(tx.map::<String, i64>(&of).get("a").await.unwrap(), Some(1));
+        other.rollback();
+        assert!(!conflicts(tx.commit().await, &of));
+
+        // Lost update, of an element that was there, of one that was not, and of one that came to be the same again.
+        for (key, set_to, lost) in
+            [("a", Some(5), true), ("x", Some(5), true), ("a", None, true), ("a", Some(1), false)]
+        {
+            let of = name(&format!("lost:{key}:{set_to:?}"));
+            let (map, tx) = begun(&of).await;
+            let seen = tx.map::<String, i64>(&of).get(key).await.unwrap().unwrap_or(0);
+            match set_to {
+                Some(value) => drop(map.set(key, &value).await.unwrap()),
+                None => drop(map.remove(key).await.unwrap()),
+            }
+            tx.map::<String, i64>(&of).set(key, &(seen + 1)).unwrap();
+            assert_eq!(conflicts(tx.commit().await, &of), lost, "{of}");
+            let now = map.get(key).await.unwrap();
+            assert_eq!(now, if lost { set_to } else { Some(2) }, "{of}");
+        }
+
+        // What is written and was not read is no conflict.
+        let of = name("blind");
+        let (map, tx) = begun(&of).await;
+        tx.map::<String, i64>(&of).set("a", &3).unwrap();
+        map.set("a", &2).await.unwrap();
+        assert!(!conflicts(tx.commit().await, &of));
+        assert_eq!(map.get("a").await.unwrap(), Some(3));
+
+        // The same question has the same answer.
+        let of = name("repeated");
+        let (map, tx) = begun(&of).await;
+        let inside = tx.map::<String, i64>(&of);
+        assert_eq!(inside.get("a").await.unwrap(), Some(1));
+        map.set("a", &2).await.unwrap();
+        assert_eq!(inside.get("a").await.unwrap(), Some(1));
+        assert_eq!(conflicts(tx.check().await, &of), true, "whatever the isolation, a check finds it");
+        assert_eq!(conflicts(tx.commit().await, &of), strict);
+
+        // Read skew: the one from before a change of both, the other from behind it.
+        let of = name("skew");
+        let (map, tx) = begun(&of).await;
+        let inside = tx.map::<String, i64>(&of);
+        inside.get("a").await.unwrap();
+        map.set_many([("a", &0), ("b", &2)]).await.unwrap();
+        assert_eq!(inside.get("b").await.unwrap(), Some(2));
+        tx.bucket::<i64>(format!("{of}:sum")).set(&3).unwrap();
+        assert_eq!(conflicts(tx.commit().await, &of), strict);
+
+        // Write skew: each takes one away, as the other is still there.
+        let of = name("doctors");
+        let (map, tx) = begun(&of).await;
+        let other = Transaction::new(&two).isolation(isolation);
+        for (tx, key) in [(&tx, "a"), (&other, "b")] {
+            let inside = tx.map::<String, i64>(&of);
+            assert_eq!(inside.get_many(["a", "b"]).await.unwrap(), [Some(1), Some(1)]);
+            inside.remove(key).await.unwrap();
+        }
+        assert!(!conflicts(tx.commit().await, &of));
+        assert_eq!(conflicts(other.commit().await, &of), strict);
+        assert_eq!(map.len().await.unwrap(), u64::from(strict));
+
+        // Phantoms, by number and by the whole, of maps and sets.
+        let of = name("phantom");
+        let (map, tx) = begun(&of).await;
+        assert_eq!(tx.map::<String, i64>(&of).len().await.unwrap(), 2);
+        map.set("c", &1).await.unwrap();
+        tx.bucket::<i64>(format!("{of}:count")).set(&2).unwrap();
+        assert_eq!(conflicts(tx.commit().await, &of), strict);
+        let of = name("phantoms");
+        let set: Set<u32> = Set::new(&two, &of);
+        set.insert_many(&[1, 2]).await.unwrap();
+        let tx = Transaction::new(&one).isolation(isolation);
+        assert_eq!(tx.set::<u32>(&of).read_all().await.unwrap().len(), 2);
+        // As many as before, and another one.
+        assert!(set.remove(&1).await.unwrap() && set.insert(&3).await.unwrap());
+        tx.bucket::<i64>(format!("{of}:count")).set(&2).unwrap();
+        assert_eq!(conflicts(tx.commit().await, &of), strict);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_is_tried_again_and_ends() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let other: Bucket<u32> = Bucket::new(&two, "n");
+    let mut times = 0;
+    // In the way for the first two times.
+    let done = Transaction::new(&one).run(|tx| {
+        times += 1;
+        let (other, time) = (other.clone(), times);
+        async move {
+            let n = tx.bucket::<u32>("n").get().await?.unwrap_or(0);
+            if time < 3 {
+                other.set(&(n + 10)).await?;
+            }
+            tx.bucket::<u32>("n").set(&(n + 1))?;
+            Ok::<_, TransactionError>(n + 1)
+        }
+    });
+    assert_eq!((done.await.unwrap(), times, other.get().await.unwrap()), (21, 3, Some(21)));
+    // Always in the way.
+    let mut times = 0;
+    let told = Transaction::new(&one).retries(2).run(|tx| {
+        times += 1;
+        let other = other.clone();
+        async move {
+            let n = tx.bucket::<u32>("n").get().await?.unwrap_or(0);
+            other.set(&(n + 10)).await?;
+            tx.bucket::<u32>("n").set(&0)?;
+            Ok::<_, TransactionError>(())
+        }
+    });
+    assert!(matches!(told.await.unwrap_err(), TransactionError::Conflict { name } if name.as_str() == "n"));
+    assert_eq!((times, other.get().await.unwrap()), (3, Some(51)));
+    // What fails because it has seen what never was is done again, if it is isolated; what fails by itself is not.
+    for (isolation, expected) in [(Isolation::ReadCommitted, 1), (Isolation::Serializable, 2)] {
+        let mut times = 0;
+        let map: Map<String, u32> = Map::new(&two, "halves");
+        map.set_many([("a", &5), ("b", &5)]).await.unwrap();
+        let told = Transaction::new(&one).isolation(isolation).run(|tx| {
+            times += 1;
+            let (map, time) = (map.clone(), times);
+            async move {
+                let inside = tx.map::<String, u32>("halves");
+                let a = inside.get("a").await?.unwrap_or(0);
+                if time == 1 {
+                    map.set_many([("a", &0), ("b", &10)]).await?;
+                }
+                let b = inside.get("b").await?.unwrap_or(0);
+                if a + b == 10 { Ok(()) } else { Err(TransactionError::Over) }
+            }
+        });
+        assert_eq!((told.await.is_ok(), times), (expected == 2, expected));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_transaction_can_not_have_is_told() {
+    let server = server().await;
+    let client = client(&server).await;
+    let bucket: Bucket<String> = Bucket::new(&client, "text");
+    bucket.set(&"here".into()).await.unwrap();
+    // Of another type, found when it is read, when it is written, and within the transaction.
+    let tx = Transaction::new(&client);
+    assert!(matches!(tx.map::<u32, u32>("text").len().await.unwrap_err(), TransactionError::Object(_)));
+    let tx = Transaction::new(&client);
+    tx.bucket::<u32>("before").set(&1).unwrap();
+    tx.map::<u32, u32>("text").set(&1, &1).unwrap();
+    let told = tx.commit().await.unwrap_err();
+    assert!(matches!(&told, TransactionError::WrongType { name, .. } if name.as_str() == "text"), "{told:?}");
+    assert_eq!(told.to_string(), "`text` is no hash, but a string");
+    let tx = Transaction::new(&client);
+    tx.set::<u32>("both").insert(&1).await.unwrap();
+    assert!(matches!(tx.bucket::<u32>("both").set(&1).unwrap_err(), TransactionError::WrongType { .. }));
+    // Too much.
+    let tx = Transaction::new(&client);
+    let map = tx.map::<usize, u32>("large");
+    for n in 0..MAX_ELEMENTS {
+        map.set(&n, &1).unwrap();
+    }
+    assert!(matches!(map.set(&MAX_ELEMENTS, &1).unwrap_err(), TransactionError::TooLarge { what: "elements", .. }));
+    tx.commit().await.unwrap();
+    let large: Map<usize, u32> = Map::new(&client, "large");
+    assert_eq!(large.len().await.unwrap(), MAX_ELEMENTS as u64);
+    large.set(&MAX_ELEMENTS, &1).await.unwrap();
+    let tx = Transaction::new(&client);
+    let told = tx.map::<usize, u32>("large").read_all().await.unwrap_err();
+    assert!(matches!(told, TransactionError::TooLarge { .. }), "{told:?}");
+    // Emptying it takes no look at its elements; putting others in their place does.
+    let map = tx.map::<usize, u32>("large");
+    map.clear().unwrap();
+    map.set(&1, &2).unwrap();
+    let told = tx.commit().await.unwrap_err();
+    assert!(matches!(told, TransactionError::TooLarge { .. }), "{told:?}");
+    let tx = Transaction::new(&client);
+    tx.map::<usize, u32>("large").clear().unwrap();
+    tx.commit().await.unwrap();
+    assert!(large.is_empty().await.unwrap());
+    let told = Transaction::new(&client).bucket::<String>("b").set(&"x".repeat(MAX_BYTES)).unwrap_err();
+    assert!(matches!(told, TransactionError::TooLarge { what: "bytes", .. }), "{told:?}");
+    // Too late, and a name that can be none.
+    let tx = Transaction::new(&client).timeout(Duration::ZERO);
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    assert!(matches!(tx.bucket::<u32>("b").set(&1).unwrap_err(), TransactionError::TimedOut { .. }));
+    assert!(matches!(tx.commit().await.unwrap_err(), TransactionError::TimedOut { .. }));
+    let told = Transaction::new(&client).bucket::<u32>("a{b").set(&1).unwrap_err();
+    assert!(matches!(told, TransactionError::Object(ObjectError::InvalidName(_))), "{told:?}");
+    let told = Transaction::new(&client).bucket::<u32>("text").get().await.unwrap_err();
+    assert!(matches!(told, TransactionError::Object(ObjectError::Decode { .. })), "{told:?}");
+    only_values_stay(&server, &["text"]).await;
+}
+
+/// Who may write the one and not the other writes neither. Before 7.0 a script can not ask what its user may do.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_write_all_of_it_writes_nothing() {
+    let server = RedisServer::builder().user("few", "on >secret ~* &* +@all -sadd").start().await.unwrap();
+    if server.binary().version().major < 7 {
+        return eprintln!("SKIPPED: the server is older than 7.0");
+    }
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url_for("few", "secret"), |config| config).await;
+    let tx = Transaction::new(&client);
+    tx.bucket::<u32>("a").set(&1).unwrap();
+    tx.map::<u32, u32>("m").set(&1, &1).unwrap();
+    tx.set::<u32>("s").insert(&1).await.unwrap();
+    let told = tx.commit().await.unwrap_err();
+    assert!(matches!(told, TransactionError::NotCommitted(_)), "{told:?}");
+    assert!(observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap().is_empty());
+    let tx = Transaction::new(&client);
+    tx.bucket::<u32>("a").set(&1).unwrap();
+    tx.commit().await.unwrap();
+}

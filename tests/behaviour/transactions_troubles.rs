@@ -1,0 +1,230 @@
+//! Transactions whose answers are lost, whose callers leave, whose processes are killed, and others' locks.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redgrid_bucket::Bucket;
+use redgrid_core::Client;
+use redgrid_locks::Lock;
+use redgrid_map::Map;
+use redgrid_set::Set;
+use redgrid_testkit::{Action, Proxy, wait_until};
+use redgrid_tests::cancel::at_most;
+use redgrid_tests::process::Other;
+use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_transaction::{Transaction, TransactionError};
+
+/// What the memory of commits is called whose first key is `a`.
+const MEMORY: &str = "redgrid_once:{a}";
+
+/// Sets both to `n`, if they are one less.
+async fn both_to(client: &Client, n: u32) -> Result<(), TransactionError> {
+    let tx = Transaction::new(client).timeout(SOON);
+    for name in ["a", "b"] {
+        let bucket = tx.bucket::<u32>(name);
+        if bucket.get().await?.unwrap_or(0) + 1 == n {
+            bucket.set(&n)?;
+        }
+    }
+    tx.map::<u32, u32>("m").set(&n, &n)?;
+    tx.set::<u32>("s").insert(&n).await?;
+    tx.commit().await
+}
+
+/// What both are, and how many have been, at one moment: all of each transaction or nothing of it.
+async fn both(client: &Client) -> u32 {
+    let look = "return {redis.call('GET', 'a') or '0', redis.call('GET', 'b') or '0', redis.call('HLEN', 'm'), redis.call('SCARD', 's')}";
+    let all: Vec<u64> = client.command("EVAL").arg(look).arg("0").query().await.unwrap();
+    assert!(all.iter().all(|n| *n == all[0]), "half a transaction: {all:?}");
+    u32::try_from(all[0]).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answers_are_lost_is_made_once_and_told() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    both_to(&client, 1).await.unwrap();
+    for n in 2..5 {
+        // Carried out a second time it would find that it has changed what it has read.
+        proxy.next(2, MEMORY, Action::SwallowReply);
+        both_to(&client, n).await.unwrap();
+        assert_eq!((both(&client).await, proxy.counts().swallowed), (n, u64::from(n - 1) * 2));
+    }
+    // So is what a conflict was: nothing is written by the copy that is asked for again.
+    let tx = Transaction::new(&client);
+    assert_eq!(tx.bucket::<u32>("a").get_and_set(&9).await.unwrap(), Some(4));
+    let direct = redgrid_tests::client(&server).await;
+    let other: Bucket<u32> = Bucket::new(&direct, "a");
+    other.set(&5).await.unwrap();
+    proxy.next(1, MEMORY, Action::SwallowReply);
+    let committing = tokio::spawn(tx.commit());
+    wait_until(SOON, async || proxy.counts().swallowed == 7).await;
+    other.set(&4).await.unwrap();
+    assert!(matches!(committing.await.unwrap().unwrap_err(), TransactionError::Conflict { .. }));
+    assert_eq!(both(&client).await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_without_an_answer_is_unknown_and_whole() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let hasty = |config: redgrid_core::Config| config.timeout(Duration::from_millis(300)).retries(0);
+    let client = client_with(&server.url_via(proxy.addr()), hasty).await;
+    let observing = redgrid_tests::client(&server).await;
+    both_to(&client, 1).await.unwrap();
+    proxy.next(3, MEMORY, Action::SwallowReply);
+    let told = both_to(&client, 2).await.unwrap_err();
+    assert!(matches!(told, TransactionError::OutcomeUnknown(_)), "{told:?}");
+    // It was carried out by the first copy; the next commit of this client comes behind its last.
+    assert_eq!(both(&observing).await, 2);
+    wait_until(SOON, async || both_to(&client, 3).await.is_ok()).await;
+    assert_eq!(both(&observing).await, 3);
+    // Never there: nothing is written. What is read is not unknown.
+    proxy.cut_all();
+    proxy.refuse_connections().await.unwrap();
+    let told = both_to(&client, 4).await.unwrap_err();
+    assert!(matches!(told, TransactionError::Object(_)), "{told:?}");
+    assert_eq!(both(&observing).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_at_any_time_a_transaction_is_whole_or_not_there() {
+    let server = server().await;
+    let client = client(&server).await;
+    let mut ended = 0;
+    for polls in 0..24 {
+        let n = both(&client).await + 1;
+        match at_most(polls, both_to(&client, n)).await {
+            Some(done) => {
+                done.unwrap();
+                ended += 1;
+                assert_eq!(both(&client).await, n);
+            }
+            None => {
+                let before = both_in_turn(&client).await;
+                assert!(before == n || before + 1 == n, "{before} of {n}");
+            }
+        }
+    }
+    assert!(ended > 0, "some were not dropped");
+    let n = both(&client).await + 1;
+    both_to(&client, n).await.unwrap();
+    assert_eq!(both(&client).await, n);
+}
+
+/// What both are once nothing is under way: a client makes commits with the same first object one at a time, and this is one of them.
+async fn both_in_turn(client: &Client) -> u32 {
+    let tx = Transaction::new(client);
+    tx.bucket::<u32>("a").get().await.unwrap();
+    let _ = tx.check().await;
+    both(client).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_transaction_has_locked_is_not_written() {
+    let server = server().await;
+    let client = client(&server).await;
+    let map: Map<String, u32> = Map::new(&client, "m");
+    // By Redisson's names of its locks: of an object, of a map as a whole, and of a key.
+    let set = Set::<String>::new(&client, "s");
+    set.insert("a").await.unwrap();
+    let of_value = format!("{{s}}:{}:lock", redgrid_transaction::codecs::element_hash(b"\"a\""));
+    for name in ["b:transaction_lock", "m:transaction_lock", "s:transaction_lock", &of_value, "key"] {
+        let write = async |options: fn(Transaction) -> Transaction| {
+            let tx = options(Transaction::new(&client));
+            tx.bucket::<u32>("free").set(&1).unwrap();
+            match name.as_bytes()[0] {
+                b'b' => tx.bucket::<u32>("b").set(&2).unwrap(),
+                b's' | b'{' => drop(tx.set::<String>("s").remove("a").await.unwrap()),
+                _ => tx.map::<String, u32>("m").set("a", &2).unwrap(),
+            }
+            tx.commit().await
+        };
+        let lock = if name == "key" { map.lock("a").unwrap() } else { Lock::new(&client, name) };
+        let guard = lock.acquire().await.unwrap();
+        // Whoever is not served for half a second is too late before he asks.
+        let told = loop {
+            match write(|tx| tx.timeout(Duration::from_millis(500))).await.unwrap_err() {
+                TransactionError::TimedOut { .. } => {}
+                told => break told,
+            }
+        };
+        let locked = &name[..1];
+        let is_its = |of: &str| of == locked || (locked == "k" && of == "m") || (locked == "{" && of == "s");
+        assert!(matches!(&told, TransactionError::Locked { name, .. } if is_its(name.as_str())), "{told:?}");
+        assert!(!Bucket::<u32>::new(&client, "free").object().exists().await.unwrap());
+        // What is only read is nobody's lock's, and other keys are free where it is a key's.
+        let tx = Transaction::new(&client).serializable();
+        tx.map::<String, u32>("m").get("a").await.unwrap();
+        tx.bucket::<u32>("b").get().await.unwrap();
+        tx.commit().await.unwrap();
+        if name == "key" {
+            let tx = Transaction::new(&client);
+            tx.map::<String, u32>("m").set("other", &2).unwrap();
+            tx.commit().await.unwrap();
+        }
+        write(Transaction::ignore_locks).await.unwrap();
+        set.insert("a").await.unwrap();
+        // It waits until the lock is free.
+        let (waits, freed) = tokio::join!(write(|tx| tx.timeout(SOON)), async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            guard.release().await
+        });
+        freed.unwrap();
+        waits.unwrap();
+        set.insert("a").await.unwrap();
+        assert!(Bucket::<u32>::new(&client, "free").delete().await.unwrap());
+    }
+}
+
+/// How many processes are killed.
+fn kills() -> usize {
+    std::env::var("REDGRID_TRANSACTION_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(6)
+}
+
+/// Four processes move money between a bucket and the accounts of a map, and write what they have done into a set. They are killed at random.
+#[tokio::test(flavor = "multi_thread")]
+async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let (map, cash): (Map<u32, i64>, Bucket<i64>) = (Map::new(&client, "accounts"), Bucket::new(&client, "cash"));
+    let log: Set<String> = Set::new(&client, "log");
+    for account in 0..4 {
+        map.set(&account, &100).await.unwrap();
+    }
+    cash.set(&100).await.unwrap();
+    let program = env!("CARGO_BIN_EXE_transferrer");
+    let args = |how: usize| [server.url(), ["committed", "serializable"][how % 2].to_owned()];
+    let start = async |how: usize| {
+        let args = args(how);
+        Other::start(program, &[&args[0], &args[1]]).await
+    };
+    let mut others = join_all((0..4).map(&start)).await;
+    let mut random = fastrand::Rng::with_seed(7);
+    for round in 0..kills() {
+        let done = log.len().await.unwrap();
+        wait_until(SOON, async || log.len().await.unwrap() > done + 10).await;
+        tokio::time::sleep(Duration::from_micros(random.u64(..5_000))).await;
+        others.remove(random.usize(..others.len())).kill().await;
+        // Of one moment: nobody writes between the two.
+        let tx = Transaction::new(&client).serializable().retries(1_000).timeout(SOON);
+        let sum = tx.run(|tx| async move {
+            let of_map: i64 = tx.map::<u32, i64>("accounts").read_all_values().await?.iter().sum();
+            Ok::<_, TransactionError>(of_map + tx.bucket::<i64>("cash").get().await?.unwrap_or(0))
+        });
+        assert_eq!(sum.await.unwrap(), 500, "round {round}");
+        others.push(start(round).await);
+    }
+    join_all(others.into_iter().map(Other::kill)).await;
+    let moved = log.len().await.unwrap();
+    assert!(moved > 10 * kills() as u64, "{moved}");
+    let count: i64 = observer.query(&["GET", "moves"]).await.unwrap();
+    assert_eq!(count, i64::try_from(moved).unwrap(), "each was counted once, and written into the log");
+    println!("{} kills, {moved} transactions", kills());
+    for key in observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap() {
+        let left: i64 = observer.query(&["PTTL", &key]).await.unwrap();
+        let is_value = ["accounts", "cash", "log", "moves"].contains(&&*key);
+        assert!(is_value || (key.starts_with("redgrid_once:{") && left > 0), "{key} lives for {left} ms");
+    }
+}
