@@ -134,12 +134,23 @@ pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
 }
 
+/// A delayed queue: what is delayed, what a client of Redisson has delayed, and what such a client has found due or was put back.
+pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
+    let parts = ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));
+    parts.into_iter().chain(alone(key)).collect()
+}
+
+/// A ring: its elements, and how many it has room for, which stays without them.
+pub fn ring_buffer(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), companion("redisson_rb", key)]
+}
+
 const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, along: none }
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 27] = [
+pub static ALL: [Kind; 29] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     Kind { name: "list", keys: list, along: fence },
@@ -149,6 +160,8 @@ pub static ALL: [Kind; 27] = [
     of("bloom filter", bloom_filter),
     of("hyper log log", alone),
     of("geo", alone),
+    of("delayed queue", delayed_queue),
+    of("ring buffer", ring_buffer),
     of("lock", alone),
     of("fair lock", fair_lock),
     Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },
