@@ -43,6 +43,7 @@ pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
     feature = "list",
     feature = "map",
     feature = "multimap",
+    feature = "queue",
     feature = "script",
     feature = "set",
 ))]
@@ -82,6 +83,8 @@ pub use redgrid_map::{self as map, Map};
 pub use redgrid_multimap::{self as multimap, ListMultimap, SetMultimap};
 #[cfg(feature = "permit-expirable-semaphore")]
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
+#[cfg(feature = "queue")]
+pub use redgrid_queue::{self as queue, DelayedQueue, Deque, Queue, RingBuffer};
 #[cfg(feature = "rate-limiter")]
 pub use redgrid_rate_limiter::{self as rate_limiter, GcraLimiter, LimitError, Quota, Rate, RateKind, RateLimiter};
 #[cfg(feature = "script")]
