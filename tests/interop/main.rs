@@ -29,6 +29,7 @@ mod multi;
 mod multimaps;
 mod numbers;
 mod numbers_real;
+mod queues;
 mod rates;
 mod read_write;
 mod reentry;
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         multimaps::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),
+        queues::scenarios(),
         rates::scenarios(),
         read_write::scenarios(),
         reentry::scenarios(),

@@ -176,6 +176,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+zadd +zincrby",
             "+getbit",
             "+geoadd",
+            "+lmove",
         ]
         .into_iter()
         .flat_map(rules),

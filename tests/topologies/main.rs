@@ -26,6 +26,7 @@ mod migration;
 mod multimaps;
 mod object_events;
 mod pipe;
+mod queues;
 mod rates;
 mod rates_failover;
 mod read_write;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
             lists::scenarios(),
             sets::scenarios(),
             multimaps::scenarios(),
+            queues::scenarios(),
         ]
         .concat()
         {
