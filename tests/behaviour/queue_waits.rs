@@ -71,7 +71,7 @@ async fn a_push_is_one_request_and_wakes_and_what_others_push_is_found() {
     let mut quick = 0;
     there.push(&7).await.unwrap();
     assert_eq!(waiting.await.unwrap().0, 7);
-    for n in 0..6 {
+    for n in 0..10 {
         let waiting = tokio::spawn({
             let here = here.clone();
             async move { here.take(End::Front).await.unwrap() }
@@ -83,11 +83,11 @@ async fn a_push_is_one_request_and_wakes_and_what_others_push_is_found() {
         there.push(&n).await.unwrap();
         assert_eq!(waiting.await.unwrap(), n);
         quick += u32::from(began.elapsed() < Duration::from_millis(100));
-        if quick == 2 {
+        if quick == 3 {
             break;
         }
     }
-    assert_eq!(quick, 2, "a message wakes");
+    assert_eq!(quick, 3, "a message wakes");
     let waiting = tokio::spawn(async move { here.take(End::Front).await.unwrap() });
     waits(&observer, "jobs").await;
     observer.cmd(&["RPUSH", "jobs", "8"]).await.unwrap();
@@ -177,20 +177,24 @@ async fn a_lost_answer_is_asked_for_again_and_has_the_same_elements() {
 async fn a_client_that_ends_puts_back_what_is_nobodys_in_order() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    for round in 0..10 {
+    for dropped in [0, 1, 3] {
         observer.cmd(&["DEL", "jobs"]).await.unwrap();
         let (proxy, client, queue) = rig(&server, Duration::from_secs(3)).await;
         queue.push_many(&(0..5).collect::<Vec<_>>()).await.unwrap();
-        proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(30)));
-        // Asked for by three, of whom some leave, and the client ends meanwhile.
-        let takes = (0..3).map(|n| at_most(1 + (round + n) % 3, queue.take()));
-        let mut all: Vec<u64> = join_all(takes).await.into_iter().flatten().map(Result::unwrap).collect();
+        proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(300)));
+        // Three are asked for, and the client ends before the answer is there: some have left by then, and the others are told.
+        let mut takes: Vec<_> = (0..3).map(|_| Box::pin(queue.take())).collect();
+        assert!(at_most(1, join_all(takes.iter_mut())).await.is_none());
+        let taken = async || observer.query::<u64>(&["LLEN", "jobs"]).await.unwrap() == 2;
+        wait_until(SOON, taken).await;
+        takes.truncate(3 - dropped);
         client.shutdown(SOON).await.unwrap();
+        let mut all: Vec<u64> = join_all(takes).await.into_iter().filter_map(Result::ok).collect();
         let left: Vec<u64> = observer.query(&["LRANGE", "jobs", "0", "-1"]).await.unwrap();
-        assert!(left.is_sorted(), "round {round}: {left:?}");
+        assert!(left.is_sorted(), "{dropped} dropped: {left:?}");
         all.extend(left);
         all.sort_unstable();
-        assert_eq!(all, [0, 1, 2, 3, 4], "round {round}");
+        assert_eq!(all, [0, 1, 2, 3, 4], "{dropped} dropped");
     }
 }
 
@@ -237,7 +241,7 @@ async fn of_several_queues_the_first_that_has_one_gives_and_the_others_keep_thei
         });
         waits(&observer, "c").await;
         let both = tokio::join!(b.push(&round), c.push(&round));
-        (both.0.unwrap(), both.1.unwrap());
+        assert_eq!((both.0.unwrap(), both.1.unwrap()), (1, 1));
         let (of, got) = waiting.await.unwrap();
         assert_eq!(got, round);
         let other = if of == 1 { &c } else { &b };
@@ -253,8 +257,7 @@ async fn of_several_queues_the_first_that_has_one_gives_and_the_others_keep_thei
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_can_not_be_remembered_is_not_taken_and_what_is_no_list_is_told() {
-    let server =
-        RedisServer::builder().user("weak", "on >secret ~jobs ~redgrid_fence:* &* +@all").start().await.unwrap();
+    let server = RedisServer::builder().user("weak", "on >secret ~* &* +@all -set").start().await.unwrap();
     let observer = server.observer().await.unwrap();
     let weak = client_with(&server.url_for("weak", "secret"), |config| config).await;
     let queue: Queue<u64> = Queue::new(&weak, "jobs");

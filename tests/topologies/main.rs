@@ -26,6 +26,7 @@ mod migration;
 mod multimaps;
 mod object_events;
 mod pipe;
+mod queue_failover;
 mod queues;
 mod rates;
 mod rates_failover;
@@ -106,6 +107,7 @@ fn main() -> ExitCode {
         ids_failover::scenarios(),
         keys_moving::scenarios(),
         latch_failover::scenarios(),
+        queue_failover::scenarios(),
         lag::scenarios(),
         listening::scenarios(),
         migration::scenarios(),
