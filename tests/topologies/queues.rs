@@ -70,7 +70,7 @@ async fn elements_are_waited_for_and_none_is_lost(on: Ground) {
     // In another slot of a cluster, too.
     let other = Queue::new(&one, format!("{}:other", on.name));
     while got.len() < 60 {
-        let next = other.take_from_any_within(&[here.clone()], SOON).await.unwrap().unwrap();
+        let next = other.take_from_any_within(std::slice::from_ref(&here), SOON).await.unwrap().unwrap();
         assert_eq!(next.0, 1);
         got.push(next.1);
     }
