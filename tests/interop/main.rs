@@ -31,6 +31,7 @@ mod multi;
 mod multimaps;
 mod numbers;
 mod numbers_real;
+mod queues;
 mod rates;
 mod read_write;
 mod reentry;
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
         streams::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),
+        queues::scenarios(),
         rates::scenarios(),
         read_write::scenarios(),
         reentry::scenarios(),

@@ -183,6 +183,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+hget +hset +hdel +hincrby",
             "+zrangebyscore",
             "+type",
+            "+lmove",
         ]
         .into_iter()
         .flat_map(rules),

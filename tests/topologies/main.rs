@@ -28,6 +28,8 @@ mod migration;
 mod multimaps;
 mod object_events;
 mod pipe;
+mod queue_failover;
+mod queues;
 mod rates;
 mod rates_failover;
 mod read_write;
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
             streams::scenarios(),
             topics::scenarios(),
             transactions::scenarios(),
+            queues::scenarios(),
         ]
         .concat()
         {
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         ids_failover::scenarios(),
         keys_moving::scenarios(),
         latch_failover::scenarios(),
+        queue_failover::scenarios(),
         lag::scenarios(),
         listening::scenarios(),
         local_maps::local_maps_failover::scenarios(),

@@ -48,6 +48,7 @@ pub use redgrid_cache::{self as cache, MapCache, NativeMapCache, SetCache};
     feature = "map",
     feature = "multimap",
     feature = "reliable-queue",
+    feature = "queue",
     feature = "script",
     feature = "set",
     feature = "stream",
@@ -93,6 +94,8 @@ pub use redgrid_map::{self as map, Map};
 pub use redgrid_multimap::{self as multimap, ListMultimap, SetMultimap};
 #[cfg(feature = "permit-expirable-semaphore")]
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
+#[cfg(feature = "queue")]
+pub use redgrid_queue::{self as queue, DelayedQueue, Deque, Queue, RingBuffer};
 #[cfg(feature = "rate-limiter")]
 pub use redgrid_rate_limiter::{self as rate_limiter, GcraLimiter, LimitError, Quota, Rate, RateKind, RateLimiter};
 #[cfg(feature = "reliable-queue")]

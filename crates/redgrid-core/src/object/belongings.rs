@@ -31,13 +31,14 @@ struct Prefix {
 }
 
 /// What no layout has: what single clients and rounds have for themselves, what is over within seconds, what outlives its object.
-const BESIDES_LAYOUTS: [(&str, Fate, bool); 12] = [
+const BESIDES_LAYOUTS: [(&str, Fate, bool); 13] = [
     ("redgrid_adder", Fate::Is, false),
     ("redgrid_wait", Fate::Goes, false),
     ("redgrid_rate", Fate::Goes, true),
     ("redgrid_adder_round", Fate::Goes, true),
     ("redgrid_adder_saved", Fate::Stays, true),
     ("redgrid_once", Fate::Stays, true),
+    ("redgrid_queue_back", Fate::Stays, true),
     ("redgrid_fence", Fate::Stays, true),
     ("redgrid_renamed", Fate::Stays, false),
     ("redisson_lock_token", Fate::Stays, false),
@@ -281,6 +282,7 @@ mod tests {
         assert_eq!(of(&format!("redgrid_adder_round:{{R}}:{ROUND}")), goes("R"));
         assert_eq!(of(&format!("redgrid_once:{{R}}:{CLIENT}")), stays("R"));
         assert_eq!(of(&format!("redgrid_once:{{R}}:{ROUND}:counter:{CLIENT}")), stays("R"));
+        assert_eq!(of(&format!("redgrid_once:redgrid_queue_back:{{R}}:{CLIENT}:{CLIENT}")), stays("R"));
         assert_eq!(of(&format!("redgrid_fence:{{R}}:{CLIENT}:12")), stays("R"));
         assert_eq!(of("redgrid_fence:{R}"), stays("R"));
         assert_eq!(of("redisson_lock_token:{prod:R}"), stays("prod:R"));

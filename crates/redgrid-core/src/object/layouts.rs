@@ -153,12 +153,20 @@ pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
     alone(key).into_iter().chain(sets).chain([suffixed(key, CACHE_OPTIONS)]).collect()
 /// What stands behind the name of such a map for what it is set to.
 pub(super) const CACHE_OPTIONS: &str = "redisson_options";
+/// A delayed queue: what is delayed, what a client of Redisson has delayed, and what such a client has found due or was put back.
+pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
+    let parts = ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));
+    parts.into_iter().chain(alone(key)).collect()
+/// A ring: its elements, and how many it has room for, which stays without them.
+pub fn ring_buffer(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), companion("redisson_rb", key)]
 const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, along: none }
 }
 
 /// All types of objects: what has the plain name as its key first.
 pub static ALL: [Kind; 28] = [
+pub static ALL: [Kind; 29] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     of("map cache", map_cache),
@@ -171,6 +179,8 @@ pub static ALL: [Kind; 28] = [
     of("hyper log log", alone),
     of("geo", alone),
     of("reliable topic", reliable_topic),
+    of("delayed queue", delayed_queue),
+    of("ring buffer", ring_buffer),
     of("lock", alone),
     of("fair lock", fair_lock),
     Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },

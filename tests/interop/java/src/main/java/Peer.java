@@ -78,6 +78,9 @@ public final class Peer {
         if (words[1].startsWith("key.")) {
             return OfKeys.perform(redisson, words);
         }
+        if (words[1].matches("(queue|deque|delayed|ring)\\..*")) {
+            return Queues.perform(redisson, words);
+        }
         if (words[1].startsWith("list.")) {
             return Lists.perform(redisson, words);
         }

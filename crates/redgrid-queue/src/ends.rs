@@ -1,0 +1,194 @@
+//! The two ends of a list, and what queues have in common that are one.
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_core::object::{ObjectError, Place, parts};
+use redgrid_core::{OnceRequest, OnceScript, Request, Script};
+
+use crate::elements::{Elements, channel};
+use crate::line::{BYTES_AT_ONCE, Line, Source};
+
+static PUSH: Script<1> = Script::new("queue/push", include_str!("scripts/push.lua"));
+static MOVE: Script<2> = Script::new("queue/move", include_str!("scripts/move.lua"));
+static TAKE: OnceScript<1> = OnceScript::new("queue/take", include_str!("scripts/take.lua"));
+static PUT_BACK: OnceScript<2> = OnceScript::new("queue/put_back", include_str!("scripts/put_back.lua"));
+
+/// How many elements a page of a stream has.
+const PAGE: usize = 100;
+
+/// How many elements one request removes at most: a server does nothing else meanwhile.
+const POPPED_AT_ONCE: u64 = 10_000;
+
+/// An end of a deque.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Where a queue is taken from.
+    Front,
+    /// Where a queue is added to.
+    Back,
+}
+
+impl End {
+    fn of<A>(self, front: A, back: A) -> A {
+        match self {
+            End::Front => front,
+            End::Back => back,
+        }
+    }
+}
+
+/// An end of a list, as a source.
+pub(crate) struct OfList {
+    key: Bytes,
+    end: End,
+}
+
+impl Source for OfList {
+    fn key(&self) -> &Bytes {
+        &self.key
+    }
+
+    fn channels(&self) -> Vec<Bytes> {
+        vec![channel(&self.key)]
+    }
+
+    fn take(&self, most: usize) -> OnceRequest {
+        let [pop, push] = self.end.of(["LPOP", "LPUSH"], ["RPOP", "RPUSH"]);
+        TAKE.with([self.key.clone()]).arg(pop).arg(push).arg(most.to_string()).int(BYTES_AT_ONCE)
+    }
+
+    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> OnceRequest {
+        put_back(unique, &self.key, self.end, items)
+    }
+}
+
+/// Puts elements that were taken back at an end of a list.
+pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, items: &[Bytes]) -> OnceRequest {
+    let request = PUT_BACK.with([unique, key.clone()]).arg(end.of("LPUSH", "RPUSH"));
+    let request = request.publish_here().arg(channel(key));
+    // The one that was first is nearest to the end, and so the last.
+    items.iter().rev().cloned().fold(request, OnceRequest::arg)
+}
+
+/// Of one that waits for a channel, told by a place.
+pub(crate) fn line(place: &Place, end: End) -> Result<std::sync::Arc<Line<OfList>>, ObjectError> {
+    let (_, key) = place.named()?;
+    let by = [end.of(&b"<"[..], b">"), key].concat().into();
+    Ok(Line::of(place.client(), &by, || OfList { key: key.clone(), end }))
+}
+
+impl<T, C: Codec> Elements<T, C> {
+    pub(crate) async fn len(&self) -> Result<u64, ObjectError> {
+        self.place.read(self.place.command("LLEN")?).await
+    }
+
+    pub(crate) async fn clear(&self) -> Result<bool, ObjectError> {
+        self.place.change(self.place.command("DEL")?).await
+    }
+
+    /// Whether so many can be asked for.
+    pub(crate) fn counted(&self, option: &'static str, n: u64) -> Result<i64, ObjectError> {
+        i64::try_from(n).map_err(|_| self.place.invalid(option, format_args!("up to {}", i64::MAX), n))
+    }
+}
+
+impl<T, C: Encode<T>> Elements<T, C> {
+    /// Pushes in parts of 500 or 4 MiB; tells how many there are then.
+    pub(crate) async fn push<'a>(
+        &self,
+        end: End,
+        only_if_there: bool,
+        values: impl IntoIterator<Item = &'a T>,
+    ) -> Result<u64, ObjectError>
+    where
+        T: 'a,
+    {
+        let (name, key) = self.place.named()?;
+        let values = self.encoded_all(values)?;
+        let command = match only_if_there {
+            false => end.of("LPUSH", "RPUSH"),
+            true => end.of("LPUSHX", "RPUSHX"),
+        };
+        let (mut length, mut done) = (None, 0);
+        for part in parts(&values, Bytes::len) {
+            let request = PUSH.with([key.clone()]).arg(command).publish_here().arg(channel(key));
+            let request = part.iter().cloned().fold(request, Request::arg);
+            length = Some(self.place.change(request).await.map_err(|error| error.after(name, done))?);
+            done += part.len() as u64;
+        }
+        match length {
+            Some(length) => Ok(length),
+            None => self.place.ask(self.place.command("LLEN")?).await,
+        }
+    }
+
+    pub(crate) async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
+        let at: Option<u64> = self.place.read(self.place.command("LPOS")?.arg(self.encoded(value)?)).await?;
+        Ok(at.is_some())
+    }
+
+    /// Removes the one that is nearest to an end.
+    pub(crate) async fn remove(&self, end: End, value: &T) -> Result<bool, ObjectError> {
+        let value = self.encoded(value)?;
+        self.place.change(self.place.command("LREM")?.int(end.of(1, -1)).arg(value)).await
+    }
+}
+
+impl<T, C: Decode<T>> Elements<T, C> {
+    pub(crate) async fn pop(&self, end: End) -> Result<Option<T>, ObjectError> {
+        self.maybe(self.place.change(self.place.command(end.of("LPOP", "RPOP"))?).await?)
+    }
+
+    pub(crate) async fn pop_many(&self, end: End, most: u64) -> Result<Vec<T>, ObjectError> {
+        let name = self.name()?;
+        self.counted("most", most)?;
+        let mut all: Vec<T> = Vec::new();
+        loop {
+            let left = (most - all.len() as u64).min(POPPED_AT_ONCE);
+            if left == 0 {
+                return Ok(all);
+            }
+            let request = self.place.command(end.of("LPOP", "RPOP"))?.int(left.cast_signed());
+            let found: Option<Vec<Bytes>> =
+                self.place.change(request).await.map_err(|error| error.after(name, all.len() as u64))?;
+            let found = found.unwrap_or_default();
+            all.extend(self.all(&found)?);
+            if (found.len() as u64) < left {
+                return Ok(all);
+            }
+        }
+    }
+
+    pub(crate) async fn peek(&self, end: End) -> Result<Option<T>, ObjectError> {
+        self.maybe(self.place.read(self.place.command("LINDEX")?.int(end.of(0, -1))).await?)
+    }
+
+    pub(crate) async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
+        let found: Vec<Bytes> = self.place.read(self.place.command("LRANGE")?.int(0).int(-1)).await?;
+        self.all(&found)
+    }
+
+    pub(crate) async fn moved(&self, from: End, to: &str, to_end: End) -> Result<Option<T>, ObjectError> {
+        let (key, to) = (self.key()?, self.place.beside("to", to)?);
+        let request = MOVE.with([key, to.clone()]).arg(from.of("LEFT", "RIGHT")).arg(to_end.of("LEFT", "RIGHT"));
+        self.maybe(self.place.change(request.publish_here().arg(channel(&to))).await?)
+    }
+}
+
+impl<T: Send + 'static, C: Decode<T>> Elements<T, C> {
+    /// From the front on, a page at a time.
+    pub(crate) fn stream(&self) -> BoxStream<'static, Result<T, ObjectError>> {
+        let pages = stream::try_unfold((self.clone(), Some(0_usize)), |(queue, from)| async move {
+            let Some(from) = from else { return Ok(None) };
+            let range = queue.place.command("LRANGE")?.arg(from.to_string()).arg((from + PAGE - 1).to_string());
+            let page: Vec<Bytes> = queue.place.read(range).await?;
+            let next = (page.len() == PAGE).then_some(from + PAGE);
+            let page: Vec<Result<T, ObjectError>> = page.iter().map(|bytes| queue.one(bytes)).collect();
+            Ok::<_, ObjectError>(Some((page, (queue, next))))
+        });
+        let each = |page: Result<Vec<_>, _>| stream::iter(page.unwrap_or_else(|error| vec![Err(error)]));
+        pages.flat_map(each).boxed()
+    }
+}

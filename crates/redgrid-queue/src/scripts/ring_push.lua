@@ -1,0 +1,23 @@
+-- ring_push.lua: elements at the end of a ring; as many go from its front as are too many.
+--
+-- KEYS[1]  list
+-- KEYS[2]  string: how many elements it has room for
+-- ARGV     elements, 500 at most
+-- Returns  {how many there are, how many went}; nothing where no capacity is set
+--
+-- Work: O(1) for each. Not to be sent twice: they would be in twice.
+local room = tonumber(redis.call('GET', KEYS[2]) or '')
+if not room then
+  return false
+end
+local length = redis.call('RPUSH', KEYS[1], unpack(ARGV))
+if length <= room then
+  return {length, 0}
+end
+local trimmed = redis.pcall('LTRIM', KEYS[1], -room, -1)
+if trimmed.err then
+  -- Who may not trim has not pushed.
+  redis.call('RPOP', KEYS[1], #ARGV)
+  return trimmed
+end
+return {room, length - room}

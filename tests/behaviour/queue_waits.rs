@@ -1,0 +1,274 @@
+//! Those who wait for a queue: each element is somebody's, once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redgrid_queue::{Client, Deque, End, ObjectError, Queue};
+use redgrid_testkit::redis::Value;
+use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::cancel::at_most;
+use redgrid_tests::{SOON, client, client_with, server, sha};
+
+/// How many waits are dropped: `REDGRID_CANCELLATIONS`.
+fn cancellations() -> u64 {
+    std::env::var("REDGRID_CANCELLATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
+}
+
+fn take() -> String {
+    let once = include_str!("../../crates/redgrid-core/src/once/once.lua");
+    sha(&format!("{once}{}", include_str!("../../crates/redgrid-queue/src/scripts/take.lua")))
+}
+
+/// How often commands were called since the server began, by their names.
+async fn calls(observer: &Observer, name: &str) -> u64 {
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+    line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+async fn waits(observer: &Observer, name: &str) {
+    let channel = format!("redgrid_queue__channel:{{{name}}}");
+    wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_are_served_in_their_order_by_few_requests() {
+    let server = server().await;
+    let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    let (here, there): (Queue<u64>, Queue<u64>) = (Queue::new(&one, "jobs"), Queue::new(&two, "jobs"));
+    let all = tokio::spawn(async move { join_all((0..250).map(|_| here.take())).await });
+    waits(&observer, "jobs").await;
+    let before = calls(&observer, "evalsha").await;
+    there.push_many(&(0..250).collect::<Vec<_>>()).await.unwrap();
+    let got: Vec<u64> = all.await.unwrap().into_iter().map(Result::unwrap).collect();
+    assert_eq!(got, (0..250).collect::<Vec<_>>());
+    // One push, three of up to a hundred each, and some looks.
+    let asked = calls(&observer, "evalsha").await - before;
+    assert!(asked < 20, "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_is_one_request_and_wakes_and_what_others_push_is_found() {
+    let server = server().await;
+    let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    let (here, there): (Deque<u64>, Queue<u64>) = (Deque::new(&one, "jobs"), Queue::new(&two, "jobs"));
+    there.push(&0).await.unwrap();
+    there.pop().await.unwrap();
+    let before = calls(&observer, "evalsha").await;
+    for n in 0..50 {
+        there.push(&n).await.unwrap();
+    }
+    assert_eq!(calls(&observer, "evalsha").await - before, 50);
+    assert_eq!(calls(&observer, "publish").await, 2, "only where there was none");
+    there.clear().await.unwrap();
+    // At the longest pause, nothing but a message has it found at once.
+    let waiting = tokio::spawn({
+        let here = here.clone();
+        async move { (here.take(End::Back).await.unwrap(), Instant::now()) }
+    });
+    waits(&observer, "jobs").await;
+    let mut quick = 0;
+    there.push(&7).await.unwrap();
+    assert_eq!(waiting.await.unwrap().0, 7);
+    for n in 0..10 {
+        let waiting = tokio::spawn({
+            let here = here.clone();
+            async move { here.take(End::Front).await.unwrap() }
+        });
+        waits(&observer, "jobs").await;
+        // The pauses of a wait that finds nothing grow to a second: the next look is far off.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let began = Instant::now();
+        there.push(&n).await.unwrap();
+        assert_eq!(waiting.await.unwrap(), n);
+        quick += u32::from(began.elapsed() < Duration::from_millis(100));
+        if quick == 3 {
+            break;
+        }
+    }
+    assert_eq!(quick, 3, "a message wakes");
+    let waiting = tokio::spawn(async move { here.take(End::Front).await.unwrap() });
+    waits(&observer, "jobs").await;
+    observer.cmd(&["RPUSH", "jobs", "8"]).await.unwrap();
+    assert_eq!(tokio::time::timeout(SOON, waiting).await.unwrap().unwrap(), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_leaves_loses_no_element_and_none_comes_twice() {
+    let server = server().await;
+    let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    let wanted = cancellations();
+    let queues: [Queue<u64>; 2] = [Queue::new(&one, "jobs"), Queue::new(&two, "jobs")];
+    let (pushed, dropped) = (AtomicU64::new(0), AtomicU64::new(0));
+    let leavers = (0..8_u64).map(|seed| {
+        let (queue, pusher, pushed, dropped) = (&queues[seed as usize % 2], &queues[0], &pushed, &dropped);
+        async move {
+            let (mut random, mut got) = (fastrand::Rng::with_seed(seed), Vec::new());
+            while dropped.load(Ordering::Relaxed) < wanted {
+                if random.u8(..3) > 0 {
+                    pusher.push(&pushed.fetch_add(1, Ordering::Relaxed)).await.unwrap();
+                }
+                let left = match random.u8(..3) {
+                    0 => at_most(random.usize(1..4), queue.take()).await.transpose().unwrap(),
+                    1 => {
+                        let within = Duration::from_micros(random.u64(..3_000));
+                        tokio::time::timeout(within, queue.take()).await.ok().transpose().unwrap()
+                    }
+                    _ => queue.take_within(Duration::from_micros(random.u64(..2_000))).await.unwrap(),
+                };
+                match left {
+                    Some(one) => got.push(one),
+                    None => drop(dropped.fetch_add(1, Ordering::Relaxed)),
+                }
+            }
+            got
+        }
+    });
+    let mut got: Vec<u64> = join_all(leavers).await.into_iter().flatten().collect();
+    // What is nobody's goes back before either client has ended.
+    for client in [one, two] {
+        client.shutdown(SOON).await.unwrap();
+    }
+    let left: Vec<String> = observer.query(&["LRANGE", "jobs", "0", "-1"]).await.unwrap();
+    let taken = got.len();
+    got.extend(left.iter().map(|one| one.parse::<u64>().unwrap()));
+    got.sort_unstable();
+    let pushed = pushed.into_inner();
+    assert_eq!(got, (0..pushed).collect::<Vec<_>>());
+    println!("{} waits dropped, {pushed} pushed, {taken} taken, {} left", dropped.into_inner(), left.len());
+}
+
+/// A client behind a proxy, which knows the scripts.
+async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u64>) {
+    let proxy = Proxy::to(server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    let queue = Queue::new(&client, "jobs");
+    queue.push(&0).await.unwrap();
+    queue.take().await.unwrap();
+    (proxy, client, queue)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_is_asked_for_again_and_has_the_same_elements() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (proxy, _client, queue) = rig(&server, Duration::from_secs(2)).await;
+    queue.push_many(&[1, 2, 3, 4]).await.unwrap();
+    proxy.next(1, take(), Action::SwallowReply);
+    assert_eq!(queue.take().await.unwrap(), 1);
+    assert_eq!(proxy.counts().swallowed, 1);
+    // Its caller has left when it is answered: it goes to the next.
+    proxy.next(1, take(), Action::SwallowReply);
+    assert!(tokio::time::timeout(Duration::from_millis(200), queue.take()).await.is_err());
+    assert_eq!(queue.take().await.unwrap(), 2);
+    // Or back in front of the others.
+    proxy.next(1, take(), Action::SwallowReply);
+    assert!(tokio::time::timeout(Duration::from_millis(200), queue.take()).await.is_err());
+    let jobs = async || observer.query::<Vec<u64>>(&["LRANGE", "jobs", "0", "-1"]).await.unwrap();
+    wait_until(SOON, async || jobs().await == [3, 4]).await;
+    let memory = observer.keys("redgrid_once:*").await.unwrap();
+    for key in memory {
+        assert!(observer.time_to_live(&key).await.unwrap().is_some(), "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_ends_puts_back_what_is_nobodys_in_order() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    for dropped in [0, 1, 3] {
+        observer.cmd(&["DEL", "jobs"]).await.unwrap();
+        let (proxy, client, queue) = rig(&server, Duration::from_secs(3)).await;
+        queue.push_many(&(0..5).collect::<Vec<_>>()).await.unwrap();
+        proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(300)));
+        // Three are asked for, and the client ends before the answer is there: some have left by then, and the others are told.
+        let mut takes: Vec<_> = (0..3).map(|_| Box::pin(queue.take())).collect();
+        assert!(at_most(1, join_all(takes.iter_mut())).await.is_none());
+        let taken = async || observer.query::<u64>(&["LLEN", "jobs"]).await.unwrap() == 2;
+        wait_until(SOON, taken).await;
+        takes.truncate(3 - dropped);
+        client.shutdown(SOON).await.unwrap();
+        let mut all: Vec<u64> = join_all(takes).await.into_iter().filter_map(Result::ok).collect();
+        let left: Vec<u64> = observer.query(&["LRANGE", "jobs", "0", "-1"]).await.unwrap();
+        assert!(left.is_sorted(), "{dropped} dropped: {left:?}");
+        all.extend(left);
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4], "{dropped} dropped");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_is_told_when_no_server_answers_and_when_the_client_ends() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let settings = |config: redgrid_core::Config| config.timeout(Duration::from_millis(300)).retries(1);
+    let client = client_with(&server.url_via(proxy.addr()), settings).await;
+    let queue: Queue<u64> = Queue::new(&client, "jobs");
+    assert_eq!(queue.take_within(Duration::from_millis(30)).await.unwrap(), None);
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.take().await }
+    });
+    waits(&server.observer().await.unwrap(), "jobs").await;
+    proxy.set_both(Fault::BlackHole);
+    let told = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(told, ObjectError::Unavailable { .. } | ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    proxy.heal();
+    wait_until(SOON, async || queue.take_within(Duration::ZERO).await.is_ok_and(|none| none.is_none())).await;
+    let waiting = tokio::spawn(async move { queue.take().await });
+    waits(&server.observer().await.unwrap(), "jobs").await;
+    client.shutdown(SOON).await.unwrap();
+    let told = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(told, ObjectError::Unavailable { .. }), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_queues_the_first_that_has_one_gives_and_the_others_keep_theirs() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let [a, b, c] = ["a", "b", "c"].map(|name| Queue::<u64>::new(&client, name));
+    b.push(&2).await.unwrap();
+    c.push(&3).await.unwrap();
+    let others = [b.clone(), c.clone()];
+    assert_eq!(a.take_from_any(&others).await.unwrap(), (1, 2));
+    assert_eq!(a.take_from_any(&others).await.unwrap(), (2, 3));
+    assert_eq!(a.take_from_any_within(&others, Duration::from_millis(20)).await.unwrap(), None);
+    for round in 0..10 {
+        let waiting = tokio::spawn({
+            let (a, others) = (a.clone(), others.clone());
+            async move { a.take_from_any(&others).await.unwrap() }
+        });
+        waits(&observer, "c").await;
+        let both = tokio::join!(b.push(&round), c.push(&round));
+        assert_eq!((both.0.unwrap(), both.1.unwrap()), (1, 1));
+        let (of, got) = waiting.await.unwrap();
+        assert_eq!(got, round);
+        let other = if of == 1 { &c } else { &b };
+        assert_eq!(other.take().await.unwrap(), round);
+        wait_until(SOON, async || {
+            b.is_empty().await.unwrap()
+                && c.is_empty().await.unwrap()
+                && observer.pubsub_channels("redgrid_queue*").await.unwrap().is_empty()
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_remembered_is_not_taken_and_what_is_no_list_is_told() {
+    let server = RedisServer::builder().user("weak", "on >secret ~* &* +@all -set").start().await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let weak = client_with(&server.url_for("weak", "secret"), |config| config).await;
+    let queue: Queue<u64> = Queue::new(&weak, "jobs");
+    queue.push_many(&[1, 2]).await.unwrap();
+    let told = queue.take_within(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
+    assert_eq!(queue.read_all().await.unwrap(), [1, 2]);
+    let client = client(&server).await;
+    let queue: Queue<u64> = Queue::new(&client, "text");
+    assert_eq!(observer.cmd(&["SET", "text", "x"]).await.unwrap(), Value::Okay);
+    for told in [queue.take().await.unwrap_err(), queue.push(&1).await.map(|_| 0).unwrap_err()] {
+        assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
+    }
+}

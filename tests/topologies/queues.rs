@@ -1,0 +1,110 @@
+//! What holds for queues, delayed queues and rings, wherever they live.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use redgrid_queue::{DelayedQueue, Deque, End, ObjectError, Queue, RingBuffer};
+use redgrid_tests::SOON;
+use redgrid_tests::cancel::at_most;
+
+use crate::contract::clauses;
+use crate::ground::{Ground, Topology};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+clauses![
+    "queues";
+    elements_go_in_and_out_at_both_ends,
+    elements_are_waited_for_and_none_is_lost,
+    what_is_delayed_is_taken_when_it_is_due,
+    a_ring_keeps_the_last,
+];
+
+/// A name of one slot with others of the scenario, behind the prefix that the user of the page may use.
+fn beside(on: &Ground, name: &str) -> String {
+    format!("{}:{{{}}}:{name}", on.name.split(':').next().unwrap_or_default(), on.name)
+}
+
+async fn elements_go_in_and_out_at_both_ends(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let (a, b) = (beside(&on, "a"), beside(&on, "b"));
+    let (queue, deque): (Queue<u32>, Deque<u32>) = (Queue::new(&one, &a), Deque::new(&two, &a));
+    assert_eq!(deque.push_many_if_exists(End::Back, &[1]).await.unwrap(), 0);
+    assert_eq!(queue.push_many(&[1, 2, 3]).await.unwrap(), 3);
+    assert_eq!(
+        (deque.push_front(&0).await.unwrap(), deque.push_many_if_exists(End::Back, &[4]).await.unwrap()),
+        (4, 5)
+    );
+    assert_eq!((deque.front().await.unwrap(), deque.back().await.unwrap()), (Some(0), Some(4)));
+    assert!(queue.contains(&2).await.unwrap() && deque.remove(End::Back, &2).await.unwrap());
+    assert_eq!(queue.stream().try_collect::<Vec<_>>().await.unwrap(), [0, 1, 3, 4]);
+    assert_eq!(queue.pop_last_push_first_to(&b).await.unwrap(), Some(4));
+    assert_eq!(deque.move_to(End::Front, &b, End::Back).await.unwrap(), Some(0));
+    assert_eq!(Queue::<u32>::new(&one, &b).read_all().await.unwrap(), [4, 0]);
+    let told = queue.pop_last_push_first_to(format!("{}:elsewhere", on.name)).await;
+    match on.topology() {
+        Topology::Cluster => {
+            assert!(matches!(told, Err(ObjectError::InvalidArgument { option: "to", .. })), "{told:?}")
+        }
+        _ => assert_eq!(told.unwrap(), Some(3)),
+    }
+    assert_eq!(queue.pop().await.unwrap(), Some(1));
+    queue.object().expire_in(HOUR).await.ok();
+    queue.push(&9).await.unwrap();
+    assert!(queue.clear().await.unwrap() && deque.is_empty().await.unwrap());
+}
+
+async fn elements_are_waited_for_and_none_is_lost(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let (here, there): (Queue<u64>, Queue<u64>) = (Queue::new(&one, &on.name), Queue::new(&two, &on.name));
+    let waiting = tokio::spawn({
+        let here = here.clone();
+        async move { here.take().await.unwrap() }
+    });
+    let mut got = Vec::new();
+    for n in 0..60 {
+        there.push(&n).await.unwrap();
+        got.extend(at_most(1 + n as usize % 3, here.take()).await.map(Result::unwrap));
+    }
+    got.push(waiting.await.unwrap());
+    // In another slot of a cluster, too.
+    let other = Queue::new(&one, format!("{}:other", on.name));
+    while got.len() < 60 {
+        let next = other.take_from_any_within(std::slice::from_ref(&here), SOON).await.unwrap().unwrap();
+        assert_eq!(next.0, 1);
+        got.push(next.1);
+    }
+    got.sort_unstable();
+    assert_eq!(got, (0..60).collect::<Vec<_>>());
+    assert_eq!(here.take_within(Duration::ZERO).await.unwrap(), None);
+}
+
+async fn what_is_delayed_is_taken_when_it_is_due(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let (here, there): (DelayedQueue<u32>, DelayedQueue<u32>) =
+        (DelayedQueue::new(&one, &on.name), DelayedQueue::new(&two, &on.name));
+    let waiting = tokio::spawn({
+        let here = here.clone();
+        async move { (here.take().await.unwrap(), here.take().await.unwrap()) }
+    });
+    let soon = Duration::from_millis(100);
+    let pushed = there.push_many([(&3, HOUR), (&1, soon), (&2, soon)]).await.unwrap();
+    assert_eq!(waiting.await.unwrap(), (1, 2));
+    assert_eq!((there.len().await.unwrap(), there.due().await.unwrap(), here.peek().await.unwrap()), (1, 0, None));
+    let left = here.read_delayed(5).await.unwrap();
+    assert!(left.len() == 1 && left[0].0 == 3 && left[0].1 <= HOUR, "{left:?}");
+    assert!(here.cancel(&pushed[0]).await.unwrap() && !there.cancel(&pushed[0]).await.unwrap());
+    there.push(&4, HOUR).await.unwrap();
+    assert!(here.object().expire_in(HOUR).await.unwrap() && here.clear().await.unwrap());
+}
+
+async fn a_ring_keeps_the_last(on: Ground) {
+    let client = on.client().await;
+    let ring: RingBuffer<u32> = RingBuffer::new(&client, &on.name);
+    assert!(matches!(ring.push(&1).await, Err(ObjectError::Absent { .. })));
+    assert!(ring.try_set_capacity(3).await.unwrap() && !ring.try_set_capacity(9).await.unwrap());
+    assert_eq!(ring.push_many(&[1, 2, 3, 4, 5]).await.unwrap(), 2);
+    assert_eq!((ring.remaining_capacity().await.unwrap(), ring.set_capacity(2).await.unwrap()), (Some(0), 1));
+    assert_eq!((ring.read_all().await.unwrap(), ring.capacity().await.unwrap()), (vec![4, 5], Some(2)));
+    assert!(ring.object().expire_in(HOUR).await.unwrap() && ring.object().delete().await.unwrap());
+}
