@@ -13,7 +13,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (shop, office) = (Grid::connect(&*url).await?, Grid::connect(&*url).await?);
     let name = "redgrid-example:prices";
     let options = Options::default().max_entries(10_000).time_to_live(Duration::from_secs(3600));
-    let (prices, ours) = (shop.local_cached_map(name, options), office.local_cached_map(name, options));
+    let prices = shop.local_cached_map::<String, u32>(name, options);
+    let ours = office.local_cached_map::<String, u32>(name, options);
     let list: Vec<(String, u32)> = (1..=1000).map(|n| (format!("P{n:04}"), n)).collect();
     ours.set_many(list.iter().map(|(product, price)| (product, price))).await?;
 

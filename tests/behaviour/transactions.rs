@@ -142,7 +142,7 @@ async fn an_isolation_lets_pass_what_its_table_says() {
         assert_eq!(inside.get("a").await.unwrap(), Some(1));
         map.set("a", &2).await.unwrap();
         assert_eq!(inside.get("a").await.unwrap(), Some(1));
-        assert_eq!(conflicts(tx.check().await, &of), true, "whatever the isolation, a check finds it");
+        assert!(conflicts(tx.check().await, &of), "whatever the isolation, a check finds it");
         assert_eq!(conflicts(tx.commit().await, &of), strict);
 
         // Read skew: the one from before a change of both, the other from behind it.

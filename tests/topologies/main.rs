@@ -37,9 +37,9 @@ mod reliable;
 mod scripts;
 mod semaphores;
 mod sets;
+mod sharded;
 mod streams;
 mod topics;
-mod sharded;
 mod transactions;
 
 use std::process::ExitCode;

@@ -65,13 +65,11 @@ impl ServerError {
         OVERFLOW.iter().any(|words| message.contains(words))
     }
 
-    /// Whether the server refused because it does not know the command, or the subcommand.
+    /// Whether the server does not know a command, or a subcommand, that was sent or that a script calls.
     pub fn is_unknown_command(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
-        let words = message.to_ascii_lowercase();
-        words.contains("unknown command") || words.contains("unknown subcommand")
-    /// Whether the server does not know a command that was sent, or that a script calls.
-        ["nknown command", "nknown Redis command", "nknown Valkey command"].iter().any(|words| message.contains(words))
+        let unknown = ["nknown command", "nknown subcommand", "nknown Redis command", "nknown Valkey command"];
+        unknown.iter().any(|words| message.contains(words))
     }
 
     /// Whether the request may have been carried out although no answer came.

@@ -52,6 +52,4 @@ pub use once::{OnceBulkScript, OnceRequest, OnceScript};
 pub use script::{BulkScript, OwnedScript, Script};
 pub use seat::Seat;
 pub use token::Token;
-pub use wait::{Channels, Fed, Feed, Heard, Hearing, LastHeard, Wake, Watch};
-pub use wait::{Heard, Hearing, LastHeard, Term, Wake, Watch};
-pub use wait::{Heard, Hearing, LastHeard, Messages, Told, Wake, Watch};
+pub use wait::{Channels, Fed, Feed, Heard, Hearing, LastHeard, Messages, Term, Told, Wake, Watch};

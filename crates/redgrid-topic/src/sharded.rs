@@ -8,7 +8,7 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{Channels, Client, Pairs, Request};
 
-use crate::subscription::{Subscribe, refused};
+use crate::subscription::{SHARDED, Subscribe};
 
 /// The type, with the codec of one that names none: there is one only with the feature `json`, so that what is published never depends on
 /// the features that others ask for.
@@ -117,10 +117,7 @@ impl<T, C: Codec> ShardedTopic<T, C> {
 
     /// What a server that knows no sharded channels says is told as that.
     fn understood<V>(&self, answer: Result<V, ObjectError>) -> Result<V, ObjectError> {
-        match answer {
-            Err(ObjectError::Refused { name, source }) if source.is_unknown_command() => Err(refused(&name, source)),
-            answer => answer,
-        }
+        answer.map_err(|error| error.or_unsupported(SHARDED))
     }
 }
 

@@ -62,17 +62,12 @@ impl<T, C: Codec + Decode<T>> Subscribe<T, C> {
     }
 }
 
+/// What knows sharded channels.
+pub(crate) const SHARDED: &str = "sharded channels need Redis 7.0 or newer, or Valkey";
+
 /// Why nothing is heard.
 pub(crate) fn refused(name: &Name, source: ServerError) -> ObjectError {
-    match source.is_unknown_command() {
-        true => ObjectError::Unsupported {
-            name: name.clone(),
-            what: "sharded channels",
-            needs: "Redis 7.0 or newer, or Valkey",
-            source,
-        },
-        false => ObjectError::of_read(name, source),
-    }
+    ObjectError::of_read(name, source).or_unsupported(SHARDED)
 }
 
 /// # Errors

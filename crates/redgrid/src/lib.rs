@@ -108,11 +108,11 @@ pub use redgrid_script::{
 pub use redgrid_semaphore::{self as semaphore, Semaphore};
 #[cfg(feature = "set")]
 pub use redgrid_set::{self as set, LexSortedSet, ScoredSortedSet, Set, SortedSet};
+#[cfg(feature = "sharded")]
+pub use redgrid_sharded::{self as sharded, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedObject, ShardedSet};
 #[cfg(feature = "stream")]
 pub use redgrid_stream::{self as stream, EntryId, Stream};
 #[cfg(feature = "topic")]
 pub use redgrid_topic::{self as topic, PatternTopic, ReliableTopic, ShardedTopic, SubscriptionError, Topic};
-#[cfg(feature = "sharded")]
-pub use redgrid_sharded::{self as sharded, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedObject, ShardedSet};
 #[cfg(feature = "transaction")]
 pub use redgrid_transaction::{self as transaction, Isolation, Transaction, TransactionError};

@@ -129,19 +129,6 @@ pub enum ObjectError {
         #[source]
         source: FenceError,
     },
-    /// The servers are too old for it. Nothing is changed.
-    #[error("the servers of `{name}` do not know {what}: it needs {needs}")]
-    Unsupported {
-        /// The object.
-        name: Name,
-        /// What they do not know.
-        what: &'static str,
-        /// Which know it.
-        needs: &'static str,
-        /// The server's words.
-        #[source]
-        source: ServerError,
-    },
     /// A value can not be written as bytes. Nothing was asked.
     #[error("a value for `{name}` can not be encoded by {codec}")]
     Encode {

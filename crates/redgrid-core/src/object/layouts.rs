@@ -137,10 +137,14 @@ pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
 /// A reliable topic: its messages, and when its subscribers end.
 pub fn reliable_topic(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "timeout")]
+}
+
 /// A queue whose messages are acknowledged, in the order in which its scripts have the keys.
 pub fn reliable_queue(key: &[u8]) -> Vec<Bytes> {
     let parts = ["bodies", "states", "ready", "delayed", "flight", "ends", "once", "until", "dead"];
     of_parts("reliable_queue", &parts, key)
+}
+
 /// How a sharded object is divided: its parts are objects of their own, in slots of their own.
 pub fn sharded(key: &[u8]) -> Vec<Bytes> {
     vec![suffixed(key, "shards")]
@@ -151,22 +155,28 @@ pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
     let sets = ["redisson__timeout__set", "redisson__idle__set", "redisson__map_cache__last_access__set"];
     let sets = sets.into_iter().map(|prefix| companion(prefix, key));
     alone(key).into_iter().chain(sets).chain([suffixed(key, CACHE_OPTIONS)]).collect()
+}
+
 /// What stands behind the name of such a map for what it is set to.
 pub(super) const CACHE_OPTIONS: &str = "redisson_options";
+
 /// A delayed queue: what is delayed, what a client of Redisson has delayed, and what such a client has found due or was put back.
 pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
     let parts = ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));
     parts.into_iter().chain(alone(key)).collect()
+}
+
 /// A ring: its elements, and how many it has room for, which stays without them.
 pub fn ring_buffer(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), companion("redisson_rb", key)]
+}
+
 const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, along: none }
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 28] = [
-pub static ALL: [Kind; 29] = [
+pub static ALL: [Kind; 33] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     of("map cache", map_cache),

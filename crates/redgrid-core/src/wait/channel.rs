@@ -215,12 +215,9 @@ impl Channel {
     pub(super) fn set(&mut self, force: Force) {
         self.force = force;
         for sink in self.watchers.values() {
-            if let Sink::Signal(signal) = sink {
-                signal.in_force.store(force == Force::Confirmed, Ordering::Release);
             match sink {
                 Sink::Signal(signal) => signal.in_force.store(force == Force::Confirmed, Ordering::Release),
                 Sink::Hearing { term, .. } => term.set(force == Force::Confirmed),
-                Sink::Tap { tap, .. } if force == Force::Denied => tap.denied(),
                 _ => {}
             }
         }

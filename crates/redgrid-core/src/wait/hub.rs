@@ -13,9 +13,8 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 
 use super::channel::{
-    Channel, Denial, Force, Heard, Hearing, Listener, Poll, Reach, Registration, Signal, Sink, Watch,
+    Channel, Denial, Force, Heard, Hearing, Listener, Poll, Reach, Registration, Signal, Sink, Term, Watch,
 };
-use super::channel::{Channel, Force, Heard, Hearing, Listener, Poll, Reach, Registration, Signal, Sink, Term, Watch};
 use super::lane::{Desired, Lane, Post};
 use super::poll::{self, UNSUBSCRIBED_POLL};
 use super::spread::{Spreading, heard_at};

@@ -56,7 +56,7 @@ impl Client {
             biased;
             in_force = poll_fn(|context| messages.tap.poll_in_force(context)) => match in_force {
                 Ok(()) => messages.tap.begin(),
-                Err(Deaf::Denied) => return Err(ServerError::refused("NOPERM the user may not hear a channel")),
+                Err(Deaf::Denied(why)) => return Err(why),
                 Err(Deaf::Over) => return Err(ServerError::not_sent("the client is shut down")),
             },
             () = self.clock().sleep_until(until) => {
@@ -79,7 +79,7 @@ impl Messages {
                 }
                 Some(Tapped::Gap) => Told::Gap,
                 Some(Tapped::Missed(missed)) => Told::Missed(missed),
-                Some(Tapped::Denied) => Told::Denied,
+                Some(Tapped::Denied(_)) => Told::Denied,
             }));
         }
     }

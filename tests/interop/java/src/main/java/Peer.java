@@ -89,6 +89,7 @@ public final class Peer {
         }
         if (words[1].startsWith("stream.")) {
             return Streams.perform(redisson, words);
+        }
         if (words[1].startsWith("mapCache.") || words[1].startsWith("setCache.")) {
             return Caches.perform(redisson, words);
         }
