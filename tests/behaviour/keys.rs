@@ -202,15 +202,17 @@ fn every_key_that_the_page_has_leads_to_its_object() {
     for row in page {
         let mut columns = row.split(" | ");
         let (names, kind) = (columns.next().unwrap(), columns.next().unwrap());
-        // Of an object itself, of a name that the type makes, and of the locks of a map's keys, which are objects themselves.
-        let is_own = ["`name`", "`icr:", "`{name}:<hash>"].iter().any(|own| names.starts_with(own));
-        if kind == "channel" || is_own || !names.starts_with('`') {
+        // Of an object itself, of a name that the type makes, of parts and of the locks of a map's keys, which are objects themselves; and
+        // what Redisson has in a slot of its own.
+        let own = ["`name`", "`icr:", "`{name}:<hash>", "`name:{<tag>}`", "`<name>:"];
+        let is_own = own.iter().any(|own| names.starts_with(own));
+        if kind.starts_with("channel") || is_own || !names.starts_with('`') {
             continue;
         }
         for name in names.split('`').skip(1).step_by(2).filter(|name| name.contains(['{', '<', '_', ':'])) {
             let key = name.replace("{name}", "{R}").replace("<key of the object>", "redgrid_event:{R}");
-            let key =
-                key.replace("<client id>", id).replace("<round>", id).replace("<member>", id).replace("<number>", "7");
+            let ids = ["<client id>", "<round>", "<member>", "<id>"];
+            let key = ids.into_iter().fold(key, |key, of| key.replace(of, id)).replace("<number>", "7");
             assert!(!key.contains('<'), "{name}");
             let of = belongs_to(key.as_bytes()).map(|(object, _)| object);
             let of = of.or_else(|| may_be_beside(key.as_bytes()).map(|perhaps| perhaps.object));
