@@ -204,7 +204,7 @@ fn every_key_that_the_page_has_leads_to_its_object() {
         let (names, kind) = (columns.next().unwrap(), columns.next().unwrap());
         // Of an object itself, of a name that the type makes, of parts and of the locks of a map's keys, which are objects themselves; and
         // what Redisson has in a slot of its own.
-        let own = ["`name`", "`icr:", "`{name}:<hash>", "`name:{<tag>}`", "`<name>:"];
+        let own = ["`name`", "`icr:", "`{name}:<hash>", "`name:{<tag>}`", "`{name}:shards`", "`<name>:"];
         let is_own = own.iter().any(|own| names.starts_with(own));
         if kind.starts_with("channel") || is_own || !names.starts_with('`') {
             continue;
