@@ -151,9 +151,10 @@ fn test() -> Result<ExitCode, Failure> {
 /// Where the harness of Rust reads how many tests run at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Tests mostly wait for servers: more of them run at a time than there are cores.
+/// Tests mostly wait for servers: more of them run at a time than there are cores. Four at a time leave two cores idle for most of the
+/// time.
 fn at_a_time() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from) * 2
+    std::thread::available_parallelism().map_or(2, usize::from) * 3
 }
 
 fn histories(count: u32) -> Result<ExitCode, Failure> {
