@@ -74,7 +74,7 @@ pub enum Notice<K, V> {
     Event(EntryEvent<K, V>),
     /// Something happened that can not be decoded.
     Unreadable(ObjectError),
-    /// Something may have happened that is not told: a connection was lost, a primary replaced, a slot has moved.
+    /// Something may have happened that is not told: a connection was lost, a primary replaced, a slot has moved, the map deleted or cleared by Java.
     Gap,
     /// The reader was slow, and so many messages were not kept.
     Missed(u64),
@@ -124,7 +124,7 @@ impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
     /// What happens to its entries from now on, whoever changes them. Each is told once, to who listens at that moment.
     ///
     /// From the first time on that somebody listens, each change of the map is published, by whomever; the flag for that is Redisson's, and goes
-    /// with the map. What is over is told when it is taken out: by the next call of anybody, or a client of Redisson that sweeps.
+    /// with the map: where that is deleted, or cleared by Java, who listens sets it again within 3 s while it is polled, and tells a [`Notice::Gap`]. What is over is told when it is taken out: by the next call of anybody, or a client of Redisson that sweeps.
     #[doc(alias = "addListener")]
     pub fn events(&self) -> Listen<K, V, KC, VC> {
         Listen { map: self.clone(), kept: KEPT }

@@ -67,7 +67,7 @@ impl<Y: Layout> Expire<Y> {
         self
     }
 
-    /// Has them end at this time by the server's clock; at once where that has passed.
+    /// Has them end at this time by the server's clock; at once where that has passed. Servers keep those of a native map up to November 4199.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
         self.lives = Lives::Until(at);
         self

@@ -116,7 +116,8 @@ macro_rules! lives {
                 self
             }
 
-            /// Has it end at this time by the server's clock; at once where that has passed.
+            /// Has it end at this time by the server's clock; at once where that has passed. Servers keep those of a native map up to
+            /// November 4199.
             pub fn expires_at(mut self, at: SystemTime) -> Self {
                 self.new.lives(Lives::Until(at));
                 self
@@ -191,7 +192,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         Set { new: self.put(key, value, "any"), tells_new: true }
     }
 
-    /// Gives the key a value if it is not in the map; tells whether it did.
+    /// Gives the key a value if it is not in the map; tells whether it did. That it finds one is a use of that.
     ///
     /// # Errors
     ///
@@ -209,7 +210,8 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         Set { new: self.put(key, value, "absent"), tells_new: false }
     }
 
-    /// Gives the key another value if it is in the map; tells whether it did. It lives as long as it would have, unless another lifetime is said.
+    /// Gives the key another value if it is in the map; tells whether it did. It lives as long as it would have, unless another lifetime is said; its idle
+    /// time begins anew.
     ///
     /// # Errors
     ///
@@ -229,7 +231,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     }
 
     /// Gives the key another value if it has `expected`; tells whether it did. Values are equal whose bytes are. It lives as long as it would have,
-    /// unless another lifetime is said.
+    /// unless another lifetime is said; its idle time begins anew.
     ///
     /// # Errors
     ///
@@ -324,7 +326,8 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
         self.inserting(key, value, "absent")
     }
 
-    /// Gives the key another value if it is in the map; tells what it had. It lives as long as it would have, unless another lifetime is said.
+    /// Gives the key another value if it is in the map; tells what it had. It lives as long as it would have, unless another lifetime is said; its idle
+    /// time begins anew.
     ///
     /// # Errors
     ///
