@@ -19,6 +19,7 @@ mod black_hole;
 mod bloom;
 mod buckets;
 mod caches;
+mod caches_troubles;
 mod calls;
 mod cancellation;
 mod combined;

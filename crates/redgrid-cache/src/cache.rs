@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_core::Client;
 use redgrid_core::object::{Object, ObjectError, Place};
-use redgrid_core::{Client, Request};
 
 use crate::layout::{Layout, Native, Packed};
 
@@ -79,20 +79,26 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] says what is true then; [`ObjectError::Contended`] where more is over than can be taken out in the time that a call may take,
+    /// [`Client::patience`]: the next call goes on with the rest.
     ///
     /// # Cancel safety
     ///
     /// Dropping it changes nothing that is there.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
+        self.count(false).await
+    }
+
+    /// How many it has; of one that is not empty some number that is not 0 will do.
+    async fn count(&self, any: bool) -> Result<u64, ObjectError> {
         let until = self.place.client().clock().now() + self.place.client().patience();
         loop {
             let Some(request) = Y::len(&self.place, COUNTED)? else {
                 return self.place.read(self.place.command("HLEN")?).await;
             };
-            let (len, more): (u64, bool) = self.place.ask(request).await?;
-            if !more {
+            let (len, more, lives): (u64, bool, bool) = self.place.ask(request).await?;
+            if !more || (any && lives) {
                 return Ok(len);
             }
             if self.place.client().clock().now() >= until {
@@ -101,7 +107,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         }
     }
 
-    /// Whether it has none.
+    /// Whether it has none that are not over. It counts no further than to one of which that is sure.
     ///
     /// # Errors
     ///
@@ -112,7 +118,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// As [`Cache::len`].
     #[doc(alias = "isEmpty")]
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        Ok(self.len().await? == 0)
+        Ok(self.count(true).await? == 0)
     }
 
     /// Removes all entries, in one step; its limit stays. Nobody is told of single ones. The memory is freed in the background.
@@ -125,8 +131,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// What has left is carried out although nobody waits for it.
     pub async fn clear(&self) -> Result<(), ObjectError> {
-        let keys = (Y::KEYS)(self.place.named()?.1);
-        self.place.change(Request::command("UNLINK").keys(keys.into_iter().take(4))).await
+        self.place.change::<i64>(Y::clear(&self.place)?).await.map(drop)
     }
 
     pub(crate) fn field<Q: ?Sized>(&self, key: &Q) -> Result<Bytes, ObjectError>

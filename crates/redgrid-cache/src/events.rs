@@ -4,19 +4,24 @@ use std::fmt;
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
-use redgrid_core::object::{ObjectError, layouts};
+use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{Messages, Request, ServerError, Told};
 
 use crate::cache::Cache;
-use crate::layout::{Packed, channels};
+use crate::layout::{LISTEN, Packed, channels, packed};
 
 /// How many messages are kept for a slow reader, unless set: 1,024.
 const KEPT: usize = 1024;
+
+/// How often somebody who listens looks whether changes are still published.
+const LOOKS: Duration = Duration::from_secs(3);
 
 /// How many may be.
 const MOST_KEPT: RangeInclusive<usize> = 1..=1_048_576;
@@ -69,7 +74,7 @@ pub enum Notice<K, V> {
     Event(EntryEvent<K, V>),
     /// Something happened that can not be decoded.
     Unreadable(ObjectError),
-    /// Something may have happened that is not told: a connection was lost, a primary replaced, a slot has moved.
+    /// Something may have happened that is not told: a connection was lost, a primary replaced, a slot has moved, the map deleted or cleared by Java.
     Gap,
     /// The reader was slow, and so many messages were not kept.
     Missed(u64),
@@ -90,13 +95,36 @@ pub struct Listen<K, V, KC, VC> {
 pub struct Events<K, V, KC, VC> {
     map: Cache<K, V, KC, VC, Packed>,
     messages: Messages,
+    // Nobody waits for it: it is asked through `&mut` only.
+    look: Mutex<Look>,
+    /// A gap is to be told, when it is sure that what comes behind it is published.
+    gap: bool,
+    /// It is unknown whether what has happened since the last look was published.
+    doubt: bool,
+}
+
+/// Has changes be published; tells whether they were not.
+type Look = Pin<Box<dyn Future<Output = Result<bool, ObjectError>> + Send>>;
+
+/// The next look, after this time.
+fn look(place: Place, after: Duration) -> Mutex<Look> {
+    Mutex::new(Box::pin(async move {
+        let clock = place.client().clock();
+        clock.sleep_until(clock.now() + after).await;
+        place.change(ask_for(&place)?).await
+    }))
+}
+
+/// Has changes be published: the flag for that goes with the map, and with a server that loses it.
+fn ask_for(place: &Place) -> Result<Request, ObjectError> {
+    packed(&LISTEN, place, [])
 }
 
 impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
     /// What happens to its entries from now on, whoever changes them. Each is told once, to who listens at that moment.
     ///
     /// From the first time on that somebody listens, each change of the map is published, by whomever; the flag for that is Redisson's, and goes
-    /// with the map. What is over is told when it is taken out: by the next call of anybody, or a client of Redisson that sweeps.
+    /// with the map: where that is deleted, or cleared by Java, who listens sets it again within 3 s while it is polled, and tells a [`Notice::Gap`]. What is over is told when it is taken out: by the next call of anybody, or a client of Redisson that sweeps.
     #[doc(alias = "addListener")]
     pub fn events(&self) -> Listen<K, V, KC, VC> {
         Listen { map: self.clone(), kept: KEPT }
@@ -124,13 +152,13 @@ impl<K, V, KC: Codec, VC: Codec> Listen<K, V, KC, VC> {
         if !MOST_KEPT.contains(&kept) {
             return Err(map.place.invalid("keeping", "1 to 1048576 messages", kept));
         }
-        let (name, key) = map.place.named()?;
+        let place = map.place.clone();
+        let (name, key) = place.named()?;
         let messages = map.place.client().messages(channels(key).into(), key, kept).await;
         let messages = messages.map_err(|source| ObjectError::of_read(name, source))?;
-        let options = layouts::map_cache(key).pop().unwrap_or_default();
-        let request = Request::command("HSET").key(options).arg("has-listeners").arg("1");
-        map.place.change::<i64>(request.idempotent()).await?;
-        Ok(Events { map, messages })
+        place.change::<bool>(ask_for(&place)?.idempotent()).await?;
+        let look = look(place, LOOKS);
+        Ok(Events { map, messages, look, gap: false, doubt: false })
     }
 }
 
@@ -175,16 +203,36 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Events<K, V, KC, VC> {
 impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream for Events<K, V, KC, VC> {
     type Item = Notice<K, V>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Poll::Ready(std::task::ready!(self.messages.poll_next(context)).map(|told| match told {
-            Told::Message { channel, payload } => match self.read(channel, payload) {
-                Ok(event) => Notice::Event(event),
-                Err(error) => Notice::Unreadable(error),
-            },
-            Told::Gap => Notice::Gap,
-            Told::Missed(missed) => Notice::Missed(missed),
-            Told::Denied => Notice::Denied,
-        }))
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let looks = self.look.get_mut().unwrap_or_else(PoisonError::into_inner);
+            if let Poll::Ready(looked) = looks.as_mut().poll(context) {
+                let (gap, doubt) = (self.gap, self.doubt);
+                self.look = look(self.map.place.clone(), LOOKS);
+                (self.gap, self.doubt) = (false, matches!(looked, Err(ObjectError::OutcomeUnknown { .. })));
+                if gap || looked.is_ok_and(|was_lost| was_lost || doubt) {
+                    return Poll::Ready(Some(Notice::Gap));
+                }
+                continue;
+            }
+            if self.gap {
+                return Poll::Pending;
+            }
+            let Some(told) = ready!(self.messages.poll_next(context)) else { return Poll::Ready(None) };
+            return Poll::Ready(Some(match told {
+                Told::Message { channel, payload } => match self.read(channel, payload) {
+                    Ok(event) => Notice::Event(event),
+                    Err(error) => Notice::Unreadable(error),
+                },
+                Told::Gap => {
+                    self.gap = true;
+                    self.look = look(self.map.place.clone(), Duration::ZERO);
+                    continue;
+                }
+                Told::Missed(missed) => Notice::Missed(missed),
+                Told::Denied => Notice::Denied,
+            }));
+        }
     }
 }
 

@@ -67,7 +67,7 @@ impl<Y: Layout> Expire<Y> {
         self
     }
 
-    /// Has them end at this time by the server's clock; at once where that has passed.
+    /// Has them end at this time by the server's clock; at once where that has passed. Servers keep those of a native map up to November 4199.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
         self.lives = Lives::Until(at);
         self
@@ -83,7 +83,7 @@ impl<Y: Layout> Expire<Y> {
 
     async fn carry_out(self) -> Result<u64, ObjectError> {
         let (fields, place) = (self.fields?, &self.place);
-        let (lifetime, idle) = (lifetime(place, self.lives)?, idle(place, self.idle)?);
+        let (lifetime, idle) = (lifetime(place, self.lives, Y::LATEST)?, idle(place, self.idle)?);
         let mut done = 0;
         for part in parts(&fields, Bytes::len) {
             let request = Y::expire(place, self.only_endless, &lifetime, &idle, part)?;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redgrid_core::name::companion;
 use redgrid_core::object::{ObjectError, Place, alone, layouts};
-use redgrid_core::{BulkScript, Request};
+use redgrid_core::{BulkScript, MOMENTS_EXPECTED, Request};
 
 /// How a map cache writes its entries. [`Packed`] and [`Native`] are all there are.
 pub trait Layout: sealed::Requests + Send + Sync + 'static {}
@@ -37,6 +37,8 @@ packed!(LEFT, "left");
 packed!(SCAN, "scan");
 packed!(LEN, "len");
 packed!(LIMIT, "limit");
+packed!(CLEAR, "clear");
+packed!(LISTEN, "listen");
 
 static NATIVE_PUT: BulkScript = BulkScript::new("map_cache/native_put", include_str!("scripts/native_put.lua"));
 static NATIVE_REMOVE: BulkScript =
@@ -102,6 +104,8 @@ pub(crate) mod sealed {
     pub trait Requests {
         const NAME: &'static str;
         const KEYS: redgrid_core::object::Layout;
+        /// The last time at which an entry may end, in milliseconds since 1970, and in words.
+        const LATEST: (u128, &'static str);
         fn read(place: &Place, asked: Asked, fields: &[Bytes]) -> Result<Request, ObjectError>;
         fn put(place: &Place, said: &Said, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError>;
         fn remove(place: &Place, told: bool, fields: &[Bytes], expected: Option<Bytes>)
@@ -119,12 +123,14 @@ pub(crate) mod sealed {
         fn is_there(told: &Bytes) -> bool;
         /// So many that are over are taken out, or nothing where the server does that.
         fn len(place: &Place, most: i64) -> Result<Option<Request>, ObjectError>;
+        fn clear(place: &Place) -> Result<Request, ObjectError>;
     }
 }
 
 impl sealed::Requests for Packed {
     const NAME: &'static str = "MapCache";
     const KEYS: redgrid_core::object::Layout = layouts::map_cache;
+    const LATEST: (u128, &'static str) = (u128::MAX, MOMENTS_EXPECTED);
 
     fn read(place: &Place, asked: Asked, fields: &[Bytes]) -> Result<Request, ObjectError> {
         let asked = match asked {
@@ -171,11 +177,18 @@ impl sealed::Requests for Packed {
     fn len(place: &Place, most: i64) -> Result<Option<Request>, ObjectError> {
         Ok(Some(packed(&LEN, place, [])?.int(most)))
     }
+
+    fn clear(place: &Place) -> Result<Request, ObjectError> {
+        packed(&CLEAR, place, [])
+    }
 }
 
 impl sealed::Requests for Native {
     const NAME: &'static str = "NativeMapCache";
     const KEYS: redgrid_core::object::Layout = alone;
+    // Redis keeps 46 bits.
+    const LATEST: (u128, &'static str) =
+        ((1 << 46) - 1, "a time between the year 1970 and November 4199, as servers know for fields");
 
     fn read(place: &Place, _: Asked, fields: &[Bytes]) -> Result<Request, ObjectError> {
         Ok(and(place.command("HMGET")?, fields).reads())
@@ -217,6 +230,10 @@ impl sealed::Requests for Native {
 
     fn len(_: &Place, _: i64) -> Result<Option<Request>, ObjectError> {
         Ok(None)
+    }
+
+    fn clear(place: &Place) -> Result<Request, ObjectError> {
+        place.command("UNLINK")
     }
 }
 

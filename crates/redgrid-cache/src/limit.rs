@@ -40,8 +40,8 @@ impl Limit {
 }
 
 impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
-    /// Has it keep so many entries at most: whoever inserts one more takes out another. Where there are more already, 100 go with this, and up to 100 with each
-    /// insertion, first those that were not used since there is a limit. It is Redisson's limit too.
+    /// Has it keep so many entries at most: whoever inserts one more takes out another. Where there are more already, 100 go with this, and with each script that
+    /// inserts 100 and one for each entry that is new: what is over, then those whose use is known, then those that were not used since there is a limit. It is Redisson's limit too.
     ///
     /// # Errors
     ///

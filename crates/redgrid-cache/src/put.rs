@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{Lives, ObjectError, Place, millis, parts};
-use redgrid_core::{MOMENTS_EXPECTED, millis_since_1970};
+use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED, millis_since_1970};
 
 use crate::cache::{Cache, NEEDED, shown};
 use crate::layout::{Layout, Packed, Said};
@@ -22,15 +22,15 @@ pub(crate) enum Idle {
     For(Duration),
 }
 
-/// A lifetime as the scripts are told it.
-pub(crate) fn lifetime(place: &Place, lives: Lives) -> Result<Bytes, ObjectError> {
+/// A lifetime as the scripts are told it, where it is no later than this.
+pub(crate) fn lifetime(place: &Place, lives: Lives, latest: (u128, &'static str)) -> Result<Bytes, ObjectError> {
     Ok(match lives {
         Lives::On => "0".into(),
         Lives::AsBefore => "=".into(),
         Lives::For(lifetime) => millis(place.named()?.0, lifetime)?,
-        Lives::Until(at) => match millis_since_1970(at) {
+        Lives::Until(at) => match millis_since_1970(at).filter(|millis| *millis <= latest.0) {
             Some(millis) => format!("@{}", millis.max(1)).into(),
-            None => return Err(place.invalid("lifetime", MOMENTS_EXPECTED, format_args!("{at:?}"))),
+            None => return Err(place.invalid("lifetime", latest.1, format_args!("{at:?}"))),
         },
     })
 }
@@ -40,7 +40,8 @@ pub(crate) fn idle(place: &Place, idle: Idle) -> Result<Bytes, ObjectError> {
     Ok(match idle {
         Idle::None => "0".into(),
         Idle::AsBefore => "=".into(),
-        Idle::For(time) => millis(place.named()?.0, time)?,
+        Idle::For(time) if LIFETIMES.contains(&time) => time.as_millis().to_string().into(),
+        Idle::For(time) => return Err(place.invalid("idle time", LIFETIMES_EXPECTED, format_args!("{time:?}"))),
     })
 }
 
@@ -94,7 +95,7 @@ impl<Y: Layout> New<Y> {
             condition: self.condition,
             expected: self.expected,
             told: self.told,
-            lifetime: lifetime(&self.place, self.lives)?,
+            lifetime: lifetime(&self.place, self.lives, Y::LATEST)?,
             idle: idle(&self.place, self.idle)?,
         };
         let mut done = Vec::with_capacity(entries.len());
@@ -115,7 +116,8 @@ macro_rules! lives {
                 self
             }
 
-            /// Has it end at this time by the server's clock; at once where that has passed.
+            /// Has it end at this time by the server's clock; at once where that has passed. Servers keep those of a native map up to
+            /// November 4199.
             pub fn expires_at(mut self, at: SystemTime) -> Self {
                 self.new.lives(Lives::Until(at));
                 self
@@ -190,7 +192,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         Set { new: self.put(key, value, "any"), tells_new: true }
     }
 
-    /// Gives the key a value if it is not in the map; tells whether it did.
+    /// Gives the key a value if it is not in the map; tells whether it did. That it finds one is a use of that.
     ///
     /// # Errors
     ///
@@ -208,7 +210,8 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         Set { new: self.put(key, value, "absent"), tells_new: false }
     }
 
-    /// Gives the key another value if it is in the map; tells whether it did. It lives as long as it would have, unless another lifetime is said.
+    /// Gives the key another value if it is in the map; tells whether it did. It lives as long as it would have, unless another lifetime is said; its idle
+    /// time begins anew.
     ///
     /// # Errors
     ///
@@ -228,7 +231,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     }
 
     /// Gives the key another value if it has `expected`; tells whether it did. Values are equal whose bytes are. It lives as long as it would have,
-    /// unless another lifetime is said.
+    /// unless another lifetime is said; its idle time begins anew.
     ///
     /// # Errors
     ///
@@ -323,7 +326,8 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
         self.inserting(key, value, "absent")
     }
 
-    /// Gives the key another value if it is in the map; tells what it had. It lives as long as it would have, unless another lifetime is said.
+    /// Gives the key another value if it is in the map; tells what it had. It lives as long as it would have, unless another lifetime is said; its idle
+    /// time begins anew.
     ///
     /// # Errors
     ///

@@ -12,6 +12,7 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{Lifetime, Lives, Object, ObjectError, Place, Scan, alone, parts};
 use redgrid_core::{Client, Request, Script};
 
+use crate::layout::{Packed, sealed::Requests};
 use crate::put::lifetime;
 
 static INSERT: Script<1> = Script::new("set_cache/insert", include_str!("scripts/set_insert.lua"));
@@ -416,7 +417,7 @@ impl<R> SetInsert<R> {
 
     async fn carry_out(self) -> Result<R, ObjectError> {
         let (values, place) = (self.values?, &self.place);
-        let lives = lifetime(place, self.lives)?;
+        let lives = lifetime(place, self.lives, Packed::LATEST)?;
         if self.together && parts(&values, Bytes::len).count() > 1 {
             return Err(place.invalid("values", "up to 500 of 4 MiB at once", values.len()));
         }

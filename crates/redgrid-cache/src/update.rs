@@ -11,7 +11,8 @@ use crate::layout::{Asked, Layout, Said};
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// Changes the key's value in place, whatever others do meanwhile: `change` is called anew with each new value. Tells what it is then;
-    /// `None`, and nothing is changed, where the key is not in the map. It lives as long as it would have.
+    /// `None`, and nothing is changed, where the key is not in the map. It lives as long as it would have; its idle time
+    /// begins anew.
     ///
     /// Updates of one key by one client come one after another while they go on; one that is not polled is not waited for. After an
     /// unknown answer it does not go on.

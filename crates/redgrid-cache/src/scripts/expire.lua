@@ -7,12 +7,17 @@
 -- Returns  how many have them now
 --
 -- Work: O(keys * log n); takes out 100 that are over. Sent twice, they begin anew.
+local no = refused()
+if no then
+  return no
+end
 purge(MOST)
-local done = 0
+local done, seen = 0, {}
 for i = 9, #ARGV do
   local field = ARGV[i]
   local value, idle = live(field)
-  if value then
+  if value and not seen[field] then
+    seen[field] = true
     local before = redis.call('ZSCORE', KEYS[2], field) or nil
     if ARGV[6] ~= '1' or (not before and idle == 0) then
       local other = ARGV[8] == '=' and idle or tonumber(ARGV[8])

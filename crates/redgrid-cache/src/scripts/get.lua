@@ -5,8 +5,9 @@
 -- Returns  of each its value, or nothing; of `has` 1 or 0
 --
 -- Work: O(keys * log n); takes out 100 that are over. Sent twice, it counts twice as a use.
+local seen = 0
 if ARGV[6] ~= 'peek' then
-  purge(MOST)
+  seen = purge(MOST)
 end
 local found = {}
 for i = 7, #ARGV do
@@ -19,7 +20,7 @@ for i = 7, #ARGV do
   end
   found[i - 6] = value or false
 end
-if limit > 0 and ARGV[6] ~= 'peek' then
+if (limit > 0 or seen > 0) and ARGV[6] ~= 'peek' then
   together()
 end
 return found

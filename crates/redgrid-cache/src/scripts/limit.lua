@@ -6,6 +6,10 @@
 -- Returns  1 it has this limit now, 0 it had one
 --
 -- Work: O(log n); takes out 100 that are over, and 100 that are more than the limit. Sent twice, it tells a second time.
+local no = refused()
+if no then
+  return no
+end
 if ARGV[6] == '1' and limit > 0 then
   return 0
 end
@@ -14,7 +18,11 @@ if ARGV[7] == '0' or (options[2] or 'LRU') ~= ARGV[8] then
   -- Times are no numbers of uses.
   redis.call('UNLINK', KEYS[4])
 end
-redis.call('HSET', KEYS[5], 'max-size', ARGV[7], 'mode', ARGV[8])
+if ARGV[7] == '0' then
+  redis.call('HDEL', KEYS[5], 'max-size', 'mode')
+else
+  redis.call('HSET', KEYS[5], 'max-size', ARGV[7], 'mode', ARGV[8])
+end
 limit = tonumber(ARGV[7])
 evict('')
 together()

@@ -7,10 +7,11 @@
 -- Returns  how many have them now
 --
 -- Work: O(keys). Sent twice, they begin anew.
-local done = 0
+local done, seen = 0, {}
 for i = 3, #ARGV do
   local ends = (redis.call('HPEXPIRETIME', KEYS[1], 'FIELDS', 1, ARGV[i]) or {-2})[1]
-  if ends ~= -2 and (ARGV[1] ~= '1' or ends == -1) then
+  if ends ~= -2 and not seen[ARGV[i]] and (ARGV[1] ~= '1' or ends == -1) then
+    seen[ARGV[i]] = true
     if ARGV[2] == '0' then
       redis.call('HPERSIST', KEYS[1], 'FIELDS', 1, ARGV[i])
     elseif string.sub(ARGV[2], 1, 1) == '@' then

@@ -9,7 +9,7 @@
 -- ARGV[1]  publish   PUBLISH or SPUBLISH
 -- ARGV[2…5] created, updated, removed, expired: channels
 --
--- All five keys are Redisson's, and so is their content; times are the server's. What is of another type is told before anything is written.
+-- All five keys are Redisson's, and so is their content; times are the server's.
 local CREATED, UPDATED, REMOVED, EXPIRED = 2, 3, 4, 5
 local MOST = 100
 local time = redis.call('TIME')
@@ -18,6 +18,31 @@ local options = redis.call('HMGET', KEYS[5], 'max-size', 'mode', 'has-listeners'
 local limit = tonumber(options[1] or '0') or 0
 if limit > 0 then
   redis.call('ZCARD', KEYS[4])
+end
+-- How many `evict` may still take out, all its calls together.
+local budget = MOST
+
+-- What stands in the way of a change, before anything is written: keys of other types, and what this user may not do where a server tells that, Redis from
+-- 7.0 on.
+local function refused()
+  redis.call('HLEN', KEYS[1])
+  for at = 2, 4 do
+    redis.call('ZCARD', KEYS[at])
+  end
+  if not redis.acl_check_cmd then
+    return nil
+  end
+  local needed = {
+    {'HSET', KEYS[1], 'f', 'v'}, {'HDEL', KEYS[1], 'f'}, {'HGET', KEYS[1], 'f'}, {'HRANDFIELD', KEYS[1], 1}, {'PTTL', KEYS[1]},
+    {'ZADD', KEYS[2], 1, 'f'}, {'ZREM', KEYS[2], 'f'}, {'ZSCORE', KEYS[2], 'f'}, {'ZRANGEBYSCORE', KEYS[2], 0, 1},
+    {'PEXPIRE', KEYS[2], 1}, {'PERSIST', KEYS[2]}, {'ZINCRBY', KEYS[4], 1, 'f'}, {'ZRANGE', KEYS[4], 0, 1}, {'UNLINK', KEYS[4]},
+    {'DEL', KEYS[6] or KEYS[1]},
+  }
+  for _, command in ipairs(needed) do
+    if not redis.acl_check_cmd(unpack(command)) then
+      return redis.error_reply('NOPERM this user may not run ' .. command[1] .. ', which changes of a map cache need; nothing is changed')
+    end
+  end
 end
 
 -- A message to who listens; that it may not be sent undoes nothing.
@@ -77,12 +102,20 @@ local function purge(most)
   return seen
 end
 
--- What belongs to a map that ends does not outlive it.
+-- What belongs to a map that ends does not outlive it; where the map has no end, or there is none any more, nothing has the end that one before had.
 local function together()
   local left = redis.call('PTTL', KEYS[1])
-  if left > 0 then
-    for at = 2, 5 do
+  for at = 2, 5 do
+    if left > 0 then
       redis.call('PEXPIRE', KEYS[at], left)
+    else
+      if at < 5 then
+        -- Redisson's, in the sets of a map that has an end.
+        redis.call('ZREM', KEYS[at], 'redisson__expiretag')
+      end
+      if redis.call('PTTL', KEYS[at]) >= 0 then
+        redis.call('PERSIST', KEYS[at])
+      end
     end
   end
 end
@@ -111,13 +144,23 @@ local function take_out(field)
   return packed and 1 or 0
 end
 
--- What is more than the limit, but for one entry: those used least, so many at most.
+-- What is more than the limit, but for one entry: what is over, then those used least; so many at most, and never more than `budget`.
 local function evict(except)
-  local over = redis.call('HLEN', KEYS[1]) - limit
-  if limit <= 0 or over <= 0 then
+  if limit <= 0 or budget <= 0 then
     return
   end
-  over = math.min(over, MOST)
+  local more = redis.call('HLEN', KEYS[1]) - limit
+  if more <= 0 then
+    return
+  end
+  purge(math.min(more, MOST, budget))
+  local over = redis.call('HLEN', KEYS[1]) - limit
+  budget = budget - (more - over)
+  over = math.min(over, MOST, budget)
+  if over <= 0 then
+    return
+  end
+  budget = budget - over
   for _, field in ipairs(redis.call('ZRANGE', KEYS[4], 0, over)) do
     if over > 0 and field ~= except and field ~= 'redisson__expiretag' then
       over = over - take_out(field)

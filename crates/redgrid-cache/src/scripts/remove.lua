@@ -5,6 +5,10 @@
 -- Returns  for each {1 it was there and is not any more, or 0; what it had, or nothing}
 --
 -- Work: O(keys * log n); takes out 100 that are over. Not to be sent twice: the second would find nothing.
+local no = refused()
+if no then
+  return no
+end
 purge(MOST)
 local done = {}
 for i = 7, ARGV[6] == 'equal' and 7 or #ARGV do
@@ -24,4 +28,5 @@ for i = 7, ARGV[6] == 'equal' and 7 or #ARGV do
   end
   done[#done + 1] = {goes and 1 or 0, ARGV[6] == '1' and was or false}
 end
+together()
 return done

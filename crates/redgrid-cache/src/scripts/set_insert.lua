@@ -21,15 +21,18 @@ local over = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)
 if #over > 0 then
   redis.call('ZREM', KEYS[1], unpack(over))
 end
-local fits, new = {}, 0
+local fits, new, seen = {}, 0, {}
 for i = 5, #ARGV do
   local before = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[i]) or '')
   if before and before <= now then
     before = nil
   end
-  if ARGV[1] == 'any' or (ARGV[1] == 'absent' and not before) or (ARGV[1] == 'present' and before)
+  if seen[ARGV[i]] then
+    -- Given twice, it is one.
+  elseif ARGV[1] == 'any' or (ARGV[1] == 'absent' and not before) or (ARGV[1] == 'present' and before)
     or (ARGV[1] == 'sooner' and before and before < tonumber(ends))
     or (ARGV[1] == 'later' and before and before > tonumber(ends)) then
+    seen[ARGV[i]] = true
     fits[#fits + 1] = ARGV[i]
     new = new + (before and 0 or 1)
   elseif ARGV[4] == 'all' then
