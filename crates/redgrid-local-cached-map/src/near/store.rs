@@ -191,7 +191,7 @@ mod tests {
         ] {
             let store = Store::new(entries, bytes);
             for hash in 0..8000_u128 {
-                assert!(store.keep(hash << 64 | hash * 7919, entry(8)), "{entries} {bytes}");
+                assert!(store.keep((hash << 64) | (hash * 7919), entry(8)), "{entries} {bytes}");
             }
             assert!(
                 store.len() >= 1 && store.len() <= entries as u64 && store.bytes() <= bytes,
