@@ -56,6 +56,7 @@ mod lists_limits;
 mod lists_model;
 mod lists_parts;
 mod local_maps;
+mod local_maps_kept;
 mod local_maps_stale;
 mod lock_basics;
 mod lost_replies;

@@ -25,11 +25,13 @@
 //! # Promises
 //!
 //! - Every change by these methods tells all who keep the map, in the same step in which it is made.
-//! - **A value is at most so stale:** it was the server's at some moment not longer ago than [`Options::max_stale`] before it is
-//!   given out. As long as messages arrive, it goes as soon as the message of its change arrives. The bound holds whatever becomes of connections
-//!   and servers, as every fourth of it the cache sends itself a message behind all others, and gives out nothing when none comes back. It is about changes that are told: what is written
-//!   in another way ([`Map`], HSET) is seen when the entry's own time is over ([`Options::time_to_live`]), and that the map is deleted, renamed or has
-//!   expired within a fourth of the bound more, unless it is made anew meanwhile.
+//! - **A value is at most so stale, where changes are told:** it was the server's at some moment not longer ago than [`Options::max_stale`]
+//!   before the read began. What is written in another way ([`Map`], a transaction, HSET) is told to nobody, and has no bound but the entry's own
+//!   time ([`Options::time_to_live`]: none unless set). As long as messages arrive, a value goes as soon as the message of its change
+//!   arrives. The bound holds whatever becomes of connections, as every fourth of it the cache sends itself a message behind all others,
+//!   and gives out nothing when none comes back; only a primary that was replaced and does not know it is believed as long as the client
+//!   believes it, as with any read. That the map is deleted or renamed is seen within a fourth of the bound more, unless it is made anew
+//!   meanwhile; a map whose end a pulse has told is not read behind it.
 //! - In one process and client a read that begins after a write has returned sees that write, or a later one.
 //! - What was read while its key was changed is not kept, and nothing outlives a break of the subscription.
 //! - A cache that is not certain to hear is passed by: reads ask the server, always its primary.

@@ -44,12 +44,22 @@ pub(crate) fn begin(client: &Client, key: &Bytes, near: &Arc<Near>) {
     client.attend(|on| listen(near, key, own, on));
 }
 
+/// When it ends, however it does, nothing is given out any more.
+struct Listening<'a>(&'a Near);
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.0.fresh().end();
+    }
+}
+
 async fn listen(near: Arc<Near>, key: Bytes, own: Bytes, on: Attendant) {
     let mut hearing = on.hear_all_counted([topic(&key), own.clone()], &key);
     near.fresh().listen(hearing.term());
+    let _listening = Listening(&near);
     let mut closing = pin!(on.closing());
     let interval = near.options.max_stale / PULSES;
-    let mut heart = Heart { pulses: Pulses::default(), on: on.clone(), key: key.clone(), own, interval };
+    let mut heart = Heart { pulses: Pulses::new(), on: on.clone(), key: key.clone(), own, interval };
     let mut beating: Option<Beat> = None;
     // At once, as soon as the channels are in force.
     let (mut due, mut unwanted) = (Instant::NEVER, 0);
@@ -122,12 +132,13 @@ fn take(near: &Near, heart: &mut Heart, heard: Heard) {
     if channel > 0 {
         let Some((number, told)) = read_pulse(&payload) else { return };
         let Some(pulse) = heart.pulses.hear(number) else { return };
-        if pulse.others_missing {
+        if heart.pulses.is_over(&pulse, &told, heart.on.clock().now()) || pulse.others_missing {
             near.clear();
         } else if told == Told::Absent {
             near.vanish();
         }
         near.fresh().renew(&pulse, &told, near.options.max_stale);
+        near.beaten();
         return;
     }
     match message::read(&payload) {

@@ -102,8 +102,9 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         LocalCachedMap { place, keys, values, map, shared, options, entries: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory. Caches see that it has gone, expired or
-    /// another name with their next pulse: [`clear`](LocalCachedMap::clear) tells them at once.
+    /// What every object has: whether it is there, its lifetime, other names, its size in memory. What is done by it is told to nobody:
+    /// caches, this process's own among them, see that the map has gone or has another name with their next pulse, unless it is made anew
+    /// meanwhile, and those of Redisson never. So a map is deleted by [`clear`](LocalCachedMap::clear), which tells all at once.
     pub fn object(&self) -> Object {
         self.place.object(alone).and_along(fence)
     }

@@ -54,7 +54,7 @@ impl Options {
     }
 
     /// How many bytes are kept at most: keys and values as their codecs write them, and 192 for each entry. 64 MiB unless set; 1 KiB at
-    /// least. An entry that is larger than a sixteenth of it is not kept.
+    /// least. They are kept in up to 16 parts: an entry that takes nearly a sixteenth of it, or more, may have no room.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
         self
@@ -76,6 +76,10 @@ impl Options {
     }
 
     /// How stale a cached value may be at most: 2 s unless set, from 50 ms to an hour.
+    ///
+    /// It is about changes that are told, by the methods of a [`LocalCachedMap`](crate::LocalCachedMap) or Redisson's; a primary that was
+    /// replaced and does not know it is believed as long as the client believes it. Those of the first handle of the name in the client are
+    /// in force.
     ///
     /// As long as messages come, a value goes when the message of its change arrives: within a network's delay. This is for the time in
     /// which they do not come and nobody knows. A smaller value costs more pulses: one small script in each fourth of it, for each map that is

@@ -130,9 +130,10 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         self.place.ask(self.place.command("HSTRLEN")?.arg(field)).await
     }
 
-    /// Reads the map into the cache, page by page, until it has been all read, `most` entries were brought or there is no more room;
-    /// tells how many were brought. What is changed meanwhile is not kept. A second pass over a map that moves to another server meanwhile
-    /// is not made: it is a help, and nothing depends on it.
+    /// Reads the map into the cache, page by page, until it has been all read, `most` entries are kept or others are put out to make room;
+    /// tells how many were kept. As a first call it waits until all changes are certain to be heard; where they are not for as long as a call
+    /// waits, nothing is brought, and it tells 0. What is changed meanwhile is not kept. A second pass over a map that moves to another
+    /// server meanwhile is not made: it is a help, and nothing depends on it.
     ///
     /// # Errors
     ///
@@ -143,23 +144,30 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     /// Dropping it leaves what it has brought.
     #[doc(alias = "preloadCache")]
     pub async fn pre_load(&self, most: u64) -> Result<u64, ObjectError> {
-        let near = self.near()?;
-        let (mut at, mut brought) = (Bytes::from_static(b"0"), 0);
-        while brought < most && !near.is_full() {
+        let (near, client) = (self.near()?, self.place.client());
+        if !near.come_into_force(client.clock().now() + client.patience()).await {
+            // Whoever is not answered at all is told so.
+            return self.len().await.map(|_| 0);
+        }
+        let evictions = near.evictions();
+        let (mut at, mut kept) = (Bytes::from_static(b"0"), 0);
+        while kept < most && near.evictions() == evictions {
             let flight = near.begin();
-            let count = (most - brought).min(PAGE);
+            let count = (most - kept).min(PAGE);
             let request = self.place.command("HSCAN")?.arg(at).arg("COUNT").int(count as i64);
             let (next, page): (Bytes, Vec<Bytes>) = self.place.ask(request).await?;
-            for entry in page.chunks_exact(2).take((most - brought) as usize) {
-                flight.keep(&entry[0], Some(entry[1].clone()));
-                brought += 1;
+            for entry in page.chunks_exact(2) {
+                if kept == most {
+                    break;
+                }
+                kept += u64::from(flight.keep(&entry[0], Some(entry[1].clone())));
             }
             at = match &*next {
                 b"0" => break,
                 _ => next,
             };
         }
-        Ok(brought)
+        Ok(kept)
     }
 }
 

@@ -297,7 +297,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         self.place.decoded(&self.values, &sum, || crate::read::shown(&field))
     }
 
-    /// Removes all entries, in one step, and has all who keep them forget them; tells whether there were any.
+    /// Removes all entries, and with them the map, in one step, and has all who keep them forget them; tells whether there were any.
     ///
     /// # Errors
     ///
@@ -306,6 +306,8 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// As [`LocalCachedMap::set`].
+    #[doc(alias = "delete")]
+    #[doc(alias = "unlink")]
     pub async fn clear(&self) -> Result<bool, ObjectError> {
         let _cleared = Clearing(self.near()?);
         let request = self.told(&CARRY_OUT, message::clear())?.arg("DEL");

@@ -186,7 +186,8 @@ impl Grid {
         redgrid_list::List::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
-    /// A map whose values this process keeps until their change is told, as JSON. See
+    /// A map whose values this process keeps until their change is told, as JSON. The options of the first handle of a name are in force,
+    /// as all share one cache. See
     /// [`LocalCachedMap`](redgrid_local_cached_map::LocalCachedMap).
     #[cfg(all(feature = "local-cached-map", feature = "json"))]
     #[doc(alias = "getLocalCachedMap")]

@@ -76,7 +76,11 @@ impl Flights {
         self.touched.clear();
     }
 
-    pub(super) fn disable(&mut self, hashes: &[Hash], all: bool, until: Instant) {
+    pub(super) fn disable(&mut self, hashes: &[Hash], all: bool, until: Instant, now: Instant) {
+        if self.disabled.len() + hashes.len() > MOST_DISABLED {
+            // Those that nobody has enabled.
+            self.disabled.retain(|_, until| *until > now);
+        }
         if all || self.disabled.len() + hashes.len() > MOST_DISABLED {
             self.all_disabled = self.all_disabled.max(Some(until));
             return;
@@ -144,12 +148,21 @@ mod tests {
     #[test]
     fn what_others_have_disabled_is_kept_when_they_enable_it_or_their_time_is_over() {
         let (mut flights, later) = (Flights::default(), NOW + Duration::from_secs(1));
-        flights.disable(&[1, 2], false, later);
+        flights.disable(&[1, 2], false, later, NOW);
         assert_eq!([1, 2, 3].map(|hash| flights.may_keep(hash, 0, NOW)), [false, false, true]);
         flights.enable(&[1], false);
         assert_eq!([1, 2].map(|hash| flights.may_keep(hash, 0, NOW)), [true, false]);
         assert!(flights.may_keep(2, 0, later));
-        flights.disable(&[], true, later);
+        flights.disable(&[], true, later, NOW);
         assert_eq!((flights.may_keep(3, 0, NOW), flights.may_keep(3, 0, later)), (false, true));
+    }
+
+    #[test]
+    fn what_nobody_has_enabled_is_forgotten_when_its_time_is_over() {
+        let (mut flights, later) = (Flights::default(), NOW + Duration::from_secs(1));
+        let many: Vec<Hash> = (0..MOST_DISABLED as u128).collect();
+        flights.disable(&many, false, later, NOW);
+        flights.disable(&[Hash::MAX], false, later + Duration::from_secs(1), later);
+        assert_eq!((flights.may_keep(Hash::MAX, 0, later), flights.may_keep(Hash::MAX - 1, 0, later)), (false, true));
     }
 }

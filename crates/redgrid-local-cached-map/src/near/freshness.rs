@@ -4,10 +4,12 @@
 //! heard too, so that what is kept was right when the pulse was sent. It says nothing of what was lost between two terms of being in force.
 
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use foldhash::quality::RandomState;
 use redgrid_core::Term;
 use redgrid_core::clock::Instant;
 
@@ -38,6 +40,11 @@ impl Freshness {
             .then_some(term)
     }
 
+    /// Nobody listens any more.
+    pub(crate) fn end(&self) {
+        self.heard_in.store(0, Ordering::Release);
+    }
+
     /// A pulse of this term was heard.
     fn heard(&self, term: u64, until: Instant) {
         self.until.store(until.as_nanos(), Ordering::Release);
@@ -52,6 +59,8 @@ pub(crate) struct Pulses {
     sent: VecDeque<Sent>,
     /// One that did not come.
     forgot: bool,
+    /// When the map is to be gone at the latest, as the last that was heard told; nothing of it outlives that, whatever the next tells.
+    ends: Option<Instant>,
 }
 
 struct Sent {
@@ -72,7 +81,25 @@ pub(crate) enum Told {
 /// So many are remembered; those before are late.
 const AWAITED: usize = 64;
 
+/// What the server rounds in telling how long the map is there, which may be up.
+const ROUNDED: Duration = Duration::from_millis(1);
+
 impl Pulses {
+    /// Numbered from somewhere, so that a late pulse of another cache on the same channel is none of these.
+    pub(crate) fn new() -> Pulses {
+        let somewhere = RandomState::default().hash_one(());
+        Pulses { last: somewhere >> 1, ..Pulses::default() }
+    }
+
+    /// Whether the map of which the pulses before have told is over by now, although there is one; remembers what this one tells.
+    pub(crate) fn is_over(&mut self, pulse: &Pulse, told: &Told, now: Instant) -> bool {
+        let ends = match told {
+            Told::There(Some(left)) => Some(pulse.at + left.saturating_sub(ROUNDED)),
+            Told::There(None) | Told::Absent => None,
+        };
+        std::mem::replace(&mut self.ends, ends).is_some_and(|ends| ends <= now)
+    }
+
     /// The number of one that is sent now.
     pub(crate) fn send(&mut self, term: u64, at: Instant) -> u64 {
         self.last += 1;
@@ -131,5 +158,20 @@ mod tests {
         let many: Vec<u64> = (0..=AWAITED).map(|_| pulses.send(1, at)).collect();
         assert!(pulses.hear(many[0]).is_none());
         assert!(pulses.hear(many[1]).unwrap().others_missing, "the first was forgotten");
+    }
+
+    #[test]
+    fn what_was_to_end_has_ended_whatever_is_told_next() {
+        let (mut pulses, at, second) = (Pulses::new(), Instant::PAST, Duration::from_secs(1));
+        let mut hears = |told, now| {
+            let number = pulses.send(1, at);
+            let pulse = pulses.hear(number).unwrap();
+            pulses.is_over(&pulse, &told, now)
+        };
+        assert!(!hears(Told::There(None), at));
+        assert!(!hears(Told::There(Some(2 * second)), at + second));
+        assert!(!hears(Told::There(Some(2 * second)), at + second), "not yet");
+        assert!(hears(Told::There(None), at + 2 * second), "it is another");
+        assert!(!hears(Told::There(None), at + 2 * second));
     }
 }

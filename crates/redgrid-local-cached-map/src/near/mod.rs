@@ -9,6 +9,7 @@ mod flights;
 mod freshness;
 mod store;
 
+use std::pin::pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -47,6 +48,8 @@ pub(crate) struct Near {
     left: AtomicBool,
     /// Tells the task that listens of either.
     pub(crate) wake: Notify,
+    /// Tells who waits for it that a pulse was heard.
+    beat: Notify,
 }
 
 #[derive(Default)]
@@ -71,6 +74,7 @@ impl Near {
             wanted: AtomicBool::new(false),
             left: AtomicBool::new(false),
             wake: Notify::new(),
+            beat: Notify::new(),
         }
     }
 
@@ -118,17 +122,17 @@ impl Near {
         Flight { near: self, term, at }
     }
 
-    /// Keeps what a read has brought, unless something was heard of the key since it began.
-    fn keep(&self, flight: &Flight<'_>, field: &Bytes, value: Option<Bytes>) {
-        let Some(term) = flight.term else { return };
+    /// Keeps what a read has brought, unless something was heard of the key since it began; tells whether it is kept.
+    fn keep(&self, flight: &Flight<'_>, field: &Bytes, value: Option<Bytes>) -> bool {
+        let Some(term) = flight.term else { return false };
         if value.is_none() && !self.options.keep_absent {
-            return;
+            return false;
         }
         let (now, hash) = (self.clock.now(), hash(field));
         let mut flights = self.flights();
-        if self.fresh.present_term() == flight.term && flights.may_keep(hash, flight.at, now) {
-            self.store.keep(hash, Entry::new(field.clone(), value, term, now));
-        }
+        self.fresh.present_term() == flight.term
+            && flights.may_keep(hash, flight.at, now)
+            && self.store.keep(hash, Entry::new(field.clone(), value, term, now))
     }
 
     /// Nothing of these keys is given out that was read before this.
@@ -150,8 +154,10 @@ impl Near {
         self.counts.cleared.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The map is not there: the same where something of it is kept.
+    /// The map is not there: nothing is given out that was read of it before, and what is known to be absent stays.
     pub(crate) fn vanish(&self) {
+        // What a read that is still under way brings may be of the map that was.
+        self.flights().touch_all();
         if self.store.all().iter().any(|entry| entry.value.is_some()) {
             self.clear();
         }
@@ -159,7 +165,7 @@ impl Near {
 
     /// These are not kept until a time, or until they are enabled: somebody changes several in one step.
     pub(crate) fn disable(&self, hashes: &[Hash], all: bool, until: Instant) {
-        self.flights().disable(hashes, all, until);
+        self.flights().disable(hashes, all, until, self.clock.now());
         if all {
             self.clear();
         }
@@ -175,9 +181,30 @@ impl Near {
         self.invalidate(hashes.iter().copied());
     }
 
-    /// Whether no more has room without others being put out.
-    pub(crate) fn is_full(&self) -> bool {
-        self.store.is_full()
+    /// How many were put out to make room.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.store.evictions()
+    }
+
+    /// A pulse was heard.
+    pub(crate) fn beaten(&self) {
+        self.beat.notify_waiters();
+    }
+
+    /// Waits until what is read will be kept and given out, until a time; tells whether it will.
+    pub(crate) async fn come_into_force(&self, until: Instant) -> bool {
+        loop {
+            let mut beat = pin!(self.beat.notified());
+            beat.as_mut().enable();
+            self.want();
+            if self.is_in_force() {
+                return true;
+            }
+            tokio::select! {
+                () = beat => {}
+                () = self.clock.sleep_until(until) => return self.is_in_force(),
+            }
+        }
     }
 
     pub(crate) fn fresh(&self) -> &Freshness {
@@ -231,9 +258,9 @@ impl Near {
 }
 
 impl Flight<'_> {
-    /// Keeps what it has brought of a key.
-    pub(crate) fn keep(&self, field: &Bytes, value: Option<Bytes>) {
-        self.near.keep(self, field, value);
+    /// Keeps what it has brought of a key; tells whether it is kept.
+    pub(crate) fn keep(&self, field: &Bytes, value: Option<Bytes>) -> bool {
+        self.near.keep(self, field, value)
     }
 }
 

@@ -15,8 +15,18 @@ use crate::options::Options;
 /// What an entry takes beside its bytes: itself, its place and what allocators add.
 const BESIDES: u64 = 192;
 
-/// In so many parts, each with a lock of its own; what is larger than a part has no room.
-const PARTS: usize = 16;
+/// In so many parts at most, each with a lock of its own; what is larger than a part has no room.
+const PARTS: u64 = 16;
+
+/// The least that a part has: 64 KiB and 32 entries. A cache that is smaller is one part.
+const PART_BYTES: u64 = 64 * 1024;
+const PART_ENTRIES: u64 = 32;
+
+/// Of a part so much is for what is used most, and an entry has room if it has room there.
+const HOT: f64 = 0.97;
+
+/// More is nowhere to be had: 1 PiB. Sums of what entries count stay numbers.
+const MOST_BYTES: u64 = 1 << 50;
 
 /// A key and its value, as the server has them.
 pub(crate) struct Entry {
@@ -64,13 +74,13 @@ type Kept = Cache<Hash, Arc<Entry>, Weight, RandomState, Evictions>;
 pub(super) struct Store {
     kept: Kept,
     evictions: Evictions,
-    /// The least that an entry counts: so no more than so many have room.
-    least: u64,
-    most: u64,
+    /// What counts more has no room.
+    largest: u64,
 }
 
 #[derive(Clone)]
 struct Weight {
+    /// The least that an entry counts: so no more than so many have room.
     least: u64,
 }
 
@@ -95,23 +105,37 @@ impl Lifecycle<Hash, Arc<Entry>> for Evictions {
 
 impl Store {
     pub(super) fn new(max_entries: usize, max_bytes: u64) -> Store {
-        let least = max_bytes.div_ceil(max_entries as u64);
+        let bytes = max_bytes.min(MOST_BYTES);
+        let entries = (max_entries as u64).min(bytes / BESIDES).max(1);
+        let parts = PARTS.min(bytes / PART_BYTES).min(entries / PART_ENTRIES).max(1);
+        // A power of two, as it would be rounded up.
+        let parts = 1 << parts.ilog2();
+        let part = bytes / parts;
+        let largest = (part as f64 * HOT) as u64;
+        // An only one may not count so much that it has no room, nor so little that two have.
+        let least = part.div_ceil(entries / parts).min(largest);
         let evictions = Evictions::default();
-        let mut parts = OptionsBuilder::new();
-        parts.shards(PARTS).estimated_items_capacity(max_entries).weight_capacity(max_bytes);
-        let parts = parts.build().expect("both capacities are set");
-        let kept = Cache::with_options(parts, Weight { least }, RandomState::default(), evictions.clone());
-        Store { kept, evictions, least, most: max_bytes }
+        let mut options = OptionsBuilder::new();
+        options.shards(parts as usize).hot_allocation(HOT);
+        options.estimated_items_capacity(entries as usize).weight_capacity(part * parts);
+        let options = options.build().expect("both capacities are set");
+        let kept = Cache::with_options(options, Weight { least }, RandomState::default(), evictions.clone());
+        Store { kept, evictions, largest }
     }
 
     pub(super) fn get(&self, hash: Hash) -> Option<Arc<Entry>> {
         self.kept.get(&hash)
     }
 
-    pub(super) fn keep(&self, hash: Hash, entry: Entry) {
-        // One that is replaced would be counted as put out.
+    /// Whether it has room.
+    pub(super) fn keep(&self, hash: Hash, entry: Entry) -> bool {
+        // One that is replaced would be counted as put out, and so would one that has no room.
         self.kept.remove(&hash);
-        self.kept.insert(hash, Arc::new(entry));
+        let has_room = entry.size() <= self.largest;
+        if has_room {
+            self.kept.insert(hash, Arc::new(entry));
+        }
+        has_room
     }
 
     pub(super) fn remove(&self, hash: Hash) -> bool {
@@ -139,11 +163,55 @@ impl Store {
         self.kept.iter().map(|(_, entry)| entry.size()).sum()
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.kept.weight() + self.least > self.most
-    }
-
     pub(super) fn evictions(&self) -> u64 {
         self.evictions.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(size: usize) -> Entry {
+        Entry::new(Bytes::from(vec![0; size]), None, 1, Instant::PAST)
+    }
+
+    #[test]
+    fn the_smallest_caches_keep_something_and_none_keeps_more_than_it_may() {
+        for (entries, bytes) in [
+            (1, 1024),
+            (1, 64 << 20),
+            (1, u64::MAX),
+            (2, 1024),
+            (7, 1 << 20),
+            (100, 64 << 20),
+            (1000, 1 << 20),
+            (usize::MAX, 1024),
+            (usize::MAX, 1 << 20),
+        ] {
+            let store = Store::new(entries, bytes);
+            for hash in 0..8000_u128 {
+                assert!(store.keep((hash << 64) | (hash * 7919), entry(8)), "{entries} {bytes}");
+            }
+            assert!(
+                store.len() >= 1 && store.len() <= entries as u64 && store.bytes() <= bytes,
+                "{entries} {bytes}: {}",
+                store.len()
+            );
+            assert!(
+                store.len() >= (entries as u64).min(bytes / 200).min(8000) / 2,
+                "{entries} {bytes}: {}",
+                store.len()
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_puts_nothing_out() {
+        let store = Store::new(100, 2048);
+        assert!(store.keep(1, entry(8)) && !store.keep(2, entry(2048)));
+        assert_eq!((store.len(), store.evictions()), (1, 0));
+        assert!(!store.keep(1, entry(2048)), "what it had is not right any more");
+        assert_eq!(store.len(), 0);
     }
 }

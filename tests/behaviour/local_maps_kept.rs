@@ -1,0 +1,100 @@
+//! What a local cache keeps, and does not keep on, when its map ends, it is small, or nobody listens.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redgrid_local_cached_map::{LocalCachedMap, Options};
+use redgrid_testkit::wait_until;
+use redgrid_tests::{SOON, client, server};
+
+type Prices = LocalCachedMap<String, u64>;
+
+async fn in_force(prices: &Prices) {
+    wait_until(SOON, async || {
+        prices.get("nothing").await.unwrap();
+        prices.is_in_force()
+    })
+    .await;
+}
+
+async fn kept(prices: &Prices, key: &str, value: u64) {
+    wait_until(SOON, async || {
+        let before = prices.stats().hits;
+        prices.get(key).await.unwrap() == Some(value) && prices.stats().hits > before
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_map_that_expires_and_is_refilled_at_once_is_another() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (reader, writer) = (client(&server).await, client(&server).await);
+    let bound = Options::default().max_stale(Duration::from_millis(1600));
+    let (here, there) = (Prices::with_options(&reader, "prices", bound), Prices::new(&writer, "prices"));
+    for _ in 0..2 {
+        there.set_many([("a", &1), ("b", &1)]).await.unwrap();
+        kept(&here, "a", 1).await;
+        kept(&here, "b", 1).await;
+        // Two pulses tell it.
+        observer.cmd(&["PEXPIRE", "prices", "1000"]).await.unwrap();
+        wait_until(SOON, async || {
+            here.get("a").await.unwrap();
+            !observer.exists("prices").await.unwrap()
+        })
+        .await;
+        // The next finds a map, and no message has named the others' keys.
+        there.set("c", &1).await.unwrap();
+        in_force(&here).await;
+        assert_eq!((here.get("a").await.unwrap(), here.get("b").await.unwrap()), (None, None));
+        kept(&here, "c", 1).await;
+        there.clear().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_brought_at_the_start_is_kept_and_no_more_than_has_room() {
+    let server = server().await;
+    let writer = client(&server).await;
+    let all: HashMap<String, u64> = (0..10).map(|n| (format!("k{n}"), n)).collect();
+    Prices::new(&writer, "prices").set_many(&all).await.unwrap();
+    let reader = client(&server).await;
+    let prices = Prices::with_options(&reader, "prices", Options::default().max_stale(Duration::from_secs(3600)));
+    assert_eq!(prices.pre_load(10).await.unwrap(), 10);
+    assert_eq!(prices.cached_entries().unwrap(), all);
+    let large: HashMap<String, u64> = (0..20_000).map(|n| (format!("k{n}"), n)).collect();
+    Prices::new(&writer, "large").set_many(&large).await.unwrap();
+    let few = Prices::with_options(&reader, "large", Options::default().max_entries(100));
+    let brought = few.pre_load(u64::MAX).await.unwrap();
+    let stats = few.stats();
+    assert!(brought < 2000 && stats.evictions < 2000 && stats.entries >= 50, "{brought} were brought: {stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_smallest_caches_keep_something() {
+    let server = server().await;
+    let client = client(&server).await;
+    let long = Options::default().max_stale(Duration::from_secs(3600));
+    for (name, options) in
+        [("one", long.max_entries(1)), ("kilobyte", long.max_bytes(1024)), ("all", long.max_bytes(u64::MAX))]
+    {
+        let prices = Prices::with_options(&client, name, options);
+        prices.set_many([("a", &1), ("b", &2)]).await.unwrap();
+        kept(&prices, "a", 1).await;
+        kept(&prices, "b", 2).await;
+        let stats = prices.stats();
+        assert!(stats.entries >= 1 && (name != "one" || stats.entries == 1), "{name}: {stats:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_listens_no_more_gives_nothing_out() {
+    let server = server().await;
+    let client = client(&server).await;
+    let prices = Prices::with_options(&client, "prices", Options::default().max_stale(Duration::from_secs(3600)));
+    prices.set("a", &1).await.unwrap();
+    kept(&prices, "a", 1).await;
+    client.shutdown(SOON).await.unwrap();
+    wait_until(SOON, async || prices.get("a").await.is_err()).await;
+    assert!(!prices.is_in_force() && prices.cached_keys().unwrap().is_empty());
+}
