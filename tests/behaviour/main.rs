@@ -76,6 +76,7 @@ mod regressions;
 mod reliable;
 mod reliable_losses;
 mod reliable_model;
+mod reliable_rules;
 mod renames;
 mod renewals;
 mod rw_basics;

@@ -347,7 +347,12 @@ impl<T, C> ReliableQueue<T, C> {
     #[doc(alias = "countUnacknowledgedMessages")]
     pub async fn counts(&self) -> Result<Counts, ObjectError> {
         let said: Vec<u64> = self.place.read(self.desk()?.keys.counts()).await?;
-        let [ready, delayed, in_flight, dead, counted @ ..] = &said[..] else {
+        self.counts_of(&said)
+    }
+
+    /// What counts.lua has said.
+    pub(crate) fn counts_of(&self, said: &[u64]) -> Result<Counts, ObjectError> {
+        let [ready, delayed, in_flight, dead, counted @ ..] = said else {
             return Err(self.unexpected("counts"));
         };
         let &[pushed, first, redelivered, acknowledged, returned, died, expired] = counted else {
