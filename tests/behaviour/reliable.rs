@@ -140,7 +140,15 @@ async fn messages_are_given_back_extended_and_rejected() {
     let receipt: Receipt = b.receipt().to_string().parse().unwrap();
     let forged: Receipt = format!("{}-{}", b.id(), "4".repeat(32)).parse().unwrap();
     assert!(is_stale(&queue.ack(&forged).await), "it is in flight, under another receipt");
-    queue.nack(&receipt, Duration::ZERO).await.unwrap();
+    assert!(is_stale(&queue.extend(&forged, HOUR).await) && is_stale(&queue.reject(&forged, "no").await));
+    queue.extend(&receipt, HOUR * 100).await.unwrap();
+    let held = queue.get(b.id()).await.unwrap().unwrap();
+    let left = |until: &std::time::SystemTime| until.duration_since(std::time::SystemTime::now()).unwrap();
+    assert!(matches!(held.state(), MessageState::InFlight { until } if left(until) > HOUR * 90), "{held:?}");
+    queue.reject(&receipt, "elsewhere").await.unwrap();
+    assert!(queue.dead().redrive_one(b.id()).await.unwrap());
+    let b = queue.receive().await.unwrap();
+    queue.nack(b.receipt(), Duration::ZERO).await.unwrap();
     assert!(queue.remove(b.id()).await.unwrap() && !queue.remove(b.id()).await.unwrap());
     assert_eq!(queue.clear().await.unwrap(), 1);
     assert!(queue.get(a.id()).await.unwrap().is_none() && queue.settings().await.is_ok());

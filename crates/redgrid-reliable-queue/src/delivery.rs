@@ -8,26 +8,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
-use redgrid_core::LIFETIMES;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 
-use crate::ask::{Given, millis};
+use crate::ask::Given;
 use crate::changes::Told;
 use crate::desk::Desk;
 use crate::error::QueueError;
 use crate::message::{Message, MessageId, MessageState, Receipt};
 use crate::queue::ReliableQueue;
-use crate::settings::delay_of;
+use crate::settings::{delay_of, reason_of, visibility_of};
 
 /// Not settled; an acknowledgement has left and was not answered; acknowledged; given up otherwise.
 const OPEN: u8 = 0;
 const UNANSWERED: u8 = 1;
 const ACKNOWLEDGED: u8 = 2;
 const GIVEN_UP: u8 = 3;
-
-/// The longest reason of a rejection, in bytes.
-const LONGEST_REASON: usize = 1024;
 
 /// A message that was given to this process: nobody else is given it until its visibility is over.
 ///
@@ -185,11 +181,7 @@ impl<T, C> Delivery<T, C> {
     /// What has left is carried out although nobody waits for it; dropped earlier, the message comes back.
     #[doc(alias = "negativeAcknowledge")]
     pub async fn reject(&self, reason: &str) -> Result<(), QueueError> {
-        if reason.len() > LONGEST_REASON {
-            let got = format!("{} bytes", reason.len());
-            return Err(self.message.place.invalid("reason", "at most 1024 bytes", got).into());
-        }
-        let reason = Bytes::copy_from_slice(reason.as_bytes());
+        let reason = reason_of(&self.message.place, reason)?;
         self.until_at_most(Instant::PAST);
         let told = self.desk.settle("reject", &self.receipt, Some(reason)).await?;
         self.given_up(told)
@@ -206,13 +198,10 @@ impl<T, C> Delivery<T, C> {
     ///
     /// What has left is carried out although nobody waits for it; [`remaining`](Delivery::remaining) is then too low.
     pub async fn extend(&self, visibility: Duration) -> Result<(), QueueError> {
-        if !LIFETIMES.contains(&visibility) {
-            let expected = redgrid_core::LIFETIMES_EXPECTED;
-            return Err(self.message.place.invalid("visibility", expected, format!("{visibility:?}")).into());
-        }
+        let asked = visibility_of(&self.message.place, visibility)?;
         let until = self.desk.client.clock().now() + visibility;
         self.until_at_most(until);
-        let told = self.desk.settle("extend", &self.receipt, Some(millis(visibility))).await?;
+        let told = self.desk.settle("extend", &self.receipt, Some(asked)).await?;
         if told != Told::Done {
             self.until_at_most(Instant::PAST);
         }
