@@ -85,6 +85,7 @@ mod reliable;
 mod reliable_losses;
 mod reliable_model;
 mod reliable_topics;
+mod reliable_rules;
 mod renames;
 mod renewals;
 mod rw_basics;

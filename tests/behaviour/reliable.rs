@@ -138,10 +138,18 @@ async fn messages_are_given_back_extended_and_rejected() {
     // By its receipt, from elsewhere.
     let b = queue.receive().await.unwrap();
     let receipt: Receipt = b.receipt().to_string().parse().unwrap();
-    queue.nack(&receipt, Duration::ZERO).await.unwrap();
+    let forged: Receipt = format!("{}-{}", b.id(), "4".repeat(32)).parse().unwrap();
+    assert!(is_stale(&queue.ack(&forged).await), "it is in flight, under another receipt");
+    assert!(is_stale(&queue.extend(&forged, HOUR).await) && is_stale(&queue.reject(&forged, "no").await));
+    queue.extend(&receipt, HOUR * 100).await.unwrap();
+    let held = queue.get(b.id()).await.unwrap().unwrap();
+    let left = |until: &std::time::SystemTime| until.duration_since(std::time::SystemTime::now()).unwrap();
+    assert!(matches!(held.state(), MessageState::InFlight { until } if left(until) > HOUR * 90), "{held:?}");
+    queue.reject(&receipt, "elsewhere").await.unwrap();
+    assert!(queue.dead().redrive_one(b.id()).await.unwrap());
+    let b = queue.receive().await.unwrap();
+    queue.nack(b.receipt(), Duration::ZERO).await.unwrap();
     assert!(queue.remove(b.id()).await.unwrap() && !queue.remove(b.id()).await.unwrap());
-    let forged = Receipt::to_string(&receipt).replace(['0', '1', '2', '3'], "4");
-    assert!(is_stale(&queue.ack(&forged.parse().unwrap()).await));
     assert_eq!(queue.clear().await.unwrap(), 1);
     assert!(queue.get(a.id()).await.unwrap().is_none() && queue.settings().await.is_ok());
 }
@@ -349,8 +357,8 @@ async fn a_value_that_can_not_be_read_concerns_its_message_alone() {
     }
     // What is no message at all.
     let observer = server.observer().await.unwrap();
-    texts.push("x").await.unwrap();
-    let body = ["HSET", "redgrid_reliable_queue_bodies:{orders}", "0000000000000003", "\u{9}"];
+    let id = texts.push("x").await.unwrap().id.to_string();
+    let body = ["HSET", "redgrid_reliable_queue_bodies:{orders}", &id, "\u{9}"];
     observer.cmd(&body).await.unwrap();
     let told = texts.receive().await.unwrap().value().unwrap_err();
     assert!(matches!(&told, ObjectError::Decode { codec, .. } if codec.contains("frame")), "{told:?}");

@@ -317,3 +317,29 @@ async fn who_waits_goes_on_behind_a_failover() {
     }
     assert_eq!(queue.counts().await.unwrap().in_flight, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_whose_acknowledgement_was_dropped_before_it_left_goes_back() {
+    let server = server().await;
+    let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
+    queue.push_many(&[1, 2]).await;
+    let both = queue.receive_many(2).visibility(HOUR).back_on_drop().await.unwrap();
+    server.pause().await.unwrap();
+    let changing = queue.push(&3).into_future();
+    // It waits behind the push, which has no answer.
+    let dropped = async {
+        let told = tokio::time::timeout(Duration::from_millis(100), both[0].ack()).await;
+        assert!(told.is_err());
+        drop(both);
+        server.resume().await.unwrap();
+    };
+    futures_util::future::join(async { changing.await.unwrap() }, dropped).await;
+    let mut values: Vec<u64> = Vec::new();
+    while values.len() < 3 {
+        let some = queue.receive_many(3).visibility(HOUR).within(SOON).await.unwrap();
+        assert!(!some.is_empty(), "{values:?}");
+        values.extend(some.iter().map(|one| one.value().unwrap()));
+    }
+    values.sort_unstable();
+    assert_eq!(values, [1, 2, 3]);
+}

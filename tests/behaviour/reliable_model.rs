@@ -58,7 +58,7 @@ struct Model {
 }
 
 impl Model {
-    /// What a receive does first.
+    /// What a receive does first, before it gives anything.
     fn tidy(&mut self) {
         for one in self.messages.values_mut() {
             if one.place == Place::Flight(true) {
@@ -67,12 +67,28 @@ impl Model {
                 one.ends &= !is_last;
             }
         }
-        self.messages.retain(|_, one| !one.ends || matches!(one.place, Place::Flight(_)));
+        self.finish();
+    }
+
+    /// What every change does last.
+    fn finish(&mut self) {
+        let most = self.most_attempts;
+        for one in self.messages.values_mut().filter(|one| one.ends && one.place == Place::Flight(true)) {
+            if most > 0 && one.attempts >= most {
+                (one.place, one.ends) = (Place::Dead, false);
+            }
+        }
+        self.messages.retain(|_, one| !one.ends || one.place == Place::Flight(false));
     }
 
     /// Who would be given, in order.
     fn first(&self) -> Vec<MessageId> {
-        let is_there = |one: &One| matches!(one.place, Place::Ready | Place::Flight(true));
+        let most = self.most_attempts;
+        let is_there = |one: &One| match one.place {
+            Place::Ready => !one.ends,
+            Place::Flight(true) => !one.ends && (most == 0 || one.attempts < most),
+            _ => false,
+        };
         let mut ids: Vec<_> = self.messages.iter().filter(|(_, one)| is_there(one)).collect();
         ids.sort_by_key(|(id, one)| (9 - one.priority, **id));
         ids.into_iter().map(|(id, _)| *id).collect()
@@ -120,6 +136,7 @@ async fn apply(
 ) {
     match step {
         0..=3 => {
+            model.finish();
             let priority = value % 3;
             let (delayed, ends) = (step == 2 && flag, step == 3 && flag);
             let mut push = queue.push(&value).priority(priority);
@@ -153,6 +170,7 @@ async fn apply(
         }
         8..=11 => {
             let Some(at) = at else { return };
+            model.finish();
             let (number, delivery) = &held[at];
             let id = delivery.id();
             let one = model.messages.get(&id).filter(|one| one.receipt == Some(*number)).cloned();
@@ -182,6 +200,9 @@ async fn apply(
         12 => {
             let moved = queue.dead().redrive().await.unwrap();
             assert_eq!(moved, model.count(|place| place == Place::Dead));
+            if moved > 0 {
+                model.finish();
+            }
             for one in model.messages.values_mut().filter(|one| one.place == Place::Dead) {
                 (one.attempts, one.place, one.receipt) = (0, Place::Ready, None);
             }
@@ -190,6 +211,7 @@ async fn apply(
             let id = model.messages.keys().nth(usize::from(value) % model.messages.len().max(1)).copied();
             let Some(id) = id else { return };
             assert!(queue.remove(id).await.unwrap());
+            model.finish();
             model.messages.remove(&id);
         }
     }
@@ -210,7 +232,15 @@ async fn compare(queue: &ReliableQueue<u8>, model: &Model, story: &[String], see
     assert_eq!(there, expected, "{}", at());
     let peeked: Vec<_> = queue.peek(100).await.unwrap().iter().map(|one| one.id()).collect();
     assert_eq!(peeked, model.first(), "{}", at());
+    for most in [1, 2] {
+        let peeked: Vec<_> = queue.peek(most).await.unwrap().iter().map(|one| one.id()).collect();
+        assert_eq!(peeked, model.first()[..most.min(model.first().len())], "{}", at());
+    }
     if let Some((id, one)) = model.messages.last_key_value() {
+        if one.ends && !matches!(one.place, Place::Flight(false)) {
+            assert!(queue.get(*id).await.unwrap().is_none(), "{}", at());
+            return;
+        }
         let found = queue.get(*id).await.unwrap().unwrap();
         let same = match found.state() {
             MessageState::Ready => matches!(one.place, Place::Ready | Place::Flight(true)),

@@ -39,6 +39,12 @@ impl<T, C: Clone> DeadLetters<T, C> {
         Ok(self.queue.counts().await?.dead)
     }
 
+    /// The same by who moves them: a replica may know of fewer.
+    async fn there(&self) -> Result<u64, ObjectError> {
+        let said: Vec<u64> = self.queue.place().ask(self.queue.desk()?.keys.counts()).await?;
+        Ok(self.queue.counts_of(&said)?.dead)
+    }
+
     /// All of them, in the order in which they were pushed, a hundred a request. What dies or is moved meanwhile may be among them or not;
     /// none comes twice.
     pub fn stream(&self) -> impl Stream<Item = Result<Message<T, C>, ObjectError>> + use<T, C> {
@@ -69,7 +75,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
     #[doc(alias = "move")]
     pub async fn redrive(&self) -> Result<u64, QueueError> {
         // Those that die again meanwhile are not moved without end: no more are moved than there were.
-        let (mut left, mut moved) = (self.count().await?, 0);
+        let (mut left, mut moved) = (self.there().await?, 0);
         while left > 0 {
             let some = self.redriven(Bytes::new()).await?;
             moved += some;
@@ -111,7 +117,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
     ///
     /// What has left is carried out; the rest stays.
     pub async fn clear(&self) -> Result<u64, QueueError> {
-        let (mut left, mut dropped) = (self.count().await?, 0);
+        let (mut left, mut dropped) = (self.there().await?, 0);
         while left > 0 {
             let desk = self.queue.desk()?;
             let change = vec![Bytes::from_static(b"purge"), left.min(100).to_string().into()];

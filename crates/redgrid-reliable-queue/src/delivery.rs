@@ -8,26 +8,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
-use redgrid_core::LIFETIMES;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 
-use crate::ask::{Given, millis};
+use crate::ask::Given;
 use crate::changes::Told;
 use crate::desk::Desk;
 use crate::error::QueueError;
 use crate::message::{Message, MessageId, MessageState, Receipt};
 use crate::queue::ReliableQueue;
-use crate::settings::delay_of;
+use crate::settings::{delay_of, reason_of, visibility_of};
 
 /// Not settled; an acknowledgement has left and was not answered; acknowledged; given up otherwise.
 const OPEN: u8 = 0;
 const UNANSWERED: u8 = 1;
 const ACKNOWLEDGED: u8 = 2;
 const GIVEN_UP: u8 = 3;
-
-/// The longest reason of a rejection, in bytes.
-const LONGEST_REASON: usize = 1024;
 
 /// A message that was given to this process: nobody else is given it until its visibility is over.
 ///
@@ -113,7 +109,8 @@ impl<T, C> Delivery<T, C> {
         &self.receipt
     }
 
-    /// How long nobody else is given it, for certain: counted from before it was asked for. Zero when that is over.
+    /// How long nobody else is given it, for certain: counted from before it was asked for. Zero when that is over, and from when it is given
+    /// back or rejected, whatever is told of that.
     pub fn remaining(&self) -> Duration {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         until.since(self.desk.client.clock().now())
@@ -125,7 +122,7 @@ impl<T, C> Delivery<T, C> {
     /// # Errors
     ///
     /// [`QueueError::Stale`] where somebody else was given it, or it is settled otherwise: the work may be done twice. After
-    /// [`ObjectError::OutcomeUnknown`] it may be called again: a message that is gone then counts as acknowledged.
+    /// [`ObjectError::OutcomeUnknown`], or a call that was dropped, it may be called again: a message that is gone then counts as acknowledged.
     ///
     /// # Cancel safety
     ///
@@ -143,6 +140,7 @@ impl<T, C> Delivery<T, C> {
             Ok(Told::Gone) if before == UNANSWERED => self.acknowledged(),
             Ok(other) => {
                 self.state.store(before, Ordering::Release);
+                self.until_at_most(Instant::PAST);
                 other.settled(&self.desk.name, self.receipt.id)
             }
             Err(error) => {
@@ -167,6 +165,7 @@ impl<T, C> Delivery<T, C> {
     #[doc(alias = "negativeAcknowledge")]
     pub async fn nack(&self, delay: Duration) -> Result<(), QueueError> {
         let delay = delay_of(&self.message.place, "delay", delay)?;
+        self.until_at_most(Instant::PAST);
         let told = self.desk.settle("nack", &self.receipt, Some(delay)).await?;
         self.given_up(told)
     }
@@ -182,11 +181,8 @@ impl<T, C> Delivery<T, C> {
     /// What has left is carried out although nobody waits for it; dropped earlier, the message comes back.
     #[doc(alias = "negativeAcknowledge")]
     pub async fn reject(&self, reason: &str) -> Result<(), QueueError> {
-        if reason.len() > LONGEST_REASON {
-            let got = format!("{} bytes", reason.len());
-            return Err(self.message.place.invalid("reason", "at most 1024 bytes", got).into());
-        }
-        let reason = Bytes::copy_from_slice(reason.as_bytes());
+        let reason = reason_of(&self.message.place, reason)?;
+        self.until_at_most(Instant::PAST);
         let told = self.desk.settle("reject", &self.receipt, Some(reason)).await?;
         self.given_up(told)
     }
@@ -195,22 +191,29 @@ impl<T, C> Delivery<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] where that is over, or the message is not this delivery's any more; [`ObjectError::InvalidArgument`] for a
+    /// [`QueueError::Stale`] where that was found to be over by who receives, or the message is not this delivery's any more; [`ObjectError::InvalidArgument`] for a
     /// visibility that can not be.
     ///
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it; [`remaining`](Delivery::remaining) is then too low.
     pub async fn extend(&self, visibility: Duration) -> Result<(), QueueError> {
-        if !LIFETIMES.contains(&visibility) {
-            let expected = redgrid_core::LIFETIMES_EXPECTED;
-            return Err(self.message.place.invalid("visibility", expected, format!("{visibility:?}")).into());
+        let asked = visibility_of(&self.message.place, visibility)?;
+        let until = self.desk.client.clock().now() + visibility;
+        self.until_at_most(until);
+        let told = self.desk.settle("extend", &self.receipt, Some(asked)).await?;
+        if told != Told::Done {
+            self.until_at_most(Instant::PAST);
         }
-        let asked = self.desk.client.clock().now();
-        let told = self.desk.settle("extend", &self.receipt, Some(millis(visibility))).await?;
         told.settled(&self.desk.name, self.receipt.id)?;
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = asked + visibility;
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         Ok(())
+    }
+
+    /// Before what may move the end to the front leaves: it may be carried out although nobody hears of it.
+    fn until_at_most(&self, most: Instant) {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = most.min(*until);
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "it is what an acknowledgement ends with")]
@@ -228,7 +231,8 @@ impl<T, C> Delivery<T, C> {
 
 impl<T, C> Drop for Delivery<T, C> {
     fn drop(&mut self) {
-        if self.back_on_drop && *self.state.get_mut() == OPEN {
+        // Where an acknowledgement was carried out that was not answered, there is nothing to go back.
+        if self.back_on_drop && *self.state.get_mut() <= UNANSWERED {
             self.desk.later("nack", vec![self.receipt.clone()], Some(Bytes::from_static(b"0")));
         }
     }

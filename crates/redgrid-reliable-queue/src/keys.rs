@@ -11,15 +11,18 @@ const KEYS: usize = 10;
 
 static CHANGE: OnceScript<KEYS> = OnceScript::new(
     "reliable_queue/change",
-    concat!(include_str!("scripts/queue.lua"), include_str!("scripts/change.lua")),
+    concat!(include_str!("scripts/state.lua"), include_str!("scripts/queue.lua"), include_str!("scripts/change.lua")),
 );
 static CLEAR: OnceScript<KEYS> = OnceScript::new("reliable_queue/clear", include_str!("scripts/clear.lua"));
 static SET: OnceScript<1> = OnceScript::new("reliable_queue/set", include_str!("scripts/set.lua"));
 static RECEIVE: Script<{ KEYS + 1 }> = Script::new(
     "reliable_queue/receive",
-    concat!(include_str!("scripts/queue.lua"), include_str!("scripts/receive.lua")),
+    concat!(include_str!("scripts/state.lua"), include_str!("scripts/queue.lua"), include_str!("scripts/receive.lua")),
 );
-static LOOK: BulkScript = BulkScript::new("reliable_queue/look", include_str!("scripts/look.lua"));
+static LOOK: BulkScript = BulkScript::new(
+    "reliable_queue/look",
+    concat!(include_str!("scripts/state.lua"), include_str!("scripts/look.lua")),
+);
 static COUNTS: BulkScript = BulkScript::new("reliable_queue/counts", include_str!("scripts/counts.lua"));
 
 /// How long it is remembered what a client was given by its last request: longer than any copy of one is sent, whatever the settings.

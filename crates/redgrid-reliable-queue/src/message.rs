@@ -11,7 +11,8 @@ use redgrid_core::object::{ObjectError, Place};
 
 use crate::body::{self, Headers};
 
-/// The number of a message: messages have rising numbers in the order in which the server took them. In text it has 16 digits.
+/// The number of a message: messages have rising numbers in the order in which the server took them, by its clock in microseconds, so that
+/// none comes again behind a delete. In text it has 16 digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub(crate) u64);
 

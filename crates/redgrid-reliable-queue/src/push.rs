@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::object::{ObjectError, Place, parts};
-use redgrid_core::{LIFETIMES, ServerError};
+use redgrid_core::{Code, LIFETIMES, ServerError};
 
 use crate::ask::millis;
 use crate::body::{self, Headers};
@@ -168,6 +168,9 @@ fn pushed<T, C>(queue: &ReliableQueue<T, C>, told: Told, size: usize) -> Result<
         Told::Known(id) => Ok(Pushed { id, is_new: false }),
         Told::TooLarge(limit) => Err(QueueError::TooLarge { name, limit, got: size as u64 }),
         Told::Full(limit) => Err(QueueError::Full { name, limit }),
+        Told::NoMemory(message) => {
+            Err(ObjectError::of(&name, ServerError::Refused { code: Code::OutOfMemory, message }).into())
+        }
         other => Err(other.unexpected(&name)),
     }
 }

@@ -21,7 +21,7 @@ use crate::look;
 use crate::message::{Message, MessageId, Receipt};
 use crate::push::{Push, PushMany};
 use crate::receive::{Receive, ReceiveMany};
-use crate::settings::{NAMES, QueueSettings, delay_of};
+use crate::settings::{NAMES, QueueSettings, delay_of, reason_of, visibility_of};
 
 /// The type, with the codec of one that names none: there is one only with the feature `json`.
 macro_rules! reliable_queue_type {
@@ -245,6 +245,35 @@ impl<T, C> ReliableQueue<T, C> {
         desk.settle("nack", receipt, Some(delay)).await?.settled(&desk.name, receipt.id)
     }
 
+    /// Makes a message dead by its receipt; see [`Delivery::reject`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::reject`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Delivery::reject`].
+    #[doc(alias = "negativeAcknowledge")]
+    pub async fn reject(&self, receipt: &Receipt, reason: &str) -> Result<(), QueueError> {
+        let (desk, reason) = (self.desk()?, reason_of(&self.place, reason)?);
+        desk.settle("reject", receipt, Some(reason)).await?.settled(&desk.name, receipt.id)
+    }
+
+    /// Moves the end of a message's visibility by its receipt; see [`Delivery::extend`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Delivery::extend`].
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn extend(&self, receipt: &Receipt, visibility: Duration) -> Result<(), QueueError> {
+        let (desk, visibility) = (self.desk()?, visibility_of(&self.place, visibility)?);
+        desk.settle("extend", receipt, Some(visibility)).await?.settled(&desk.name, receipt.id)
+    }
+
     /// The first messages that would be received now, at most 100, without receiving them.
     ///
     /// # Errors
@@ -347,7 +376,12 @@ impl<T, C> ReliableQueue<T, C> {
     #[doc(alias = "countUnacknowledgedMessages")]
     pub async fn counts(&self) -> Result<Counts, ObjectError> {
         let said: Vec<u64> = self.place.read(self.desk()?.keys.counts()).await?;
-        let [ready, delayed, in_flight, dead, counted @ ..] = &said[..] else {
+        self.counts_of(&said)
+    }
+
+    /// What counts.lua has said.
+    pub(crate) fn counts_of(&self, said: &[u64]) -> Result<Counts, ObjectError> {
+        let [ready, delayed, in_flight, dead, counted @ ..] = said else {
             return Err(self.unexpected("counts"));
         };
         let &[pushed, first, redelivered, acknowledged, returned, died, expired] = counted else {
@@ -433,7 +467,7 @@ impl<T, C> ReliableQueue<T, C> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// They wait to be received.
+    /// They wait to be received; those whose lifetime is over among them, until a change or a receive has dropped them.
     pub ready: u64,
     /// They will be ready later.
     pub delayed: u64,

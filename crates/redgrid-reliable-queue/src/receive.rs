@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_codecs::Codec;
-use redgrid_core::LIFETIMES;
 use redgrid_core::object::ObjectError;
 
 use crate::ask::{MOST, Wish};
@@ -12,6 +11,7 @@ use crate::delivery::Delivery;
 use crate::error::QueueError;
 use crate::line::Left;
 use crate::queue::ReliableQueue;
+use crate::settings::visibility_of;
 
 type Boxed<O> = Pin<Box<dyn Future<Output = O> + Send>>;
 
@@ -117,13 +117,10 @@ async fn received<T: 'static, C: Codec + Clone>(
     options: Options,
 ) -> Result<Vec<Delivery<T, C>>, QueueError> {
     let desk = queue.desk()?;
-    let refused = |option, expected: &str, got: String| queue.place().invalid(option, expected, got);
     if !(1..=MOST).contains(&most) {
-        return Err(refused("number of messages", "1 to 100", most.to_string()).into());
+        return Err(queue.place().invalid("number of messages", "1 to 100", most).into());
     }
-    if let Some(visibility) = options.visibility.filter(|visibility| !LIFETIMES.contains(visibility)) {
-        return Err(refused("visibility", redgrid_core::LIFETIMES_EXPECTED, format!("{visibility:?}")).into());
-    }
+    options.visibility.map(|visibility| visibility_of(queue.place(), visibility)).transpose()?;
     let clock = desk.client.clock();
     let at_once = options.within.is_some_and(|within| within.is_zero());
     // Who does not wait for a message has the time of any other request for its answer: the line bounds that.

@@ -104,3 +104,19 @@ pub(crate) fn delay_of(place: &Place, option: &'static str, delay: Duration) -> 
         false => Err(place.invalid(option, "at most 3650 days", format!("{delay:?}"))),
     }
 }
+
+/// A visibility in milliseconds, as text.
+pub(crate) fn visibility_of(place: &Place, visibility: Duration) -> Result<Bytes, ObjectError> {
+    match LIFETIMES.contains(&visibility) {
+        true => Ok(millis(visibility)),
+        false => Err(place.invalid("visibility", LIFETIMES_EXPECTED, format!("{visibility:?}"))),
+    }
+}
+
+/// Why a message is rejected, as it is kept.
+pub(crate) fn reason_of(place: &Place, reason: &str) -> Result<Bytes, ObjectError> {
+    match reason.len() <= 1024 {
+        true => Ok(Bytes::copy_from_slice(reason.as_bytes())),
+        false => Err(place.invalid("reason", "at most 1024 bytes", format!("{} bytes", reason.len()))),
+    }
+}

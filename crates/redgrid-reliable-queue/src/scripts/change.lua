@@ -14,11 +14,41 @@
 --           redrive message, or `` for the first 100 of the dead up to the number behind it, which is `` for all
 --           purge   how many of the dead are dropped, at most
 -- Returns   answer({for each change}): push `new <message>`, `known <message>` where its deduplication id counts, `large <limit>`,
---           `full <limit>`; redrive and purge how many; the others `done`, `gone` where there is no such message, `stale` where it was given to
---           somebody else since, or is dead
+--           `full <limit>`, `memory <why>` where the server has none for it; redrive and purge how many; the others `done`, `gone` where there
+--           is no such message, `stale` where it was given to somebody else since, or is dead
 --
--- Work: O(log n) for each change, and for 100 deduplication ids that count no more. Sent twice, it acts once.
-local at = 6
+-- Work: O(log n) for each change, for 100 messages whose lifetime is over, and for 100 deduplication ids that count no more. Sent twice, it
+-- acts once.
+local sizes = {push = 7, ack = 3, nack = 4, back = 3, reject = 4, extend = 4, remove = 2, redrive = 3, purge = 2}
+local at, pushes, others = 6, false, false
+while at <= #ARGV do
+  pushes, others = pushes or ARGV[at] == 'push', others or ARGV[at] ~= 'push'
+  at = at + sizes[ARGV[at]]
+end
+at = 6
+
+-- A server without memory refuses what may need some, unless the script has written before. So what settles begins with a write that needs
+-- none and changes nothing; whether there is memory for what is pushed with it is asked before that, in the same way.
+local no_memory
+if others then
+  if pushes then
+    local told = redis.pcall('ZADD', READY, 'XX', 0, '')
+    no_memory = type(told) == 'table' and told.err
+    if no_memory and not string.find(no_memory, 'OOM', 1, true) then
+      return told
+    end
+  end
+  redis.call('ZREM', READY, '')
+end
+
+-- Those whose lifetime is over are looked at once.
+local is_finished = false
+local function finish_once()
+  if not is_finished then
+    is_finished = true
+    finish()
+  end
+end
 local function next_arg()
   at = at + 1
   return ARGV[at - 1]
@@ -30,6 +60,9 @@ end
 local function push()
   local bytes, priority, delay, lifetime, once, window =
     next_arg(), next_arg(), next_arg(), next_arg(), next_arg(), next_arg()
+  if no_memory then
+    return 'memory ' .. no_memory
+  end
   delay, lifetime = number_or(delay, settings.delay), number_or(lifetime, settings.lifetime)
   window = number_or(window, settings.window > 0 and settings.window or 300000)
   if once ~= '' then
@@ -41,16 +74,22 @@ local function push()
   if settings.size > 0 and #bytes > settings.size then
     return 'large ' .. text(settings.size)
   end
-  if settings.capacity > 0 and redis.call('HLEN', STATES) >= settings.capacity then
+  local function is_full()
+    return settings.capacity > 0 and redis.call('HLEN', STATES) >= settings.capacity
+  end
+  if is_full() then
+    finish_once()
+  end
+  if is_full() then
     return 'full ' .. text(settings.capacity)
   end
-  local id = string.format('%016.0f', redis.call('HINCRBY', QUEUE, 'seq', 1))
-  local state = {0, tonumber(priority), '', now, lifetime > 0 and now + lifetime or 0, '', 0}
+  -- By the server's clock, so that no number comes again where the last one is forgotten: by a delete, or a failover.
+  local last = tonumber(redis.call('HGET', QUEUE, 'seq') or nil) or 0
+  local id = string.format('%016.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
+  redis.call('HSET', QUEUE, 'seq', id)
+  local state = {0, tonumber(priority), '', now, lifetime > 0 and now + lifetime or 0, '', 0, lifetime}
   redis.call('HSET', BODIES, id, bytes)
   save(id, state)
-  if state[5] > 0 then
-    redis.call('ZADD', ENDS, text(state[5]), id)
-  end
   if once ~= '' then
     redis.call('HSET', ONCE, once, id)
     redis.call('ZADD', UNTIL, text(now + window), once)
@@ -144,7 +183,7 @@ end
 
 function changes.remove()
   local id = next_arg()
-  if not load(id) then
+  if redis.call('HEXISTS', STATES, id) == 0 then
     return 'gone'
   end
   drop(id)
@@ -153,6 +192,8 @@ end
 
 function changes.redrive()
   local one, last = next_arg(), next_arg()
+  -- The dead whose time is over are not moved.
+  finish_once()
   local ids = {one}
   if one == '' then
     ids = redis.call('ZRANGEBYSCORE', DEAD, '-inf', last == '' and '+inf' or last, 'LIMIT', 0, MOST)
@@ -162,13 +203,9 @@ function changes.redrive()
     local state = redis.call('ZSCORE', DEAD, id) and load(id)
     if state then
       -- It begins anew, its lifetime as well.
-      local lifetime = state[5] > 0 and state[5] - state[4] or 0
-      state[1], state[3], state[5], state[6], state[7] = 0, '', lifetime > 0 and now + lifetime or 0, '', 0
+      state[1], state[3], state[5], state[6], state[7] = 0, '', state[8] > 0 and now + state[8] or 0, '', 0
       save(id, state)
       redis.call('ZREM', ENDS, id)
-      if state[5] > 0 then
-        redis.call('ZADD', ENDS, text(state[5]), id)
-      end
       place(id, state, now)
       redis.call('ZREM', DEAD, id)
       moved = moved + 1
@@ -189,6 +226,7 @@ local told = {}
 while at <= #ARGV do
   told[#told + 1] = changes[next_arg()]()
 end
+finish_once()
 local over = due_of(UNTIL)
 for _, id in ipairs(over) do
   redis.call('HDEL', ONCE, id)

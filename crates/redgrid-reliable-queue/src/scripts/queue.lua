@@ -1,9 +1,9 @@
--- queue.lua: what the scripts of a reliable queue begin with, behind once.lua or what stands for it.
+-- queue.lua: what the scripts of a reliable queue begin with, behind state.lua and once.lua or what stands for it.
 --
 -- KEYS[2]   queue    hash; its settings, the number of the last message (`seq`), and how often what happened
 -- KEYS[3]   bodies   hash; message -> its bytes
--- KEYS[4]   states   hash; message -> packed {attempt, priority, receipt, pushed, ends, reason, died}: times in milliseconds since 1970,
---                    `ends` 0 for never, `receipt` of who was given it last or `` where it was given back
+-- KEYS[4]   states   hash; message -> packed {attempt, priority, receipt, pushed, ends, reason, died, lifetime}: times in milliseconds
+--                    since 1970, `ends` and `lifetime` 0 for never, `receipt` of who was given it last or `` where it was given back
 -- KEYS[5]   ready    sorted set; 9 - priority. Of one priority messages are in the order of their numbers: those have 16 digits
 -- KEYS[6]   delayed  sorted set; when it is due
 -- KEYS[7]   flight   sorted set; until when nobody else is given it
@@ -57,15 +57,18 @@ end
 
 local function load(id)
   local state = redis.call('HGET', STATES, id)
-  return state and cmsgpack.unpack(state)
+  return state and read_state(state) or nil
 end
 
 local function save(id, state)
   redis.call('HSET', STATES, id, cmsgpack.pack(state))
 end
 
--- Where it waits to be given to somebody.
+-- Where it waits to be given to somebody, until its end.
 local function place(id, state, due)
+  if state[5] > 0 then
+    redis.call('ZADD', ENDS, text(state[5]), id)
+  end
   if due > now then
     redis.call('ZADD', DELAYED, text(due), id)
     redis.call('ZREM', READY, id)
@@ -117,6 +120,25 @@ local function due_of(key)
   return redis.call('ZRANGEBYSCORE', key, '-inf', text(now), 'LIMIT', 0, MOST)
 end
 
+-- At most 100 whose lifetime is over go. Tells whether there may be more.
+local function finish()
+  local ended = due_of(ENDS)
+  for _, id in ipairs(ended) do
+    local held = tonumber(redis.call('ZSCORE', FLIGHT, id) or nil)
+    local state = held and load(id)
+    if held and held > now then
+      -- Who has it may still be done with it.
+      redis.call('ZADD', ENDS, text(held), id)
+    elseif state and settings.attempts > 0 and state[1] >= settings.attempts then
+      kill(id, state, 'attempts')
+    else
+      drop(id)
+      count('ended')
+    end
+  end
+  return #ended == MOST
+end
+
 -- What time has brought: at most 100 of each. Tells whether there may be more.
 local function tidy()
   local delayed = due_of(DELAYED)
@@ -137,18 +159,8 @@ local function tidy()
       drop(id)
     end
   end
-  local ended = due_of(ENDS)
-  for _, id in ipairs(ended) do
-    -- Who has it may still be done with it.
-    local held = redis.call('ZSCORE', FLIGHT, id)
-    if held then
-      redis.call('ZADD', ENDS, held, id)
-    else
-      drop(id)
-      count('ended')
-    end
-  end
-  return #delayed == MOST or #late == MOST or #ended == MOST
+  local is_more = finish()
+  return #delayed == MOST or #late == MOST or is_more
 end
 
 -- The end of each script that changes something: what happened is counted, those who wait are told, and all lives as long as the

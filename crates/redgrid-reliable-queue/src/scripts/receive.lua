@@ -46,9 +46,10 @@ if last[1] == number then
   return {1, '0', '0', unpack(found)}
 end
 
-local more = tidy()
+-- A server without memory refuses what may need some, unless the script has written before: this needs none, and changes nothing.
+redis.call('ZREM', READY, '')
 if last[1] > tonumber(ARGV[4]) then
-  -- Nobody has seen these: they were not tried.
+  -- Nobody has seen these: they were not tried, although their visibility may be over.
   for at = 1, #last[3], 2 do
     local id = last[3][at]
     local state = load(id)
@@ -60,6 +61,7 @@ if last[1] > tonumber(ARGV[4]) then
   end
 end
 
+local more = tidy()
 local wanted = 0
 for at = 9, #ARGV, 2 do
   wanted = wanted + tonumber(ARGV[at])
