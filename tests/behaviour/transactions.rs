@@ -243,6 +243,75 @@ async fn a_conflict_is_tried_again_and_ends() {
     }
 }
 
+/// What `run` does with what ended by itself, and with a conflict that its function was told.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_within_a_run_is_not_ended_again() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let other: Bucket<u32> = Bucket::new(&two, "n");
+    let committed = Transaction::new(&one).run(|tx| async move {
+        tx.bucket::<u32>("n").set(&1)?;
+        tx.commit().await?;
+        Ok::<_, TransactionError>("committed")
+    });
+    assert_eq!((committed.await.unwrap(), other.get().await.unwrap()), ("committed", Some(1)));
+    let left = Transaction::new(&one).run(|tx| async move {
+        tx.bucket::<u32>("n").set(&2)?;
+        tx.rollback();
+        Ok::<_, TransactionError>("left")
+    });
+    assert_eq!((left.await.unwrap(), other.get().await.unwrap()), ("left", Some(1)));
+    // A conflict that is told within it is as one at its end, also where the value has come back.
+    for (isolation, commits, back) in
+        BOTH.into_iter().flat_map(|isolation| [(isolation, false, true), (isolation, true, false)])
+    {
+        other.set(&5).await.unwrap();
+        let mut times = 0;
+        let done = Transaction::new(&one).isolation(isolation).run(|tx| {
+            times += 1;
+            let (other, time) = (other.clone(), times);
+            async move {
+                let n = tx.bucket::<u32>("n").get_and_set(&9).await?.unwrap_or(0);
+                if time == 1 {
+                    other.set(&7).await?;
+                }
+                let told = if commits { tx.commit().await } else { tx.check().await };
+                if back && time == 1 {
+                    other.set(&5).await?;
+                }
+                told.map(|()| n)
+            }
+        });
+        assert_eq!((done.await.unwrap(), times), (if back { 5 } else { 7 }, 2), "{isolation:?}");
+        assert_eq!(other.get().await.unwrap(), Some(9));
+    }
+    // So it is as often as is said.
+    let mut times = 0;
+    let told = Transaction::new(&one).retries(1).run(|tx| {
+        times += 1;
+        let other = other.clone();
+        async move {
+            let n = tx.bucket::<u32>("n").get().await?.unwrap_or(0);
+            other.set(&(n + 1)).await?;
+            tx.check().await
+        }
+    });
+    assert!(matches!(told.await.unwrap_err(), TransactionError::Conflict { .. }));
+    assert_eq!(times, 2);
+}
+
+/// Its locks have longer names than any object may have.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_the_longest_name_is_written() {
+    let server = server().await;
+    let client = client(&server).await;
+    let name = "n".repeat(1024);
+    let tx = Transaction::new(&client);
+    tx.map::<u32, u32>(&name).set(&1, &2).unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(Map::<u32, u32>::new(&client, &name).get(&1).await.unwrap(), Some(2));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_transaction_can_not_have_is_told() {
     let server = server().await;

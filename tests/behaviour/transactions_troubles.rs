@@ -69,12 +69,14 @@ async fn a_commit_whose_answers_are_lost_is_made_once_and_told() {
 async fn a_commit_without_an_answer_is_unknown_and_whole() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let hasty = |config: redgrid_core::Config| config.timeout(Duration::from_millis(300)).retries(0);
+    let hasty = |config: redgrid_core::Config| config.timeout(Duration::from_secs(2)).retries(0);
     let client = client_with(&server.url_via(proxy.addr()), hasty).await;
     let observing = redgrid_tests::client(&server).await;
-    both_to(&client, 1).await.unwrap();
-    proxy.next(3, MEMORY, Action::SwallowReply);
+    both_to(&observing, 1).await.unwrap();
+    // As many as there may be copies.
+    proxy.next(100, MEMORY, Action::SwallowReply);
     let told = both_to(&client, 2).await.unwrap_err();
+    proxy.heal();
     assert!(matches!(told, TransactionError::OutcomeUnknown(_)), "{told:?}");
     // It was carried out by the first copy; the next commit of this client comes behind its last.
     assert_eq!(both(&observing).await, 2);
@@ -121,6 +123,13 @@ async fn both_in_turn(client: &Client) -> u32 {
     both(client).await
 }
 
+/// How many scripts the server has run, but for those of the lock's renewal, which come seldom.
+async fn scripts(client: &Client) -> u64 {
+    let told: String = client.command("INFO").arg("commandstats").query().await.unwrap();
+    let calls = told.split("cmdstat_evalsha:calls=").nth(1).and_then(|rest| rest.split(',').next());
+    calls.map_or(0, |calls| calls.parse().unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_transaction_has_locked_is_not_written() {
     let server = server().await;
@@ -144,12 +153,15 @@ async fn what_another_transaction_has_locked_is_not_written() {
         let lock = if name == "key" { map.lock("a").unwrap() } else { Lock::new(&client, name) };
         let guard = lock.acquire().await.unwrap();
         // Whoever is not served for half a second is too late before he asks.
+        let before = scripts(&client).await;
         let told = loop {
             match write(|tx| tx.timeout(Duration::from_millis(500))).await.unwrap_err() {
                 TransactionError::TimedOut { .. } => {}
                 told => break told,
             }
         };
+        // The lock is looked at; what is to be written is not sent again and again.
+        assert!(scripts(&client).await - before <= 3, "{name}");
         let locked = &name[..1];
         let is_its = |of: &str| of == locked || (locked == "k" && of == "m") || (locked == "{" && of == "s");
         assert!(matches!(&told, TransactionError::Locked { name, .. } if is_its(name.as_str())), "{told:?}");
@@ -217,10 +229,11 @@ async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
         others.push(start(round).await);
     }
     join_all(others.into_iter().map(Other::kill)).await;
-    let moved = log.len().await.unwrap();
+    // Of one moment: a commit of a killed process may still be on its way.
+    let look = "return {redis.call('SCARD', 'log'), redis.call('GET', 'moves')}";
+    let [moved, count]: [u64; 2] = observer.query::<Vec<u64>>(&["EVAL", look, "0"]).await.unwrap().try_into().unwrap();
     assert!(moved > 10 * kills() as u64, "{moved}");
-    let count: i64 = observer.query(&["GET", "moves"]).await.unwrap();
-    assert_eq!(count, i64::try_from(moved).unwrap(), "each was counted once, and written into the log");
+    assert_eq!(count, moved, "each was counted once, and written into the log");
     println!("{} kills, {moved} transactions", kills());
     for key in observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap() {
         let left: i64 = observer.query(&["PTTL", &key]).await.unwrap();

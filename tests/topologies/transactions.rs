@@ -223,10 +223,29 @@ async fn cluster_a_commit_waits_for_its_slot_and_is_whole() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster).retries(20)).await;
     step(&client).await.unwrap();
+    let one_less = async |value: u64| {
+        let tx = Transaction::new(&client).ignore_locks().timeout(SOON);
+        tx.bucket::<u64>("{t}:a").set(&value).unwrap();
+        let (few, some) = (tx.map::<u64, u64>("{t}:few"), tx.set::<u64>("{t}:some"));
+        if value == 1 {
+            few.set(&2, &2).unwrap();
+            some.insert(&2).await.unwrap();
+        } else {
+            few.remove_many([&1, &2, &3]).await.unwrap();
+            some.remove_many([&1, &2, &3]).await.unwrap();
+        }
+        tx.commit().await
+    };
+    one_less(1).await.unwrap();
     let slot = cluster.slot_of(NAMES[0]).await.unwrap();
     let from = cluster.primary_of(slot).await.unwrap().addr();
     let to = cluster.nodes().iter().find(|node| node.addr() != from).unwrap();
     cluster.begin_migration(slot, to).await.unwrap();
+    // All is still where it was. What is gone half way would be asked for at the other node.
+    one_less(2).await.unwrap();
+    assert_eq!(Bucket::<u64>::new(&client, "{t}:a").get().await.unwrap(), Some(2));
+    assert!(Map::<u64, u64>::new(&client, "{t}:few").is_empty().await.unwrap());
+    assert!(Set::<u64>::new(&client, "{t}:some").is_empty().await.unwrap());
     let (there, stepped) = tokio::join!(
         async {
             tokio::time::sleep(Duration::from_millis(100)).await;

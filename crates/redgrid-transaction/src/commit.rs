@@ -15,14 +15,14 @@ static COMMIT: OnceBulkScript = OnceBulkScript::new("transaction/commit", includ
 pub(crate) struct Commit {
     pub(crate) request: OnceRequest,
     objects: Vec<(Name, Kind)>,
-    locks: Vec<Name>,
+    locks: Vec<(Name, Bytes)>,
 }
 
 /// What became of it.
 pub(crate) enum Outcome {
     Done,
-    /// A lock is in the way.
-    Locked(Name),
+    /// A lock is in the way of this object; it has this key.
+    Locked(Name, Bytes),
 }
 
 impl Commit {
@@ -35,7 +35,7 @@ impl Commit {
     ) -> Result<Option<Commit>, TransactionError> {
         let (mut looks, mut puts, mut removals) = (Vec::new(), Vec::new(), Vec::new());
         let (mut keys, mut kinds, mut objects) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut lock_keys, mut lock_names) = (Vec::new(), Vec::new());
+        let mut locked = Vec::new();
         for (key, touched) in &state.objects {
             let number = (objects.len() + 1).to_string();
             let before = looks.len() + puts.len() + removals.len();
@@ -43,10 +43,7 @@ impl Commit {
             let writes = puts.len() + removals.len();
             write(&mut looks, (&mut puts, &mut removals), &number, touched);
             if puts.len() + removals.len() > writes && locks {
-                for lock in locks_of(client, key, touched)? {
-                    lock_keys.push(lock);
-                    lock_names.push(touched.name.clone());
-                }
+                locked.extend(locks_of(client, key, touched).map(|lock| (touched.name.clone(), lock)));
             }
             if looks.len() + puts.len() + removals.len() > before {
                 keys.push(key.clone());
@@ -57,11 +54,11 @@ impl Commit {
         if objects.is_empty() {
             return Ok(None);
         }
-        keys.extend(lock_keys);
+        keys.extend(locked.iter().map(|(_, lock)| lock.clone()));
         let request = COMMIT.with(keys).int(objects.len() as i64);
         let args = kinds.into_iter().chain(looks).chain(puts).chain(removals);
         let request = args.fold(request, OnceRequest::arg);
-        Ok(Some(Commit { request, objects, locks: lock_names }))
+        Ok(Some(Commit { request, objects, locks: locked }))
     }
 
     /// What the server's answer says.
@@ -73,7 +70,7 @@ impl Commit {
         let lock = number.and_then(|number| self.locks.get(number.checked_sub(1)?));
         match (said, object, lock, more) {
             (Some("done"), ..) => Ok(Outcome::Done),
-            (Some("locked"), _, Some(name), _) => Ok(Outcome::Locked(name.clone())),
+            (Some("locked"), _, Some((name, lock)), _) => Ok(Outcome::Locked(name.clone(), lock.clone())),
             (Some("changed"), Some((name, _)), ..) => Err(TransactionError::Conflict { name: name.clone() }),
             (Some("kind"), Some((name, kind)), _, Some(found)) => Err(TransactionError::WrongType {
                 name: name.clone(),
@@ -148,15 +145,20 @@ fn write(
 
 /// The locks that a transaction of Redisson's has of what is written: of the object, and of each element. What is in another slot can not be
 /// looked at in the same step.
-fn locks_of(client: &Client, key: &Bytes, touched: &Touched) -> Result<Vec<Bytes>, TransactionError> {
-    let mut names = vec![format!("{}:transaction_lock", touched.name)];
+fn locks_of(client: &Client, key: &Bytes, touched: &Touched) -> impl Iterator<Item = Bytes> {
+    let mut locks = vec![Bytes::from([key, &b":transaction_lock"[..]].concat())];
     if touched.kind != Kind::Bucket {
         let written = touched.elements.iter().filter(|(_, element)| element.write.is_some());
         // Of the key, as with the locks of a map's keys: the namespace comes in front of it once more.
-        let lock = |(element, _): (&Bytes, &Element)| suffixed(key, &format!("{}:lock", element_hash(element)));
-        names.extend(written.map(lock).map(|lock| String::from_utf8_lossy(&lock).into_owned()));
+        let namespace = match client.namespace().as_str() {
+            "" => String::new(),
+            namespace => format!("{namespace}:"),
+        };
+        let lock = |(element, _): (&Bytes, &Element)| {
+            let lock = suffixed(key, &format!("{}:lock", element_hash(element)));
+            Bytes::from([namespace.as_bytes(), &lock].concat())
+        };
+        locks.extend(written.map(lock));
     }
-    let key_of = |name: String| Ok(client.key(&Name::new(name).map_err(redgrid_core::object::ObjectError::from)?));
-    let keys: Vec<Bytes> = names.into_iter().map(key_of).collect::<Result<_, TransactionError>>()?;
-    Ok(keys.into_iter().filter(|lock| client.slot(lock) == client.slot(key)).collect())
+    locks.into_iter().filter(|lock| client.slot(lock) == client.slot(key))
 }

@@ -12,8 +12,9 @@ impl Transaction {
     /// Does `work` in a transaction with these options and commits it; where others were quicker, again from its beginning, as often as
     /// [`Transaction::retries`] says. Each time it is another transaction, with all its time.
     ///
-    /// `work` may be done several times: what it does besides, it does as often. Where it fails, nothing is written; of a serializable one it is first
-    /// looked whether all it has read was so at one moment, and else it is done again, as it may have failed because of that.
+    /// `work` may be done several times: what it does besides, it does as often. Where it fails, nothing is written. Where a check of its has found
+    /// a conflict, it is done again, and of a serializable one it is looked first whether all it has read was so at one moment: it may have failed
+    /// because of that. Where it has committed or rolled back by itself, its value is told, and nothing else is done.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -50,16 +51,22 @@ impl Transaction {
         loop {
             let transaction = self.again();
             let conflict = match work(transaction.clone()).await {
+                // It has ended it by itself.
+                Ok(value) if transaction.is_over() => return Ok(value),
                 Ok(value) => match transaction.commit().await {
                     Ok(()) => return Ok(value),
                     Err(conflict @ TransactionError::Conflict { .. }) => conflict,
                     Err(error) => return Err(error.into()),
                 },
                 Err(error) => {
+                    // It may have failed because of that.
                     let is_isolated = self.options.isolation == Isolation::Serializable;
-                    match if is_isolated { transaction.check().await } else { Ok(()) } {
-                        Err(conflict @ TransactionError::Conflict { .. }) => conflict,
-                        _ => return Err(error),
+                    if is_isolated && transaction.conflict().is_none() {
+                        let _ = transaction.check().await;
+                    }
+                    match transaction.conflict() {
+                        Some(conflict) => conflict,
+                        None => return Err(error),
                     }
                 }
             };

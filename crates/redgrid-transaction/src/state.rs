@@ -7,7 +7,7 @@ use redgrid_core::Name;
 
 use crate::error::TransactionError;
 
-/// How many elements a transaction may read or write. The server looks at and writes all of them in one step, in which it serves nobody else: some
+/// How many elements a transaction may read or write, and of how many objects. The server looks at and writes all of them in one step, in which it serves nobody else: some
 /// tens of milliseconds.
 pub const MAX_ELEMENTS: usize = 10_000;
 
@@ -56,6 +56,10 @@ impl Write {
             Write::Remove => None,
         }
     }
+
+    fn size(&self) -> usize {
+        self.value().map_or(0, Bytes::len)
+    }
 }
 
 /// An element of an object: what it was when it was first read, if it was, and what it is to be. That of a set has an empty value.
@@ -100,6 +104,9 @@ pub(crate) struct State {
 impl State {
     /// The transaction has to do with an object, as one of this type.
     pub(crate) fn enter(&mut self, name: &Name, key: &Bytes, kind: Kind) -> Result<(), TransactionError> {
+        if self.objects.len() >= MAX_ELEMENTS && !self.objects.contains_key(key) {
+            return Err(TransactionError::too_large("objects", MAX_ELEMENTS, self.objects.len() + 1));
+        }
         let touched = self.objects.entry(key.clone()).or_insert_with(|| Touched {
             name: name.clone(),
             kind,
@@ -131,7 +138,8 @@ impl State {
     /// The server has said what an element is. It stays what it was when it was first read.
     pub(crate) fn saw(&mut self, key: &Bytes, element: Bytes, value: Option<Bytes>) -> Result<(), TransactionError> {
         let size = value.as_ref().map_or(0, Bytes::len);
-        let Some(found) = self.element(key, element, size)? else { return Ok(()) };
+        let of_former = |former: &Element| former.seen.as_ref().map_or(0, |_| size);
+        let Some(found) = self.element(key, element, size, of_former)? else { return Ok(()) };
         found.seen.get_or_insert(value);
         Ok(())
     }
@@ -157,8 +165,8 @@ impl State {
 
     /// An element is to be this.
     pub(crate) fn write(&mut self, key: &Bytes, element: Bytes, write: Write) -> Result<(), TransactionError> {
-        let size = write.value().map_or(0, Bytes::len);
-        if let Some(found) = self.element(key, element, size)? {
+        let of_former = |former: &Element| former.write.as_ref().map_or(0, Write::size);
+        if let Some(found) = self.element(key, element, write.size(), of_former)? {
             found.write = Some(write);
         }
         Ok(())
@@ -166,10 +174,18 @@ impl State {
 
     /// Nothing is to stay.
     pub(crate) fn clear(&mut self, key: &Bytes) {
-        if let Some(touched) = self.objects.get_mut(key) {
-            touched.cleared = true;
-            touched.elements.values_mut().for_each(|element| element.write = None);
-        }
+        let Some(touched) = self.objects.get_mut(key) else { return };
+        touched.cleared = true;
+        // What was only written takes no room any more.
+        touched.elements.retain(|name, element| {
+            self.bytes -= element.write.take().as_ref().map_or(0, Write::size);
+            let was_read = element.seen.is_some();
+            if !was_read {
+                self.elements -= 1;
+                self.bytes -= name.len();
+            }
+            was_read
+        });
     }
 
     /// All elements as they are within the transaction; nothing where the server has to be asked.
@@ -215,21 +231,27 @@ impl State {
         State { objects: self.objects.iter().map(read).collect(), ..*self }
     }
 
-    /// A place for an element, if the transaction has room.
-    fn element(&mut self, key: &Bytes, element: Bytes, size: usize) -> Result<Option<&mut Element>, TransactionError> {
+    /// A place for an element of which this is added and what was so of it before is dropped, if the transaction has room.
+    fn element(
+        &mut self,
+        key: &Bytes,
+        element: Bytes,
+        size: usize,
+        of_former: impl Fn(&Element) -> usize,
+    ) -> Result<Option<&mut Element>, TransactionError> {
         let Some(touched) = self.objects.get_mut(key) else { return Ok(None) };
-        let (new, more) = match touched.elements.contains_key(&element) {
-            true => (0, size),
-            false => (1, size + element.len()),
+        let (new, more, less) = match touched.elements.get(&element) {
+            Some(former) => (0, size, of_former(former)),
+            None => (1, size + element.len(), 0),
         };
-        if self.elements + new > MAX_ELEMENTS {
-            return Err(TransactionError::too_large("elements", MAX_ELEMENTS, self.elements + new));
+        let (elements, bytes) = (self.elements + new, self.bytes + more - less);
+        if elements > MAX_ELEMENTS {
+            return Err(TransactionError::too_large("elements", MAX_ELEMENTS, elements));
         }
-        if self.bytes + more > MAX_BYTES {
-            return Err(TransactionError::too_large("bytes", MAX_BYTES, self.bytes + more));
+        if bytes > MAX_BYTES {
+            return Err(TransactionError::too_large("bytes", MAX_BYTES, bytes));
         }
-        self.elements += new;
-        self.bytes += more;
+        (self.elements, self.bytes) = (elements, bytes);
         Ok(Some(touched.elements.entry(element).or_default()))
     }
 }
@@ -309,5 +331,32 @@ mod tests {
         assert!(matches!(told, TransactionError::TooLarge { what: "bytes", .. }), "{told:?}");
         let told = state.enter(&Name::new("m").unwrap(), &key, Kind::Set).unwrap_err();
         assert!(matches!(told, TransactionError::WrongType { .. }), "{told:?}");
+        // What has nothing but a name has a bound, too.
+        for n in 1..MAX_ELEMENTS {
+            let name = Name::new(n.to_string()).unwrap();
+            state.enter(&name, &n.to_string().into(), Kind::Map).unwrap();
+        }
+        state.enter(&Name::new("m").unwrap(), &key, Kind::Map).unwrap();
+        let told = state.enter(&Name::new("x").unwrap(), &bytes("x"), Kind::Map).unwrap_err();
+        assert!(matches!(told, TransactionError::TooLarge { what: "objects", .. }), "{told:?}");
+    }
+
+    #[test]
+    fn what_is_written_anew_or_dropped_takes_no_room() {
+        let (mut state, key) = map();
+        let large = || Write::Put(vec![0; MAX_BYTES / 2].into(), vec![]);
+        for _ in 0..5 {
+            state.write(&key, bytes("a"), large()).unwrap();
+            state.write(&key, bytes("b"), put("1")).unwrap();
+        }
+        state.clear(&key);
+        assert_eq!((state.elements, state.bytes), (0, 0));
+        state.saw(&key, bytes("a"), Some(bytes("12"))).unwrap();
+        state.saw(&key, bytes("a"), Some(bytes("12345"))).unwrap();
+        state.write(&key, bytes("a"), large()).unwrap();
+        state.write(&key, bytes("a"), Write::Remove).unwrap();
+        assert_eq!((state.elements, state.bytes), (1, 3));
+        state.clear(&key);
+        assert_eq!((state.elements, state.bytes), (1, 3));
     }
 }

@@ -54,8 +54,13 @@ pub(crate) struct Options {
     pub(crate) retries: u32,
 }
 
-/// What is in it, until it is over.
-type Phase = Option<State>;
+/// How far it is.
+struct Phase {
+    /// What is in it, until it is over.
+    state: Option<State>,
+    /// What its last check, or its commit, has found changed by others.
+    conflict: Option<Name>,
+}
 
 impl Transaction {
     /// Begins one. It asks nobody.
@@ -66,7 +71,7 @@ impl Transaction {
     }
 
     fn with(client: &Client, options: Options) -> Self {
-        let state = Arc::new(Mutex::new(Some(State::default())));
+        let state = Arc::new(Mutex::new(Phase { state: Some(State::default()), conflict: None }));
         Transaction { client: client.clone(), options, began: client.clock().now(), state }
     }
 
@@ -123,14 +128,37 @@ impl Transaction {
     #[doc(alias = "commitAsync")]
     pub async fn commit(self) -> Result<(), TransactionError> {
         self.in_time()?;
-        let state = self.state().take().ok_or(TransactionError::Over)?;
-        self.carry_out(&state, self.options.isolation).await
+        let state = {
+            let mut phase = self.phase();
+            let state = phase.state.take().ok_or(TransactionError::Over)?;
+            phase.conflict = None;
+            state
+        };
+        let told = self.carry_out(&state, self.options.isolation).await;
+        self.noted(told)
     }
 
     /// Forgets it. Nobody is asked, as nothing is written or locked; dropping it is the same.
     #[doc(alias = "rollbackAsync")]
     pub fn rollback(self) {
-        self.state().take();
+        self.phase().state.take();
+    }
+
+    /// Whether it is committed or rolled back, or that was tried.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase().state.is_none()
+    }
+
+    /// The conflict that its last check, or its commit, has told.
+    pub(crate) fn conflict(&self) -> Option<TransactionError> {
+        Some(TransactionError::Conflict { name: self.phase().conflict.clone()? })
+    }
+
+    fn noted(&self, told: Result<(), TransactionError>) -> Result<(), TransactionError> {
+        if let Err(TransactionError::Conflict { name }) = &told {
+            self.phase().conflict = Some(name.clone());
+        }
+        told
     }
 
     /// Whether all it has read is still so; it goes on. For who has read what can not be, before it says so to somebody.
@@ -144,8 +172,9 @@ impl Transaction {
     /// Dropping it changes nothing.
     pub async fn check(&self) -> Result<(), TransactionError> {
         self.in_time()?;
-        let read = self.state().as_ref().ok_or(TransactionError::Over)?.only_read();
-        self.carry_out(&read, Isolation::Serializable).await
+        let read = self.phase().state.as_ref().ok_or(TransactionError::Over)?.only_read();
+        let told = self.carry_out(&read, Isolation::Serializable).await;
+        self.noted(told)
     }
 
     async fn carry_out(&self, state: &State, isolation: Isolation) -> Result<(), TransactionError> {
@@ -153,16 +182,26 @@ impl Transaction {
         let Some(commit) = Commit::of(&self.client, state, isolation, self.options.locks)? else { return Ok(()) };
         loop {
             let answer = self.client.run_once::<Vec<String>>(commit.request.clone()).await;
-            let Outcome::Locked(name) = commit.outcome(answer.map_err(TransactionError::of_commit)?)? else {
+            let Outcome::Locked(name, lock) = commit.outcome(answer.map_err(TransactionError::of_commit)?)? else {
                 return Ok(());
             };
-            let now = self.client.clock().now();
-            let next = now + pause.mul_f64(0.5 + fastrand::f64());
-            if next > self.ends() {
-                return Err(TransactionError::Locked { name, waited: now.since(began) });
+            // The lock is looked at, and all of it is sent again when it is free.
+            loop {
+                let now = self.client.clock().now();
+                let next = now + pause.mul_f64(0.5 + fastrand::f64());
+                if next > self.ends() {
+                    return Err(TransactionError::Locked { name, waited: now.since(began) });
+                }
+                self.client.clock().sleep_until(next).await;
+                pause = (pause * 2).min(PAUSES.1);
+                let look = Request::command("EXISTS").key(lock.clone()).idempotent();
+                match self.client.run_until::<bool>(look, self.ends()).await {
+                    Ok(true) => {}
+                    // Who can not be asked any more in time is not sent it either.
+                    Err(_) if self.client.clock().now() >= self.ends() => {}
+                    _ => break,
+                }
             }
-            self.client.clock().sleep_until(next).await;
-            pause = (pause * 2).min(PAUSES.1);
         }
     }
 
@@ -178,7 +217,7 @@ impl Transaction {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, Phase> {
+    fn phase(&self) -> MutexGuard<'_, Phase> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -204,8 +243,8 @@ impl Part {
     fn with<T>(&self, work: impl FnOnce(&mut State, &Bytes) -> T) -> Result<T, TransactionError> {
         let (name, key) = self.key()?;
         self.transaction.in_time()?;
-        let mut state = self.transaction.state();
-        let state = state.as_mut().ok_or(TransactionError::Over)?;
+        let mut phase = self.transaction.phase();
+        let state = phase.state.as_mut().ok_or(TransactionError::Over)?;
         let client = &self.transaction.client;
         if let Some((first, touched)) = state.objects.first_key_value()
             && client.slot(first) != client.slot(key)
@@ -306,6 +345,9 @@ impl Part {
         let client = &self.transaction.client;
         let until = self.transaction.ends().min(client.clock().now() + client.patience());
         let answer = client.run_until(request.idempotent(), until).await;
+        if answer.is_err() {
+            self.transaction.in_time()?;
+        }
         let (name, _) = self.key()?;
         Ok(answer.map_err(|source| ObjectError::of_read(name, source))?)
     }

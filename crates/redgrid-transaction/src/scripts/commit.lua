@@ -13,7 +13,8 @@
 --   rem number element          no such element
 --   rest number                 no element but those that were put; without a lifetime
 --   del number                  nothing at all
--- Looks come before writes, and what takes an element away comes behind what puts one: a key that is gone half way would be asked for at another node.
+-- Looks come before writes, and what takes an element away comes behind what puts one. What is to be taken away and is not there is left out: so no
+-- command comes behind the one with which a key is gone, which a slot that moves would have another node asked for, half way.
 -- Returns  {'done'}
 --          {'locked', n}        by a transaction that has the nth of the locks: nothing is written
 --          {'kind', n, what}    the nth object is of this kind: nothing is written
@@ -82,6 +83,7 @@ local function write(...)
   return true
 end
 local ADD, REMOVE, ALL = {hash = 'HSET', set = 'SADD'}, {hash = 'HDEL', set = 'SREM'}, {hash = 'HKEYS', set = 'SMEMBERS'}
+local IS_IN = {hash = 'HEXISTS', set = 'SISMEMBER'}
 local may_all = at > #ARGV or write('SET', KEYS[1], ARGV[2])
 writes = {}
 while at <= #ARGV and may_all do
@@ -101,7 +103,9 @@ while at <= #ARGV and may_all do
     end
     at = at + 4
   elseif op == 'rem' then
-    may_all = write(REMOVE[kind], key, ARGV[at + 2])
+    if redis.call(IS_IN[kind], key, ARGV[at + 2]) == 1 then
+      may_all = write(REMOVE[kind], key, ARGV[at + 2])
+    end
     at = at + 3
   elseif op == 'rest' then
     for _, element in ipairs(redis.call(ALL[kind], key)) do
