@@ -4,10 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redgrid_core::config::ReadMode;
 use redgrid_core::object::Lifetime;
+use redgrid_core::{Client, Config};
 use redgrid_sharded::codecs::{Long, Text};
 use redgrid_sharded::{ObjectError, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedSet};
-use redgrid_testkit::{Action, Observer, Proxy};
+use redgrid_testkit::{Action, Observer, Proxy, Replicated, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -366,7 +368,7 @@ async fn an_object_lives_and_ends_as_a_whole() {
     assert!(matches!(object.lifetime().await.unwrap(), Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2));
     for key in keys(&observer).await {
         let left: i64 = observer.query(&["PTTL", &key]).await.unwrap();
-        assert!(left > 0, "{key}: {left}");
+        assert!(left > 0 || key == "{s}:shards", "{key}: {left}");
     }
     assert!(object.persist().await.unwrap() && object.lifetime().await.unwrap() == Lifetime::Endless);
     assert!(object.delete().await.unwrap() && keys(&observer).await.is_empty());
@@ -392,4 +394,121 @@ async fn lost_answers_about_the_division_are_asked_for_again_and_those_of_change
     proxy.next(1, "SADD", Action::SwallowReply);
     let told = set.insert_many(&(10..200).collect::<Vec<_>>()).await;
     assert!(matches!(&told, Err(ObjectError::Shards { .. })), "{told:?}");
+}
+
+/// What says how an object is divided outlives its parts: else those that come later would be where nobody looks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lifetime_is_of_parts_and_not_of_their_division() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let observer = server.observer().await.unwrap();
+    let map: ShardedMap<u64, u64> = ShardedMap::new(&one, "m").with_shards(64);
+    map.set(&0, &0).await.unwrap();
+    map.clear().await.unwrap();
+    assert!(!map.object().expire_in(Duration::from_millis(1)).await.unwrap());
+    let all: HashMap<u64, u64> = (0..200).map(|n| (n, n)).collect();
+    map.set_many(&all).await.unwrap();
+    assert!(map.object().expire_in(HOUR).await.unwrap());
+    assert_eq!(observer.query::<i64>(&["PTTL", "{m}:shards"]).await.unwrap(), -1);
+    assert!(map.object().persist().await.unwrap());
+    let there: ShardedMap<u64, u64> = ShardedMap::new(&two, "m");
+    assert_eq!((there.object().shards().await.unwrap(), there.read_all().await.unwrap()), (Some(64), all));
+    // A filter has its elements, and where its parts have ended none of them.
+    let filter: ShardedBloomFilter<u64> = ShardedBloomFilter::new(&one, "f");
+    assert!(filter.try_init(1000, 0.01).await.unwrap());
+    assert!(!filter.object().expire_in(Duration::from_millis(1)).await.unwrap());
+    filter.add_many(&[1, 2, 3]).await.unwrap();
+    assert_eq!(filter.contains_many(&[1, 2, 3]).await.unwrap(), [true; 3]);
+    assert!(!filter.try_init(9, 0.5).await.unwrap());
+    assert!(filter.object().expire_in(Duration::from_millis(1)).await.unwrap());
+    wait_until(SOON, async || !filter.object().exists().await.unwrap()).await;
+    assert_eq!(filter.contains_many(&[1, 2, 3]).await.unwrap(), [false; 3]);
+    assert!(filter.add(&1).await.unwrap() && filter.config().await.unwrap().unwrap().expected_insertions == 1000);
+    for object in [map.object(), filter.object()] {
+        assert!(object.delete().await.unwrap());
+    }
+    assert!(keys(&observer).await.is_empty());
+}
+
+/// Who knows a former division does not take the one that is there now for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_an_object_goes_by_its_division_as_it_is() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    let observer = server.observer().await.unwrap();
+    for how in 0..4 {
+        let here: ShardedSet<u64> = ShardedSet::new(&one, "s");
+        here.insert(&1).await.unwrap();
+        let there: ShardedSet<u64> = ShardedSet::new(&two, "s").with_shards(64);
+        assert!(ShardedSet::<u64>::new(&two, "s").object().delete().await.unwrap());
+        there.insert_many(&(0..500).collect::<Vec<_>>()).await.unwrap();
+        let told = match how {
+            0 => here.object().delete().await,
+            1 => here.object().unlink().await,
+            2 => here.clear().await,
+            _ => here.object().expire_in(HOUR).await,
+        };
+        assert!(told.unwrap(), "{how}");
+        for key in keys(&observer).await {
+            let left: i64 = observer.query(&["PTTL", &key]).await.unwrap();
+            assert!(
+                (how == 2 && key == "{s}:shards") || (how == 3 && (left > 0 || key == "{s}:shards")),
+                "{how}: {key}"
+            );
+        }
+        assert_eq!(there.object().delete().await.unwrap(), how == 3);
+        assert!(keys(&observer).await.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_of_another_filter_is_told() {
+    let server = server().await;
+    let client = client(&server).await;
+    let filter: ShardedBloomFilter<u64> = ShardedBloomFilter::new(&client, "f");
+    assert!(filter.try_init(1000, 0.01).await.unwrap() && !filter.try_init(5, 0.1).await.unwrap());
+    let observer = server.observer().await.unwrap();
+    // Another one is made while a part of the former is made late.
+    let _: u64 = observer.query(&["DEL", "{f}:shards"]).await.unwrap();
+    let failed = failed(filter.try_init(1_000_000, 0.01).await);
+    assert_eq!(failed.len(), 16);
+    assert!(filter.object().delete().await.is_ok());
+    assert!(filter.try_init(1_000_000, 0.01).await.unwrap() && !filter.try_init(1_000_000, 0.01).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_whose_parts_can_have_none_stores_nothing() {
+    let server = server().await;
+    let client = client(&server).await;
+    for (length, is_good) in [(1017, true), (1018, false), (1024, false)] {
+        let set: ShardedSet<u64> = ShardedSet::new(&client, "n".repeat(length)).with_shards(1024);
+        let told = set.insert_many(&(0..3000).collect::<Vec<_>>()).await;
+        match is_good {
+            true => assert!(told.unwrap() == 3000 && set.object().delete().await.unwrap()),
+            false => assert!(matches!(told.unwrap_err(), ObjectError::InvalidArgument { option: "name", .. })),
+        }
+    }
+    assert!(keys(&server.observer().await.unwrap()).await.is_empty());
+}
+
+/// What a replica says, which is behind or cut off, decides nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pop_asks_no_replica_how_many_there_are() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let (primary, replica) = (replicated.primary(), &replicated.replicas()[0]);
+    let observer = replica.observer().await.unwrap();
+    let config = Config::master_slave(primary.addr().to_string(), [replica.addr().to_string()]).unwrap();
+    let config = config.read_mode(ReadMode::Replica).max_replica_lag(SOON);
+    let client = Client::connect(config).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    let set: ShardedSet<u64> = ShardedSet::new(&client, "s").with_shards(2);
+    set.insert_many(&[1, 2, 3]).await.unwrap();
+    let asked = async || observer.query::<String>(&["INFO", "commandstats"]).await.unwrap().contains("cmdstat_scard:");
+    let mut popped = BTreeSet::new();
+    while let Some(value) = set.pop().await.unwrap() {
+        popped.insert(value);
+    }
+    assert!(popped == BTreeSet::from([1, 2, 3]) && !asked().await);
+    // As others may be.
+    wait_until(SOON, async || set.len().await.unwrap() == 0 && asked().await).await;
 }

@@ -1,11 +1,13 @@
 //! What holds for sharded objects, wherever they live; and that in a cluster they are everywhere, also while that changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::{join, join_all};
 use redgrid_core::object::Lifetime;
 use redgrid_sharded::{ObjectError, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedSet};
-use redgrid_testkit::Cluster;
+use redgrid_testkit::{Cluster, wait_until};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
@@ -82,7 +84,11 @@ pub(crate) mod sharded_alone {
     use super::*;
     use crate::ground::scenarios;
 
-    scenarios![each_node_has_its_share, what_is_at_a_dead_node_is_named_and_the_rest_goes_on,];
+    scenarios![
+        each_node_has_its_share,
+        parts_go_on_while_their_slots_move_and_nodes_are_replaced,
+        what_is_at_a_dead_node_is_named_and_the_rest_goes_on,
+    ];
 
     async fn each_node_has_its_share() {
         let cluster = Cluster::start(3, 0).await.unwrap();
@@ -100,6 +106,63 @@ pub(crate) mod sharded_alone {
         }
         assert_eq!(values.values().sum::<u64>(), 6000);
         assert!(values.values().all(|has| (1600..=2400).contains(has)), "{values:?}");
+    }
+
+    async fn parts_go_on_while_their_slots_move_and_nodes_are_replaced() {
+        let cluster = Cluster::start(3, 1).await.unwrap();
+        let (one, two) =
+            (connected(by_seeds(&cluster).timeout(SOON).retries(3)).await, connected(by_seeds(&cluster)).await);
+        let map: ShardedMap<u64, u64> = ShardedMap::new(&one, "m").with_shards(16);
+        let (over, done) = (AtomicBool::new(false), AtomicU64::new(0));
+        let work = async |task: u64| {
+            let mut mine = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                let key = task + 10 * mine.len() as u64;
+                // To the same value: what ended unknown may be set again.
+                while let Err(error) = map.set(&key, &key).await {
+                    assert!(matches!(error, ObjectError::OutcomeUnknown { .. }), "{error:?}");
+                }
+                mine.push(key);
+                assert_eq!(map.get(&key).await.unwrap(), Some(key));
+                map.len().await.unwrap();
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            mine
+        };
+        let until_more = async || {
+            let so_far = done.load(Ordering::Relaxed);
+            wait_until(2 * SOON, async || done.load(Ordering::Relaxed) > so_far + 20).await;
+        };
+        let moves = async {
+            let slot_of = async |key: u64| {
+                let part = map.part_of(&key).await.unwrap();
+                cluster.slot_of(part.object().name().unwrap().as_str()).await.unwrap()
+            };
+            until_more().await;
+            let primary = cluster.primary_of(slot_of(1).await).await.unwrap();
+            cluster.fail_over(primary).await.unwrap();
+            for key in [1_u64, 2, 3] {
+                let slot = slot_of(key).await;
+                let from = cluster.primary_of(slot).await.unwrap().addr();
+                let mut to = None;
+                // Of three primaries, which have a third of the slots each.
+                for other in [0, 6_000, 16_000] {
+                    let primary = cluster.primary_of(other).await.unwrap();
+                    to = Some(primary).filter(|primary| primary.addr() != from).or(to);
+                }
+                cluster.begin_migration(slot, to.expect("another primary")).await.unwrap();
+                until_more().await;
+                cluster.move_keys(slot).await.unwrap();
+                cluster.finish_migration(slot).await.unwrap();
+                until_more().await;
+            }
+            over.store(true, Ordering::Relaxed);
+        };
+        let (set, ()) = join(join_all((0..4).map(work)), moves).await;
+        let all: BTreeMap<u64, u64> = set.into_iter().flatten().map(|key| (key, key)).collect();
+        let there: ShardedMap<u64, u64> = ShardedMap::new(&two, "m");
+        assert_eq!(there.entries().try_collect::<BTreeMap<u64, u64>>().await.unwrap(), all);
+        assert_eq!(there.len().await.unwrap(), all.len() as u64);
     }
 
     async fn what_is_at_a_dead_node_is_named_and_the_rest_goes_on() {

@@ -203,7 +203,7 @@ impl ShardedBitSet {
     ///
     /// As [`ShardedBitSet::set`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let parts = self.spread.to_read().await?;
+        let (parts, _) = self.spread.to_end().await?;
         let told = self.spread.each(&parts, parts.every(), |part, ()| async move { part.clear().await }).await?;
         Ok(told.into_iter().any(|(_, was_there)| was_there))
     }
@@ -327,8 +327,16 @@ impl ShardedBitSet {
             return Ok(Some(found));
         }
         let behind = (part + 1..layout.shards).map(|part| (part, 0));
-        let told = self.spread.each(&parts, behind, ask).await?;
-        Ok(told.into_iter().find_map(|(part, found)| own(part, found)))
+        let mut failed = Vec::new();
+        for (part, told) in self.spread.settled(&parts, behind, ask).await {
+            match told.map(|found| own(part, found)) {
+                // Whatever became of those behind it.
+                Ok(Some(found)) if failed.is_empty() => return Ok(Some(found)),
+                Ok(_) => {}
+                Err(error) => failed.push((part, error)),
+            }
+        }
+        ObjectError::of_shards(self.spread.place.named()?.0, failed).map_or(Ok(None), Err)
     }
 
     /// The bits that are set, as a stream, from low to high.

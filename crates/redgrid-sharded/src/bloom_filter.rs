@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 
 use bytes::Bytes;
-use redgrid_bits::BloomFilter;
+use redgrid_bits::{BloomFilter, FilterConfig};
 use redgrid_codecs::{Codec, Encode, Raw};
 use redgrid_core::Client;
 use redgrid_core::object::ObjectError;
@@ -106,7 +106,9 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] says what is true then. A share that is not between 0 and 1, and numbers by which a part would have no bits or more than
-    /// 4,294,967,294 (512 MiB), are [`ObjectError::InvalidArgument`].
+    /// 4,294,967,294 (512 MiB), are [`ObjectError::InvalidArgument`]. [`ObjectError::Shards`] names the parts that could not be made, and those that
+    /// are of another size, which is [`ObjectError::InvalidArgument`]: of a filter that was deleted while somebody used it. Delete it then, and make it
+    /// anew.
     ///
     /// # Cancel safety
     ///
@@ -121,7 +123,21 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         let (said, parts) = self.spread.agree(wish).await?;
         let Some((elements, share)) = parts.layout.filter else { return Ok(said) };
         let elements = each(&parts.layout, elements, share);
-        let make = |part: BloomFilter<T, C>, ()| async move { part.try_init(elements, share).await };
+        let make = |part: BloomFilter<T, C>, ()| async move {
+            if part.try_init(elements, share).await? {
+                return Ok(());
+            }
+            // It was there, of this filter or of one that was deleted while somebody used it.
+            let (planned, is) = (part.planned(elements, share)?, part.config().await?);
+            let size = |config: &FilterConfig| (config.size, config.hash_iterations);
+            match is.filter(|is| size(is) != size(&planned)) {
+                Some(is) => {
+                    let expected = format_args!("{} bits, as this filter's have", planned.size);
+                    Err(self.spread.place.invalid("part", expected, format_args!("{} of another filter", is.size)))
+                }
+                None => Ok(()),
+            }
+        };
         self.spread.each(&parts, parts.every(), make).await?;
         Ok(said)
     }

@@ -11,6 +11,8 @@ use crate::tags::MOST;
 
 pub(crate) static AGREE: Script<1> = Script::new("sharded/agree", include_str!("scripts/agree.lua"));
 
+static FORGET: Script<1> = Script::new("sharded/forget", include_str!("scripts/forget.lua"));
+
 /// How many parts an object has that says none.
 const SHARDS: u32 = 16;
 
@@ -79,18 +81,31 @@ impl Layout {
 
     /// The agreement as it is stored, if there is none yet.
     pub(crate) fn agreeing(&self, config: &Bytes) -> Request {
-        let request = AGREE.with([config.clone()]).arg("kind").arg(self.kind.text());
-        let request = request.arg("shards").arg(self.shards.to_string());
-        let request = match self.kind {
-            Kind::Bits => request.arg("size").arg(self.size.to_string()),
-            _ => request,
-        };
+        let request = self.divided(AGREE.with([config.clone()]));
         match self.filter {
             Some((elements, share)) => {
                 let request = request.arg("expectedInsertions").arg(elements.to_string());
                 request.arg("falseProbability").arg(share.to_string())
             }
             None => request,
+        }
+    }
+
+    /// That it is forgotten, if what is stored is still this.
+    pub(crate) fn forgetting(&self, config: &Bytes) -> Request {
+        let request = self.divided(FORGET.with([config.clone()]));
+        match self.filter {
+            Some((elements, _)) => request.arg("expectedInsertions").arg(elements.to_string()),
+            None => request,
+        }
+    }
+
+    /// What says where its parts are.
+    fn divided(&self, request: Request) -> Request {
+        let request = request.arg("kind").arg(self.kind.text()).arg("shards").arg(self.shards.to_string());
+        match self.kind {
+            Kind::Bits => request.arg("size").arg(self.size.to_string()),
+            _ => request,
         }
     }
 
@@ -119,7 +134,7 @@ impl Layout {
         let layout = shards.zip(size).map(|(shards, size)| Layout { kind, shards, size, filter });
         let can_be = |layout: &Layout| match kind {
             Kind::Bits => (1..=u64::from(layout.shards) * BITS).contains(&layout.size),
-            Kind::Filter => layout.filter.is_some(),
+            Kind::Filter => layout.filter.is_some_and(|(elements, share)| elements > 0 && share > 0.0 && share < 1.0),
             Kind::Map | Kind::Set => true,
         };
         match layout.filter(can_be) {

@@ -29,8 +29,9 @@ impl Part for Whole {
 
 /// A sharded object as a whole: what is asked of all its parts, at the same time and not in one step.
 ///
-/// A lifetime is that of the parts that are there: a part that gets its first entry later has none until it is set again. Parts keep their places,
-/// so there is no other name for all of them.
+/// A lifetime is that of the parts that are there: a part that gets its first entry later has none until it is set again. What says how the object is
+/// divided, a small hash, has none: it stays until the object is deleted, so that nothing is ever where nobody looks. Parts keep their places, so there
+/// is no other name for all of them.
 #[derive(Clone)]
 #[doc(alias = "RExpirable")]
 pub struct ShardedObject(Spread<Whole>);
@@ -105,14 +106,15 @@ impl ShardedObject {
     where
         F: Future<Output = Result<bool, ObjectError>>,
     {
-        let parts = self.0.to_read().await?;
+        let (parts, is_agreed) = self.0.to_end().await?;
         let told = self.0.each(&parts, parts.every(), remove).await?;
-        self.0.config_object()?.delete().await?;
-        self.0.forget();
+        if is_agreed {
+            self.0.disagree(&parts.layout).await?;
+        }
         Ok(told.into_iter().any(|(_, was_there)| was_there))
     }
 
-    /// Has the parts that are there deleted after this time, 1 ms to 3650 days, and with them how it is divided; tells whether any is there.
+    /// Has the parts that are there deleted after this time, 1 ms to 3650 days; tells whether any is there. It stays divided as it is.
     ///
     /// # Errors
     ///
@@ -123,13 +125,10 @@ impl ShardedObject {
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "expire")]
     pub async fn expire_in(&self, lifetime: Duration) -> Result<bool, ObjectError> {
-        let any = self.lives(|Whole(part), ()| part.expire_in(lifetime).into_future()).await?;
-        // Behind its parts: without it a handle would not know where they are.
-        self.0.config_object()?.expire_in(lifetime).await?;
-        Ok(any)
+        self.lives(|Whole(part), ()| part.expire_in(lifetime).into_future()).await
     }
 
-    /// Has the parts that are there deleted at this time by their servers' clocks, and with them how it is divided; tells whether any is there.
+    /// Has the parts that are there deleted at this time by their servers' clocks; tells whether any is there. It stays divided as it is.
     ///
     /// # Errors
     ///
@@ -141,9 +140,7 @@ impl ShardedObject {
     #[doc(alias = "expireAt")]
     #[doc(alias = "expire")]
     pub async fn expire_at(&self, at: SystemTime) -> Result<bool, ObjectError> {
-        let any = self.lives(|Whole(part), ()| part.expire_at(at).into_future()).await?;
-        self.0.config_object()?.expire_at(at).await?;
-        Ok(any)
+        self.lives(|Whole(part), ()| part.expire_at(at).into_future()).await
     }
 
     /// Has it live on without an end; tells whether any part had one.
@@ -157,7 +154,6 @@ impl ShardedObject {
     /// As [`ShardedObject::expire_in`].
     #[doc(alias = "clearExpire")]
     pub async fn persist(&self) -> Result<bool, ObjectError> {
-        self.0.config_object()?.persist().await?;
         self.lives(|Whole(part), ()| async move { part.persist().await }).await
     }
 
@@ -165,7 +161,7 @@ impl ShardedObject {
     where
         F: Future<Output = Result<bool, ObjectError>>,
     {
-        let parts = self.0.to_read().await?;
+        let (parts, _) = self.0.to_end().await?;
         let told = self.0.each(&parts, parts.every(), live).await?;
         Ok(told.into_iter().any(|(_, did)| did))
     }

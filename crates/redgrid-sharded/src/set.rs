@@ -5,8 +5,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode, Raw};
-use redgrid_core::Client;
-use redgrid_core::object::ObjectError;
+use redgrid_core::object::{ObjectError, Place, Rounds};
+use redgrid_core::{Client, Name};
 use redgrid_set::Set;
 
 use crate::layout::Kind;
@@ -158,7 +158,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
     ///
     /// What has left is carried out although nobody waits for it.
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let parts = self.spread.to_read().await?;
+        let (parts, _) = self.spread.to_end().await?;
         let told = self.spread.each(&parts, parts.every(), |part, ()| async move { part.clear().await }).await?;
         Ok(told.into_iter().any(|(_, had_some)| had_some))
     }
@@ -371,11 +371,12 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
 
     /// Removes a value by chance, and tells it; `None` where all parts were found empty. Where its answer is lost the value is gone.
     ///
-    /// All parts are asked how many they have, and then the one that chance falls on; anew where others were quicker.
+    /// The primaries of all parts are asked how many they have, and then the one that chance falls on; anew where others were quicker.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; the value is removed also where it can not be decoded.
+    /// [`ObjectError::Shards`] where those that answered are empty, and some did not; [`ObjectError::Contended`] where others were quicker until the
+    /// time of a call was over. Else [`ObjectError`] says what is true then; the value is removed also where it can not be decoded.
     ///
     /// # Cancel safety
     ///
@@ -383,12 +384,30 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     #[doc(alias = "removeRandom")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
         let parts = self.spread.to_read().await?;
+        let place = &self.spread.place;
+        let name = place.named()?.0;
+        let mut rounds = Rounds::of(place.client(), name);
+        // By the primaries: what a replica says may be long over.
+        let len = |part: Set<T, C>, ()| async move {
+            let object = part.object();
+            let part = Place::new(place.client(), object.name().map_or("", Name::as_str));
+            part.ask::<u64>(part.command("SCARD")?).await
+        };
         loop {
-            let has = self.spread.each(&parts, parts.every(), |part, ()| async move { part.len().await }).await?;
-            let Some((part, _)) = by_chance(has, 1).pop() else { return Ok(None) };
+            let (mut has, mut failed) = (Vec::new(), Vec::new());
+            for (number, told) in self.spread.settled(&parts, parts.every(), len).await {
+                match told {
+                    Ok(len) => has.push((number, len)),
+                    Err(error) => failed.push((number, error)),
+                }
+            }
+            let Some((part, _)) = by_chance(has, 1).pop() else {
+                return ObjectError::of_shards(name, failed).map_or(Ok(None), Err);
+            };
             if let Some(value) = parts.all[part as usize].pop().await? {
                 return Ok(Some(value));
             }
+            rounds.lost().await?;
         }
     }
 }

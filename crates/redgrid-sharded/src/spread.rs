@@ -7,11 +7,14 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::layouts::sharded;
-use redgrid_core::object::{Object, ObjectError, Place};
+use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{Client, Name, Pairs, Request, ServerError};
 
 use crate::layout::{Kind, Layout, Wish};
-use crate::tags::tag;
+use crate::tags::{LONGEST, tag};
+
+/// The longest name, as those of parts are longer by a colon and a tag in braces.
+const LONGEST_NAME: usize = 1024 - LONGEST - 3;
 
 /// How long a client goes by what it knows of a division before it looks again: who deletes an object and makes it anew in another division
 /// is noticed within this time.
@@ -86,13 +89,12 @@ impl<P: Part> Spread<P> {
             let expected = "one without a hash tag, as the parts have tags of their own";
             return Err(self.place.invalid("name", expected, name));
         }
+        let length = name.as_str().len();
+        if length > LONGEST_NAME {
+            let expected = format_args!("up to {LONGEST_NAME} bytes, as those of the parts are longer");
+            return Err(self.place.invalid("name", expected, format_args!("{length} bytes")));
+        }
         Ok(sharded(key).remove(0))
-    }
-
-    /// The same as an object: its lifetime.
-    pub(crate) fn config_object(&self) -> Result<Object, ObjectError> {
-        self.config()?;
-        Ok(self.place.object(sharded))
     }
 
     pub(crate) fn forget(&self) {
@@ -158,6 +160,26 @@ impl<P: Part> Spread<P> {
                 Ok(None)
             }
         }
+    }
+
+    /// The parts for what ends all of them, and whether that is agreed on, which the server itself is asked: they are taken neither for those of a
+    /// former division nor for all where there are more.
+    pub(crate) async fn to_end(&self) -> Result<(Arc<Parts<P>>, bool), ObjectError> {
+        match self.agreed().await? {
+            Some(parts) => Ok((parts, true)),
+            None => {
+                let (kind, wish) = (P::kind(&self.with), self.wish);
+                Ok((self.parts(Layout::wished(&self.place, kind, wish, None)?), false))
+            }
+        }
+    }
+
+    /// Has it forgotten how the object is divided, if it is still divided so.
+    pub(crate) async fn disagree(&self, layout: &Layout) -> Result<(), ObjectError> {
+        let request = layout.forgetting(&self.config()?);
+        let _: bool = self.place.change(request).await?;
+        self.forget();
+        Ok(())
     }
 
     /// Says how it is divided, if nobody has; tells whether it did.

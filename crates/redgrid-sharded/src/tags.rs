@@ -10,6 +10,9 @@ const SLOTS: u32 = 16_384;
 /// How many parts there are at most.
 pub(crate) const MOST: u32 = 1024;
 
+/// How many bytes the longest tag has.
+pub(crate) const LONGEST: usize = 4;
+
 /// The characters of a tag, in the order in which they are tried.
 const CHARACTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 

@@ -169,7 +169,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     ///
     /// What has left is carried out although nobody waits for it.
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let parts = self.spread.to_read().await?;
+        let (parts, _) = self.spread.to_end().await?;
         let told = self.spread.each(&parts, parts.every(), |part, ()| async move { part.clear().await }).await?;
         Ok(told.into_iter().any(|(_, had_some)| had_some))
     }
