@@ -74,6 +74,7 @@ mod permits;
 mod phaser;
 mod phaser_losses;
 mod processes;
+mod queue_troubles;
 mod queue_waits;
 mod queues;
 mod quorum;

@@ -211,7 +211,7 @@ impl<T, C: Encode<T>> DelayedQueue<T, C> {
 }
 
 impl<T, C: Decode<T>> DelayedQueue<T, C> {
-    /// The first element that is due, which stays; `None` where none is.
+    /// The first element that is due, which stays; `None` where none is, or where the first is no item of a delayed queue, which who takes is told.
     ///
     /// # Errors
     ///
@@ -287,7 +287,7 @@ impl<T, C: Decode<T>> DelayedQueue<T, C> {
     async fn taken(&self, within: Option<Duration>) -> Result<Option<T>, ObjectError> {
         let (name, keys) = (self.of.name()?.clone(), self.keys()?);
         let line: Arc<Line<Due>> = Line::of(self.of.place.client(), &keys[0].clone(), || Due { keys });
-        self.of.maybe(taking::take(&[(name, line)], within).await?.map(|(_, bytes)| bytes))
+        self.of.maybe(taking::take(self.of.place.client(), &[(name, line)], within).await?.map(|(_, bytes)| bytes))
     }
 }
 

@@ -316,7 +316,7 @@ impl<T, C: Decode<T>> Deque<T, C> {
 
     async fn taken(&self, end: End, within: Option<Duration>) -> Result<Option<T>, ObjectError> {
         let lines = [(self.of.name()?.clone(), line(&self.of.place, end)?)];
-        self.of.maybe(taking::take(&lines, within).await?.map(|(_, bytes)| bytes))
+        self.of.maybe(taking::take(self.of.place.client(), &lines, within).await?.map(|(_, bytes)| bytes))
     }
 }
 

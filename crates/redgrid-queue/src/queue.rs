@@ -296,7 +296,7 @@ impl<T, C: Decode<T>> Queue<T, C> {
         let all = || [self].into_iter().chain(others);
         let lines = all().map(|queue| Ok((queue.of.name()?.clone(), line(&queue.of.place, End::Front)?)));
         let lines: Vec<_> = lines.collect::<Result<_, ObjectError>>()?;
-        let Some((at, bytes)) = taking::take(&lines, within).await? else { return Ok(None) };
+        let Some((at, bytes)) = taking::take(self.of.place.client(), &lines, within).await? else { return Ok(None) };
         let of = all().nth(at).unwrap_or(self);
         Ok(Some((at, of.of.one(&bytes)?)))
     }

@@ -8,23 +8,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
-use redgrid_core::{Name, ServerError};
+use redgrid_core::{Client, Name, ServerError};
 
 use crate::line::{Left, Line, Place, Source};
 
 /// An element of one of these lines, and which: of the first that has one when it is asked, else of the first that gets one. As long as it takes
 /// where no time is given; zero looks once.
 pub(crate) async fn take<S: Source>(
+    client: &Client,
     lines: &[(Name, Arc<Line<S>>)],
     within: Option<Duration>,
 ) -> Result<Option<(usize, Bytes)>, ObjectError> {
-    let Some((_, line)) = lines.first() else { return Ok(None) };
-    let client = line.client();
     let until = within.map_or(Instant::NEVER, |within| client.clock().now() + within);
     let looks = within.is_some_and(|within| within.is_zero());
     if lines.len() > 1 || looks {
         for (at, line) in lines.iter().enumerate() {
-            let mut one = [(at, line.1.enter(true))];
+            let mut one = [(at, line.1.enter(client, true, Instant::NEVER))];
             if let Some(found) = given(lines, &mut one.each_mut().map(Some)).await? {
                 return Ok(Some(found));
             }
@@ -33,7 +32,8 @@ pub(crate) async fn take<S: Source>(
     if looks {
         return Ok(None);
     }
-    let mut places: Vec<_> = lines.iter().enumerate().map(|(at, (_, line))| (at, line.enter(false))).collect();
+    let mut places: Vec<_> =
+        lines.iter().enumerate().map(|(at, (_, line))| (at, line.enter(client, false, until))).collect();
     let mut places: Vec<_> = places.iter_mut().map(Some).collect();
     tokio::select! {
         biased;
@@ -59,7 +59,7 @@ async fn given<S: Source>(
             let name = &lines[*at].0;
             match place.poll_left(cx) {
                 Poll::Pending => continue,
-                Poll::Ready(Left::Item(_, item)) => return Poll::Ready(Ok(Some((*at, item)))),
+                Poll::Ready(Left::Item(item)) => return Poll::Ready(Ok(Some((*at, item)))),
                 Poll::Ready(Left::Failed(source)) => return Poll::Ready(Err(ObjectError::of(name, source))),
                 Poll::Ready(Left::ShuttingDown) => {
                     let source = ServerError::NotSent { reason: "the client is shut down".into() };

@@ -10,7 +10,7 @@ use redgrid_core::name::companion;
 use redgrid_core::object::parts;
 use redgrid_core::{Attendant, Hearing, ServerError};
 
-use super::{Left, Line, Source, Taken};
+use super::{Items, Left, Line, Source, Taken};
 
 /// How many one request takes: a server does nothing else meanwhile, and remembers them for a lost answer.
 const AT_ONCE: usize = 100;
@@ -24,6 +24,12 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// The same of one that puts back.
 const PUT_BACK: Duration = Duration::from_secs(40);
 
+/// The first pause before what could not be put back is put back again, and the longest.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// So long before somebody's time is over there is a look for it: 50 ms, above a round trip of most.
+const LAST_LOOK: Duration = Duration::from_millis(50);
+
 /// Added to how long the next has to wait, so that it is due when it is asked for.
 const AFTER: Duration = Duration::from_millis(1);
 
@@ -31,7 +37,7 @@ const AFTER: Duration = Duration::from_millis(1);
 /// that there was nothing.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// That somebody attends to a line; however it ends, nobody is left to wait for nothing.
+/// That somebody attends to a line; however it ends, nobody is left to wait for nothing, and what is lost is told.
 pub(super) struct Attendance<S: Source> {
     pub(super) line: Arc<Line<S>>,
     pub(super) is_over: bool,
@@ -41,7 +47,7 @@ impl<S: Source> Attendance<S> {
     /// Ends it if nobody waits any more and nothing is left.
     fn is_over(&mut self) -> bool {
         let mut state = self.line.state();
-        self.is_over = state.waiting.is_empty() && state.spare.is_empty();
+        self.is_over = state.waiting.is_empty() && state.spare.is_empty() && state.given.is_empty();
         state.attended = !self.is_over;
         self.is_over
     }
@@ -50,22 +56,32 @@ impl<S: Source> Attendance<S> {
 impl<S: Source> Drop for Attendance<S> {
     fn drop(&mut self) {
         // After an orderly end another may attend already.
-        if !self.is_over {
-            let mut state = self.line.state();
-            state.attended = false;
-            let waiting = std::mem::take(&mut state.waiting);
-            drop(state);
-            // Their answers end with their senders.
-            drop(waiting);
+        if self.is_over {
+            return;
+        }
+        let mut state = self.line.state();
+        state.attended = false;
+        let waiting = std::mem::take(&mut state.waiting);
+        let elements = std::mem::take(&mut state.spare).len() + std::mem::take(&mut state.returning).len();
+        drop(state);
+        // Their answers end with their senders.
+        drop(waiting);
+        if elements > 0 {
+            let key = self.line.key();
+            tracing::error!(
+                key,
+                elements,
+                "the client ends before elements of a queue that nobody has were put back: they are lost"
+            );
         }
     }
 }
 
 /// A request that is under way, for those below `upto`. It is late from `until` on.
-struct Asking {
+struct UnderWay<T> {
     upto: u64,
     until: Instant,
-    answer: Pin<Box<dyn Future<Output = Result<Taken, ServerError>> + Send>>,
+    answer: Pin<Box<dyn Future<Output = Result<T, ServerError>> + Send>>,
 }
 
 /// Takes and listens until nobody waits any more.
@@ -74,35 +90,37 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Attenda
     let clock = on.clock().clone();
     let mut closing = pin!(on.closing());
     let mut hearing: Option<Hearing> = None;
-    let mut asking: Option<Asking> = None;
+    let (mut asking, mut putting): (Option<UnderWay<Taken>>, Option<UnderWay<Vec<i64>>>) = (None, None);
     let (mut pause, mut next_look, mut due) = (PAUSES.0, Instant::PAST, true);
+    let (mut again, mut next_back) = (AGAIN.0, Instant::PAST);
     loop {
         line.hand_out();
         let (waits, seen, next, spare) = {
             let state = line.state();
             (state.waiting.len(), state.seen, state.next, !state.spare.is_empty())
         };
-        if waits == 0 && asking.is_none() {
-            if on.is_closing() {
-                break;
-            }
-            if attendance.is_over() {
-                return;
-            }
-            if spare && !line.put_back(&on).await {
-                tokio::select! {
-                    biased;
-                    () = &mut closing => break,
-                    () = line.changed.notified() => {}
-                    () = clock.sleep_until(clock.now() + PAUSES.1) => {}
+        // One at a time: what is put back is to be in front of what is taken next.
+        if asking.is_none() && putting.is_none() {
+            if waits == 0 {
+                if on.is_closing() {
+                    break;
+                }
+                if attendance.is_over() {
+                    return;
+                }
+                if clock.now() >= next_back {
+                    putting = line.put_back(&on);
+                }
+            } else if due || seen < next || clock.now() >= next_look {
+                due = false;
+                asking = line.ask(&on, next);
+                if asking.is_none() {
+                    // The client has gone.
+                    break;
                 }
             }
-            continue;
         }
-        if asking.is_none() && (due || seen < next || clock.now() >= next_look) {
-            due = false;
-            asking = Some(line.ask(&on, next));
-        }
+        let is_idle = asking.is_none() && putting.is_none();
         tokio::select! {
             // In this order: at a shutdown requests fail as well, and messages may come without end.
             biased;
@@ -115,7 +133,7 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Attenda
                     pause = if found { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
                     due = hint == 0;
                     let hinted = u64::try_from(hint).map_or(Duration::MAX, |hint| Duration::from_millis(hint) + AFTER);
-                    next_look = clock.now() + pause.min(hinted);
+                    next_look = line.next_look(clock.now(), pause.min(hinted));
                     {
                         let mut state = line.state();
                         (state.seen, state.fresh_until) = (upto, next_look + OVERDUE);
@@ -125,100 +143,166 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Attenda
                     }
                     if hearing.is_none() && line.state().waiting.range(..upto).next().is_some() {
                         // Whose confirmation has it looked at once more.
-                        hearing = Some(line.client.hear_only(line.source.channels(), line.source.key()));
+                        hearing = line.client.upgrade().map(|client| client.hear_only(line.source.channels(), line.source.key()));
                     }
                 }
                 Some(Err(error)) => {
+                    line.tell(&error);
                     line.state().seen = upto;
                     line.let_go(upto, || Left::Failed(error.clone()), |_| true);
                 }
-                None => line.let_go(upto, || Left::Failed(late()), |_| true),
+                None => line.let_go(u64::MAX, || Left::Failed(late()), |_| true),
+            },
+            (_, answer) = answered(&mut putting, &on) => match answer {
+                Some(answer) if line.returned(&answer) => {
+                    (again, next_back, due) = (AGAIN.0, Instant::PAST, true);
+                }
+                Some(_) => {
+                    next_back = clock.now() + again;
+                    again = (again * 2).min(AGAIN.1);
+                }
+                None => line.let_go(u64::MAX, || Left::Failed(late()), |_| true),
             },
             () = hear(&mut hearing) => {
                 while hearing.as_mut().and_then(Hearing::take).is_some() {}
                 (due, pause) = (true, PAUSES.0);
             }
             () = line.changed.notified() => {}
-            () = clock.sleep_until(next_look), if asking.is_none() => {}
+            () = clock.sleep_until(next_look), if is_idle && waits > 0 => {}
+            () = clock.sleep_until(next_back), if is_idle && waits == 0 && spare => {}
         }
     }
     // Who comes from here on is told by the end of the attendance.
     line.let_go(u64::MAX, || Left::ShuttingDown, |_| true);
-    tokio::select! {
-        biased;
-        items = last(asking) => line.takes(items),
-        () = on.nearly_closed(Duration::MAX) => {
-            let key = String::from_utf8_lossy(line.source.key()).into_owned();
-            tracing::error!(key, "the client ends before it is known which elements were taken from a queue");
+    let asked = async {
+        let Some(asking) = asking else { return };
+        tokio::select! {
+            biased;
+            answer = asking.answer => match answer {
+                Ok((items, _)) => line.takes(items),
+                Err(error) => line.tell(&error),
+            },
+            () = on.nearly_closed(Duration::MAX) => {
+                let key = line.key();
+                tracing::error!(key, "the client ends before it is known which elements were taken from a queue");
+            }
+        }
+    };
+    let put = async {
+        match putting {
+            Some(putting) => line.returned(&putting.answer.await),
+            None => true,
+        }
+    };
+    tokio::join!(asked, put);
+    line.take_again();
+    while let Some(putting) = line.put_back(&on) {
+        if !line.returned(&putting.answer.await) {
+            // Told by the end of the attendance.
+            break;
         }
     }
-    line.put_back(&on).await;
 }
 
 impl<S: Source> Line<S> {
-    /// Puts back what nobody wants. What could not be is the line's again; told is whether all is done.
-    async fn put_back(&self, on: &Attendant) -> bool {
-        let spare: Vec<(u64, Bytes)> = std::mem::take(&mut self.state().spare).into_iter().collect();
-        let all: Vec<&[(u64, Bytes)]> = parts(&spare, |(_, item)| item.len()).collect();
-        // The last first: the first are to be in front of them.
-        for (at, part) in all.iter().enumerate().rev() {
-            let items: Vec<Bytes> = part.iter().map(|(_, item)| item.clone()).collect();
-            let unique = companion("redgrid_queue_back", self.source.key());
-            let unique = [&unique[..], b":", uuid::Uuid::new_v4().to_string().as_bytes()].concat();
-            let request = self.source.put_back(unique.into(), &items);
-            match on.run_once_until::<Vec<i64>>(request, on.clock().now() + PUT_BACK).await {
-                Ok(_) => {}
-                Err(error @ (ServerError::Unknown { .. } | ServerError::Decode { .. })) => {
-                    let key = String::from_utf8_lossy(self.source.key()).into_owned();
-                    tracing::error!(key, elements = items.len(), %error, "it is not known whether elements of a queue that nobody has were put back");
-                }
-                Err(error) => {
-                    let key = String::from_utf8_lossy(self.source.key()).into_owned();
-                    tracing::warn!(key, elements = items.len(), %error, "elements of a queue that nobody has were not put back yet");
-                    self.state().spare.extend(all[..=at].iter().flat_map(|part| part.iter().cloned()));
-                    return false;
-                }
-            }
-        }
-        true
+    fn key(&self) -> String {
+        String::from_utf8_lossy(self.source.key()).into_owned()
     }
 
-    /// Sends a request for those who wait; who comes later has the number `next` or a higher one.
-    fn ask(&self, on: &Attendant, next: u64) -> Asking {
-        let now = on.clock().now();
+    /// When it is looked again at the latest: after a pause, and shortly before somebody's time is over.
+    fn next_look(&self, now: Instant, pause: Duration) -> Instant {
+        let state = self.state();
+        let last = state.waiting.values().map(|waiting| waiting.until - LAST_LOOK).filter(|last| *last > now).min();
+        let last = last.map_or(Instant::NEVER, |last| last.max(now + PAUSES.0));
+        last.min(now + pause)
+    }
+
+    /// Tells of a request that may have taken.
+    fn tell(&self, error: &ServerError) {
+        if is_unknown(error) {
+            tracing::error!(key = self.key(), %error, "it is not known whether elements of a queue were taken: what was is lost");
+        }
+    }
+
+    /// Puts back what nobody wants, if there is something; of much a part. [`Line::returned`] ends it.
+    fn put_back(&self, on: &Attendant) -> Option<UnderWay<Vec<i64>>> {
+        let items: Vec<Bytes> = {
+            let mut state = self.state();
+            let spare: Vec<(u64, Bytes)> = std::mem::take(&mut state.spare).into_iter().collect();
+            // The last first: the first are to be in front of them.
+            let last = parts(&spare, |(_, item)| item.len()).last().map_or(0, <[_]>::len);
+            let (stays, goes) = spare.split_at(spare.len() - last);
+            state.spare = stays.iter().cloned().collect();
+            state.returning = goes.iter().cloned().collect();
+            state.returning.values().cloned().collect()
+        };
+        if items.is_empty() {
+            return None;
+        }
+        let unique = companion("redgrid_queue_back", self.source.key());
+        let unique = [&unique[..], b":", uuid::Uuid::new_v4().to_string().as_bytes()].concat();
+        let (on, request) = (on.clone(), self.source.put_back(unique.into(), &items));
+        let (now, patience) = (on.clock().now(), on.patience());
+        let answer = Box::pin(async move { on.run_once_until(request, now + PUT_BACK).await });
+        Some(UnderWay { upto: 0, until: now + patience, answer })
+    }
+
+    /// What was on its way back is there, or the line's again; told is whether it is done.
+    fn returned(&self, answer: &Result<Vec<i64>, ServerError>) -> bool {
+        let Err(error) = answer else {
+            self.state().returning.clear();
+            return true;
+        };
+        let (key, is_unknown) = (self.key(), is_unknown(error));
+        let elements = {
+            let mut state = self.state();
+            let returning: Items = std::mem::take(&mut state.returning);
+            let elements = returning.len();
+            if !is_unknown {
+                state.spare.extend(returning);
+            }
+            elements
+        };
+        if is_unknown {
+            tracing::error!(key, elements, %error, "it is not known whether elements of a queue that nobody has were put back");
+        } else {
+            tracing::warn!(key, elements, %error, "elements of a queue that nobody has were not put back yet");
+        }
+        is_unknown
+    }
+
+    /// Sends a request for those who wait, unless the client has gone; who comes later has the number `next` or a higher one.
+    fn ask(&self, on: &Attendant, next: u64) -> Option<UnderWay<Taken>> {
+        let (client, now) = (self.client.upgrade()?, on.clock().now());
         let (most, upto) = {
             let mut state = self.state();
             state.fresh_until = state.fresh_until.min(now + OVERDUE);
             let most = state.waiting.len().clamp(1, AT_ONCE);
             (most, state.waiting.keys().nth(most).copied().unwrap_or(next))
         };
-        let (client, request) = (self.client.clone(), self.source.take(most));
+        let request = self.source.take(most);
         let answer = Box::pin(async move { client.run_once_until(request, now + LONGEST).await });
-        Asking { upto, until: now + on.patience(), answer }
+        Some(UnderWay { upto, until: now + on.patience(), answer })
     }
 }
 
 /// The answer; or nothing, whenever that is late by as long as a call may be without contact: all who wait by then are told.
-async fn answered(asking: &mut Option<Asking>, on: &Attendant) -> (u64, Option<Result<Taken, ServerError>>) {
-    let Some(Asking { upto, until, answer }) = asking else { return std::future::pending().await };
+async fn answered<T>(slot: &mut Option<UnderWay<T>>, on: &Attendant) -> (u64, Option<Result<T, ServerError>>) {
+    let Some(UnderWay { upto, until, answer }) = slot else { return std::future::pending().await };
     let (upto, answer) = tokio::select! {
         biased;
         answer = answer => (*upto, answer),
         () = on.clock().sleep_until(*until) => {
             *until = on.clock().now() + on.patience();
-            return (u64::MAX, None);
+            return (*upto, None);
         }
     };
-    *asking = None;
+    *slot = None;
     (upto, Some(answer))
 }
 
-/// What the last request takes.
-async fn last(asking: Option<Asking>) -> Vec<Bytes> {
-    match asking {
-        Some(asking) => asking.answer.await.map(|(items, _)| items).unwrap_or_default(),
-        None => Vec::new(),
-    }
+fn is_unknown(error: &ServerError) -> bool {
+    matches!(error, ServerError::Unknown { .. } | ServerError::Decode { .. })
 }
 
 fn late() -> ServerError {

@@ -1,7 +1,8 @@
 //! All who wait for elements of one source through one client: one task takes for them, and listens.
 //!
 //! An element is somebody's once his call has returned it. Until then it is the line's: what was taken for a caller who has left goes to the
-//! next who waits, and where nobody does it is put back where it was, in order.
+//! next who waits, and where nobody does it is put back where it was, in order. So it is with what was given to a call that is not polled
+//! before the client ends.
 
 mod attend;
 
@@ -12,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use redgrid_core::clock::Instant;
-use redgrid_core::{Client, OnceRequest, ServerError};
+use redgrid_core::clock::{Clock, Instant};
+use redgrid_core::{Client, OnceRequest, ServerError, WeakClient};
 use tokio::sync::{Notify, oneshot};
 
 use attend::{Attendance, attend};
@@ -42,8 +43,7 @@ pub(crate) const BYTES_AT_ONCE: i64 = 1 << 20;
 /// Why a wait is over.
 #[derive(Debug)]
 pub(crate) enum Left {
-    /// An element, and its number among those taken.
-    Item(u64, Bytes),
+    Item(Bytes),
     /// There was none for one who only looks.
     Nothing,
     Failed(ServerError),
@@ -52,7 +52,9 @@ pub(crate) enum Left {
 
 /// Those who wait for one source through one client.
 pub(crate) struct Line<S: Source> {
-    client: Client,
+    /// What attends to it is to end with the client: those who wait keep that.
+    client: WeakClient,
+    clock: Clock,
     source: S,
     state: Mutex<State>,
     /// Somebody has come, or left.
@@ -70,60 +72,76 @@ struct State {
     /// Until then it is as good as contact.
     fresh_until: Instant,
     /// Taken, and nobody's, in the order in which they were.
-    spare: BTreeMap<u64, Bytes>,
+    spare: Items,
+    /// The same, on their way back.
+    returning: Items,
+    /// Given to those who have not been polled since, by their numbers.
+    given: BTreeMap<u64, (u64, Bytes)>,
     taken: u64,
     attended: bool,
 }
 
+/// Elements by their numbers among those taken.
+type Items = BTreeMap<u64, Bytes>;
+
 struct Waiting {
-    answer: oneshot::Sender<Left>,
+    answer: oneshot::Sender<Answer>,
     /// Leaves when there is nothing.
     looks: bool,
+    /// When its time is over.
+    until: Instant,
+}
+
+/// What one who waits is told.
+enum Answer {
+    /// Something was given to it: until it has come for that, it may be taken back.
+    Given,
+    Left(Left),
 }
 
 /// One who waits. Dropped, it has left, and what it was given is the line's again.
 pub(crate) struct Place<S: Source> {
     line: Arc<Line<S>>,
+    client: Client,
     number: u64,
-    answer: oneshot::Receiver<Left>,
+    answer: oneshot::Receiver<Answer>,
 }
 
 impl<S: Source> Line<S> {
     /// That of a source, by a name of its own among those of its type.
     pub(crate) fn of(client: &Client, by: &Bytes, source: impl FnOnce() -> S) -> Arc<Line<S>> {
         client.shared(by, || Line {
-            client: client.clone(),
+            client: client.downgrade(),
+            clock: client.clock().clone(),
             source: source(),
             state: Mutex::default(),
             changed: Notify::new(),
         })
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    /// Comes to wait; who only looks leaves when there is nothing.
-    pub(crate) fn enter(self: &Arc<Self>, looks: bool) -> Place<S> {
+    /// Comes to wait until then; who only looks leaves when there is nothing.
+    pub(crate) fn enter(self: &Arc<Self>, client: &Client, looks: bool, until: Instant) -> Place<S> {
         let (sender, answer) = oneshot::channel();
         let number = {
             let mut state = self.state();
             state.next += 1;
             let number = state.next - 1;
-            state.waiting.insert(number, Waiting { answer: sender, looks });
+            state.waiting.insert(number, Waiting { answer: sender, looks, until });
             number
         };
-        self.attended();
-        Place { line: Arc::clone(self), number, answer }
+        self.attended(client);
+        Place { line: Arc::clone(self), client: client.clone(), number, answer }
     }
 
     /// Has somebody attend to it.
-    fn attended(self: &Arc<Self>) {
-        match std::mem::replace(&mut self.state().attended, true) {
+    fn attended(self: &Arc<Self>, client: &Client) {
+        let attended = std::mem::replace(&mut self.state().attended, true);
+        match attended {
             true => self.changed.notify_one(),
             false => {
+                // Where the client has ended, it ends at once, and tells.
                 let attendance = Attendance { line: Arc::clone(self), is_over: false };
-                self.client.attend(|on| attend(attendance, on));
+                client.attend(|on| attend(attendance, on));
             }
         }
     }
@@ -133,11 +151,11 @@ impl<S: Source> Line<S> {
         let mut guard = self.state();
         let state = &mut *guard;
         while !state.spare.is_empty() {
-            let Some((_, first)) = state.waiting.pop_first() else { return };
-            let Some((number, item)) = state.spare.pop_first() else { return };
-            // Who has left in between gives it back.
-            if let Err(Left::Item(number, item)) = first.answer.send(Left::Item(number, item)) {
-                state.spare.insert(number, item);
+            let Some((who, first)) = state.waiting.pop_first() else { return };
+            // Who has left in between needs none.
+            if first.answer.send(Answer::Given).is_ok() {
+                let Some(item) = state.spare.pop_first() else { return };
+                state.given.insert(who, item);
             }
         }
     }
@@ -152,8 +170,15 @@ impl<S: Source> Line<S> {
         let going: BTreeMap<u64, Waiting> = going;
         for waiting in going.into_values() {
             // Who has left in between needs no answer.
-            let _ = waiting.answer.send(left());
+            let _ = waiting.answer.send(Answer::Left(left()));
         }
+    }
+
+    /// What was given and nobody has come for is the line's again.
+    fn take_again(&self) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        state.spare.extend(std::mem::take(&mut state.given).into_values());
     }
 
     /// What was taken is the line's.
@@ -166,6 +191,18 @@ impl<S: Source> Line<S> {
         }
     }
 
+    /// What was given to one who waits, unless it was taken back.
+    fn collected(&self, who: u64) -> Option<(u64, Bytes)> {
+        let mut state = self.state();
+        let item = state.given.remove(&who);
+        let is_last = state.given.is_empty() && state.waiting.is_empty();
+        drop(state);
+        if is_last {
+            self.changed.notify_one();
+        }
+        item
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -174,13 +211,19 @@ impl<S: Source> Line<S> {
 impl<S: Source> Place<S> {
     /// Completes when the wait is over.
     pub(crate) fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<Left> {
-        // Without an answer, what attends to the line has ended with the client.
-        Pin::new(&mut self.answer).poll(cx).map(|left| left.unwrap_or(Left::ShuttingDown))
+        Pin::new(&mut self.answer).poll(cx).map(|answer| match answer {
+            Ok(Answer::Given) => {
+                self.line.collected(self.number).map_or(Left::ShuttingDown, |(_, item)| Left::Item(item))
+            }
+            Ok(Answer::Left(left)) => left,
+            // What attends to the line has ended with the client.
+            Err(_) => Left::ShuttingDown,
+        })
     }
 
     /// Whether a request has found nothing since this one came, and none is overdue.
     pub(crate) fn has_contact(&self) -> bool {
-        let (now, state) = (self.line.client.clock().now(), self.line.state());
+        let (now, state) = (self.line.clock.now(), self.line.state());
         self.number < state.seen && now <= state.fresh_until
     }
 
@@ -199,16 +242,14 @@ impl<S: Source> Place<S> {
 
 impl<S: Source> Drop for Place<S> {
     fn drop(&mut self) {
-        self.answer.close();
-        let given = self.answer.try_recv();
         let mut state = self.line.state();
-        state.waiting.remove(&self.number);
-        if let Ok(Left::Item(number, item)) = given {
+        let has_left = state.waiting.remove(&self.number).is_some();
+        if let Some((number, item)) = state.given.remove(&self.number) {
             state.spare.insert(number, item);
             drop(state);
-            return self.line.attended();
+            return self.line.attended(&self.client);
         }
-        let is_last = state.waiting.is_empty();
+        let is_last = has_left && state.waiting.is_empty();
         drop(state);
         if is_last {
             self.line.changed.notify_one();

@@ -8,12 +8,9 @@
 -- Returns  {elements, 0}   there are more than these bytes
 --          {elements, -1}  it has no others, or so many were not asked for
 --
--- Work: O(1) for each. Sent twice, it acts once. What can not be remembered is put back: its answer might be lost.
+-- Work: O(1) for each. Sent twice, it acts once: that nothing was found is remembered as well, or a late copy would take for nobody. What can not
+-- be remembered is put back: its answer might be lost.
 local function tell(taken, hint)
-  if #taken == 0 then
-    -- Nothing is done, so nothing is to be remembered.
-    return {1, {taken, hint}}
-  end
   local done, told = pcall(answer, {taken, hint})
   if done then
     return told

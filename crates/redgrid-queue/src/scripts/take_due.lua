@@ -11,7 +11,8 @@
 --          {elements, -1}        nothing is delayed
 --
 -- Work: O(log n) for each, and O(n of Redisson's list) where its clients have delayed something: of a long list fewer are taken. Sent twice, it
--- acts once. What can not be remembered is put back: its answer might be lost.
+-- acts once: that nothing was found is remembered as well, or a late copy would take for nobody. What can not be remembered is put back: its answer
+-- might be lost. An item that is none is taken by nobody; what is in front of it is, and where there is nothing it is told.
 local most, room = tonumber(ARGV[4]), tonumber(ARGV[5])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -26,8 +27,11 @@ local values, members, bytes = {}, {}, 0
 local taken, from_list = {}, 0
 if ready < most then
   for _, member in ipairs(redis.call('ZRANGE', KEYS[3], '-inf', string.format('%.0f', now), 'BYSCORE', 'LIMIT', 0, math.min(limit, most - ready))) do
-    local _, value = struct.unpack('Bc0Lc0', member)
-    if bytes >= room then
+    local is_item, _, value = pcall(struct.unpack, 'Bc0Lc0', member)
+    if not is_item and ready == 0 and #values == 0 then
+      return redis.error_reply('ERR an item of the delayed queue is none: Bc0Lc0 of struct is expected')
+    end
+    if not is_item or bytes >= room then
       break
     end
     bytes = bytes + #value
@@ -69,10 +73,6 @@ if first[2] then
 end
 if from_list < ready then
   hint = 0
-end
-if #taken == 0 then
-  -- Nothing is done, so nothing is to be remembered.
-  return {1, {taken, hint}}
 end
 local done, told = pcall(answer, {taken, hint})
 if done then

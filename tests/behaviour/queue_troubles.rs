@@ -1,0 +1,257 @@
+//! Queues when copies come late, clients end, and elements can not go back.
+
+use std::fmt::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use redgrid_queue::{Client, DelayedQueue, ObjectError, Queue};
+use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with, server, sha};
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+/// A script as it goes over the wire.
+macro_rules! once {
+    ($name:literal) => {
+        concat!(
+            include_str!("../../crates/redgrid-core/src/once/once.lua"),
+            include_str!(concat!("../../crates/redgrid-queue/src/scripts/", $name, ".lua"))
+        )
+    };
+}
+
+/// A client behind a proxy.
+async fn rig(server: &RedisServer, timeout: Duration, retries: u32) -> (Proxy, Client) {
+    let proxy = Proxy::to(server).await.unwrap();
+    let settings = |config: redgrid_core::Config| config.timeout(timeout).retries(retries);
+    let client = client_with(&server.url_via(proxy.addr()), settings).await;
+    (proxy, client)
+}
+
+async fn list(observer: &Observer, key: &str) -> Vec<u64> {
+    observer.query(&["LRANGE", key, "0", "-1"]).await.unwrap()
+}
+
+/// A wait that has been given 1, and has not been polled since.
+async fn given(queue: &Queue<u64>) -> impl Future<Output = Result<u64, ObjectError>> + Unpin + use<> {
+    let take = |queue: Queue<u64>| Box::pin(async move { queue.take().await });
+    let (mut first, mut second) = (take(queue.clone()), take(queue.clone()));
+    assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+    queue.push_many(&[1, 2]).await.unwrap();
+    // They are served in their order.
+    assert_eq!(second.await.unwrap(), 2);
+    first
+}
+
+/// What is logged by the thread of a test.
+#[derive(Clone, Default)]
+struct Book(Arc<Mutex<String>>);
+
+impl Book {
+    /// Whether a line has all of these.
+    fn tells(&self, all: &[&str]) -> bool {
+        self.0.lock().unwrap().lines().any(|line| all.iter().all(|one| line.contains(one)))
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+impl tracing::Subscriber for Book {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        writeln!(self.0.lock().unwrap(), "{}", line.0).unwrap();
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_copy_of_a_take_that_found_nothing_takes_nothing() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    // As late as a copy may be.
+    let (proxy, client) = rig(&server, Duration::from_secs(30), 1).await;
+    let (plain, later): (Queue<u64>, DelayedQueue<u64>) =
+        (Queue::new(&client, "jobs"), DelayedQueue::new(&client, "later"));
+    for (key, script) in [("jobs", once!("take")), ("later", once!("take_due"))] {
+        let look = async || match key {
+            "jobs" => plain.take_within(Duration::ZERO).await,
+            _ => later.take_within(Duration::ZERO).await,
+        };
+        assert_eq!(look().await.unwrap(), None, "the server knows the script");
+        proxy.next(1, sha(script), Action::Hold);
+        let (found, ()) = tokio::join!(look(), async {
+            wait_until(SOON, async || proxy.counts().held == 1).await;
+            // The next copy leaves at once, and finds nothing.
+            proxy.cut_all();
+        });
+        assert_eq!(found.unwrap(), None);
+        observer.cmd(&["RPUSH", key, "1", "2"]).await.unwrap();
+        assert_eq!(proxy.release_held().await, 1);
+        assert_eq!(list(&observer, key).await, [1, 2]);
+        assert_eq!((look().await.unwrap(), look().await.unwrap()), (Some(1), Some(2)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_take_was_given_goes_back_when_the_client_ends_before_it_is_polled() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let queue: Queue<u64> = Queue::new(&client, "jobs");
+    let mut dropped = given(&queue).await;
+    client.shutdown(SOON).await.unwrap();
+    assert_eq!(list(&observer, "jobs").await, [1]);
+    let told = (&mut dropped).now_or_never().unwrap().unwrap_err();
+    assert!(matches!(told, ObjectError::Unavailable { .. }), "{told:?}");
+    // Nobody attends any more.
+    let told = tokio::time::timeout(SOON, queue.take()).await.unwrap().unwrap_err();
+    assert!(matches!(told, ObjectError::Unavailable { .. }), "{told:?}");
+    assert_eq!(list(&observer, "jobs").await, [1]);
+}
+
+#[tokio::test]
+async fn who_waits_is_told_while_something_is_put_back_that_nobody_answers() {
+    let book = Book::default();
+    let _reading = tracing::subscriber::set_default(book.clone());
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    observer.cmd(&["SCRIPT", "LOAD", once!("put_back")]).await.unwrap();
+    let (proxy, client) = rig(&server, Duration::from_millis(500), 1).await;
+    let queue: Queue<u64> = Queue::new(&client, "jobs");
+    let leaves = given(&queue).await;
+    proxy.next(usize::MAX, sha(once!("put_back")), Action::SwallowReply);
+    drop(leaves);
+    wait_until(SOON, async || proxy.counts().swallowed > 0).await;
+    // It is put back again and again for 30 s.
+    let began = Instant::now();
+    let told = queue.take_within(Duration::from_millis(50)).await.unwrap_err();
+    assert!(matches!(told, ObjectError::Unavailable { .. } | ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let mut waits = Box::pin(queue.take());
+    assert!((&mut waits).now_or_never().is_none());
+    let ending = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown(Duration::from_secs(4)).await }
+    });
+    assert!(waits.await.is_err());
+    assert!(!ending.is_finished(), "those who wait are told at once");
+    ending.await.unwrap().unwrap_err();
+    wait_until(SOON, async || book.tells(&["ERROR", "jobs", "elements=1"])).await;
+}
+
+#[tokio::test]
+async fn elements_that_are_lost_are_told() {
+    let book = Book::default();
+    let _reading = tracing::subscriber::set_default(book.clone());
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let one = client(&server).await;
+    let queue: Queue<u64> = Queue::new(&one, "jobs");
+    // A memory of a later number: nobody knows what became of this one.
+    let memory = format!("redgrid_once:{{jobs}}:{}", one.id());
+    observer.cmd(&["SET", &memory, "1000000 x"]).await.unwrap();
+    let told = queue.take().await.unwrap_err();
+    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(book.tells(&["ERROR", "jobs", "not known"]));
+    observer.cmd(&["DEL", &memory]).await.unwrap();
+    // What can not be put back by the end.
+    let leaves = given(&queue).await;
+    observer.cmd(&["SET", "jobs", "x"]).await.unwrap();
+    drop(leaves);
+    wait_until(SOON, async || book.tells(&["WARN", "jobs", "elements=1"])).await;
+    assert!(!book.tells(&["ERROR", "elements=1"]));
+    one.shutdown(SOON).await.unwrap();
+    assert!(book.tells(&["ERROR", "jobs", "elements=1"]));
+}
+
+#[tokio::test]
+async fn what_can_not_be_put_back_keeps_no_client() {
+    let book = Book::default();
+    let _reading = tracing::subscriber::set_default(book.clone());
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (proxy, client) = rig(&server, Duration::from_secs(3), 1).await;
+    let queue: Queue<u64> = Queue::new(&client, "jobs");
+    let leaves = given(&queue).await;
+    observer.cmd(&["SET", "jobs", "x"]).await.unwrap();
+    drop((leaves, queue));
+    wait_until(SOON, async || book.tells(&["WARN", "jobs", "elements=1"])).await;
+    drop(client);
+    wait_until(SOON, async || proxy.counts().open == 0).await;
+    assert!(book.tells(&["ERROR", "jobs", "elements=1"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whose_time_is_over_gets_what_has_come_since_the_last_look() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let queue: Queue<u64> = Queue::new(&client, "jobs");
+    // Of looks at 0, 10, 30, 70, … ms the one at 1,270 is the last but the one at its end. A machine that stands still misses that.
+    for _ in 0..5 {
+        let waiting = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.take_within(Duration::from_millis(2_100)).await.unwrap() }
+        });
+        tokio::time::sleep(Duration::from_millis(1_600)).await;
+        observer.cmd(&["RPUSH", "jobs", "1"]).await.unwrap();
+        if waiting.await.unwrap() == Some(1) {
+            return;
+        }
+        observer.cmd(&["DEL", "jobs"]).await.unwrap();
+    }
+    panic!("nobody has looked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_item_that_is_none_keeps_nothing_else() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let queue: DelayedQueue<u64> = DelayedQueue::new(&client, "later");
+    let times = "redisson_delay_queue_timeout:{later}";
+    queue.push_many([(&2, Duration::ZERO), (&3, Duration::from_secs(600))]).await.unwrap();
+    observer.cmd(&["RPUSH", "later", "1"]).await.unwrap();
+    // Behind one that is due, and in front of none.
+    observer.cmd(&["ZADD", times, "9999999999", "x"]).await.unwrap();
+    observer.cmd(&["ZINCRBY", times, "1690000000000", "x"]).await.unwrap();
+    let broken: Vec<String> = observer.query(&["ZRANGE", times, "0", "0"]).await.unwrap();
+    assert_eq!(broken, ["x"]);
+    assert_eq!((queue.len().await.unwrap(), queue.due().await.unwrap()), (4, 3));
+    assert_eq!(queue.peek().await.unwrap(), Some(1));
+    let (one, two) = tokio::join!(queue.take(), queue.take());
+    assert_eq!(one.unwrap(), 1);
+    assert!(matches!(two, Err(ObjectError::Refused { .. })));
+    // In front of all others: how many there are is told all the same.
+    assert_eq!((queue.len().await.unwrap(), queue.peek().await.unwrap()), (3, None));
+    observer.cmd(&["ZREM", times, "x"]).await.unwrap();
+    assert_eq!(queue.take().await.unwrap(), 2);
+    // Behind what is due: that is taken.
+    queue.push(&4, Duration::ZERO).await.unwrap();
+    let [now, _]: [String; 2] = observer.query(&["TIME"]).await.unwrap();
+    observer.cmd(&["ZADD", times, &format!("{now}999"), "x"]).await.unwrap();
+    wait_until(SOON, async || queue.due().await.unwrap() == 2).await;
+    let (one, two) = tokio::join!(queue.take(), queue.take());
+    assert_eq!(one.unwrap(), 4);
+    assert!(matches!(two, Err(ObjectError::Refused { .. })));
+}
