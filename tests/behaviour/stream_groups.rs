@@ -138,7 +138,8 @@ async fn what_only_newer_servers_can_is_told_by_others() {
         let all = ids(&stream.range(..).await.unwrap());
         (all, stream.group(of).pending_entries().await.unwrap().iter().map(|one| one.id.ms).collect::<Vec<_>>())
     };
-    // Two groups have 1 and 2 pending, and the other has 3 to give out yet: what becomes of 1 by the one, and of 2 and 4 by none.
+    // Two groups have 1 and 2 pending, and the other has 3 to give out yet: 1 is removed by the one, 2 by none, and
+    // beside each one that was never there.
     for (references, acknowledged, removed, theirs) in [
         (References::Keep, Removed::Removed, Removed::Removed, vec![1, 2]),
         (References::Remove, Removed::Removed, Removed::Removed, vec![]),
@@ -150,8 +151,8 @@ async fn what_only_newer_servers_can_is_told_by_others() {
         other.create().await.unwrap();
         group.read("c").await.unwrap();
         other.read("c").limit(2).await.unwrap();
-        let by_ack = group.ack_and_remove([id(1), id(4)], references).await;
-        let by_none = stream.remove_with([id(2), id(4)], references).await;
+        let by_ack = group.ack_and_remove([id(1), EntryId::new(0, 1)], references).await;
+        let by_none = stream.remove_with([id(2), EntryId::new(0, 1)], references).await;
         let (by_ack, by_none) = match (by_ack, by_none) {
             (Ok(by_ack), Ok(by_none)) => (by_ack, by_none),
             (told, other) => {

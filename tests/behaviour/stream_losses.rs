@@ -70,6 +70,9 @@ async fn a_copy_that_comes_late_gives_nothing_to_nobody() {
     is_held(&mut consumer, &proxy).await;
     // It has given the copy up, has read what is pending, and asks for new entries.
     looks(&mut consumer, &observer, 3).await;
+    // The time of the copy passes, and with it that in which it is looked for what the copy gave.
+    let past = tokio::time::timeout(Duration::from_secs(1), consumer.try_next()).await;
+    assert!(past.is_err(), "{past:?}");
     add(&theirs, [2, 3]).await;
     proxy.release_held().await;
     add(&theirs, [4]).await;

@@ -232,18 +232,16 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
             found.retain(|raw| !state.hand.has(raw.id));
             return Ok(Some(self.attempted(&mut state.hand, found).await));
         }
-        if let Some(idle) = options.claim.filter(|_| !state.news) {
-            if clock.now() >= state.claims.0 {
-                let claimed = self.group.auto_claimed(&self.consumer, idle, state.claims.1, options.page).await?;
-                state.claims = match claimed.next {
-                    Some(next) => (state.claims.0, next),
-                    None => (clock.now() + idle / 2, EntryId::MIN),
-                };
-                // Between two pages new entries are given out, too.
-                if !claimed.entries.is_empty() {
-                    state.news = true;
-                    return Ok(Some(self.attempted(&mut state.hand, claimed.entries).await));
-                }
+        if let Some(idle) = options.claim.filter(|_| !state.news && clock.now() >= state.claims.0) {
+            let claimed = self.group.auto_claimed(&self.consumer, idle, state.claims.1, options.page).await?;
+            state.claims = match claimed.next {
+                Some(next) => (state.claims.0, next),
+                None => (clock.now() + idle / 2, EntryId::MIN),
+            };
+            // Between two pages new entries are given out, too.
+            if !claimed.entries.is_empty() {
+                state.news = true;
+                return Ok(Some(self.attempted(&mut state.hand, claimed.entries).await));
             }
         }
         let found = self.group.given(&self.consumer, options.page, false).await?;
