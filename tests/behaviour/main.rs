@@ -106,6 +106,7 @@ mod sockets;
 mod spin;
 mod stream_consumers;
 mod stream_groups;
+mod stream_losses;
 mod stream_model;
 mod streams;
 mod suspicions;

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::time::Duration;
 
-use redgrid_stream::{Entry, EntryId, Group, ObjectError, References, Start, Stream, StreamError};
+use redgrid_stream::{Entry, EntryId, Group, ObjectError, References, Removed, Start, Stream, StreamError};
 use redgrid_testkit::{Action, Proxy};
 use redgrid_tests::{SOON, client, client_with, in_full, server};
 
@@ -16,6 +16,11 @@ fn id(ms: u64) -> EntryId {
 
 fn ids<K, V>(entries: &[Entry<K, V>]) -> Vec<u64> {
     entries.iter().map(|entry| entry.id.ms).collect()
+}
+
+/// Of what is given out each is told by itself.
+fn given<K, V>(entries: &[Result<Entry<K, V>, StreamError>]) -> Vec<u64> {
+    entries.iter().map(|entry| entry.as_ref().expect("it can be read").id.ms).collect()
 }
 
 /// A stream with entries 1 to `last`, and a group that begins with them.
@@ -66,13 +71,13 @@ async fn a_group_is_created_moved_and_removed() {
     let mut told: Vec<_> = known.iter().map(told).collect();
     told.sort();
     assert_eq!(told, [("end".to_owned(), 5, Some(0)), ("g".into(), 0, Some(5)), ("later".into(), 3, Some(2))]);
-    assert_eq!(ids(&stream.group("later").read("c").await.unwrap()), [4, 5]);
+    assert_eq!(given(&stream.group("later").read("c").await.unwrap()), [4, 5]);
     assert!(stream.group("end").read("c").await.unwrap().is_empty());
-    assert_eq!(ids(&group.read("c").await.unwrap()), [1, 2, 3, 4, 5]);
+    assert_eq!(given(&group.read("c").await.unwrap()), [1, 2, 3, 4, 5]);
     group.set_id(Start::After(id(4))).await.unwrap();
-    assert_eq!(ids(&group.read("c").await.unwrap()), [5]);
+    assert_eq!(given(&group.read("c").await.unwrap()), [5]);
     group.set_id(Start::Beginning).await.unwrap();
-    assert_eq!(ids(&group.read("c").limit(1).await.unwrap()), [1]);
+    assert_eq!(given(&group.read("c").limit(1).await.unwrap()), [1]);
     assert!(group.create_consumer("d").await.unwrap() && !group.create_consumer("d").await.unwrap());
     let mut consumers = group.consumers().await.unwrap();
     consumers.sort_by(|one, other| one.name.cmp(&other.name));
@@ -90,10 +95,10 @@ async fn what_is_given_out_is_pending_until_it_is_acknowledged_or_taken_over() {
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
     let group = filled(&stream, 9).await;
-    assert_eq!(ids(&group.read("a").limit(4).await.unwrap()), [1, 2, 3, 4]);
-    assert_eq!(ids(&group.read("b").limit(2).await.unwrap()), [5, 6]);
-    assert_eq!(ids(&group.read("c").limit(1).no_ack().await.unwrap()), [7]);
-    assert_eq!(ids(&group.read_pending("a", id(1), 2).await.unwrap()), [2, 3]);
+    assert_eq!(given(&group.read("a").limit(4).await.unwrap()), [1, 2, 3, 4]);
+    assert_eq!(given(&group.read("b").limit(2).await.unwrap()), [5, 6]);
+    assert_eq!(given(&group.read("c").limit(1).no_ack().await.unwrap()), [7]);
+    assert_eq!(given(&group.read_pending("a", id(1), 2).await.unwrap()), [2, 3]);
     let pending = group.pending().await.unwrap();
     assert_eq!((pending.total, pending.range), (6, Some((id(1), id(6)))));
     assert_eq!(pending.consumers, [("a".to_owned(), 4), ("b".to_owned(), 2)]);
@@ -108,14 +113,14 @@ async fn what_is_given_out_is_pending_until_it_is_acknowledged_or_taken_over() {
     assert_eq!(group.ack([id(1), id(7), id(8)]).await.unwrap() + group.ack([]).await.unwrap(), 1);
     // Of what is removed only the id is known; it is in no answer, and no more pending where it is taken over.
     stream.remove([id(3)]).await.unwrap();
-    assert_eq!(ids(&group.read_pending("a", EntryId::MIN, 9).await.unwrap()), [2, 4]);
+    assert_eq!(given(&group.read_pending("a", EntryId::MIN, 9).await.unwrap()), [2, 4]);
     assert!(group.claim("b", SOON, [id(2)]).await.unwrap().is_empty(), "it is not idle for so long");
-    assert_eq!(ids(&group.claim("b", Duration::ZERO, [id(2), id(3), id(8)]).await.unwrap()), [2]);
+    assert_eq!(given(&group.claim("b", Duration::ZERO, [id(2), id(3), id(8)]).await.unwrap()), [2]);
     assert_eq!(group.fast_claim("b", Duration::ZERO, [id(4), id(9)]).await.unwrap(), [id(4)]);
     assert!(group.fast_claim("b", Duration::ZERO, []).await.unwrap().is_empty());
     assert_eq!(group.pending().await.unwrap().consumers, [("b".to_owned(), 4)]);
     let claimed = group.auto_claim("c", Duration::ZERO, EntryId::MIN, 2).await.unwrap();
-    assert_eq!((ids(&claimed.entries), claimed.next), (vec![2, 4], Some(id(5))));
+    assert_eq!((given(&claimed.entries), claimed.next), (vec![2, 4], Some(id(5))));
     stream.remove([id(5)]).await.unwrap();
     let claimed = group.fast_auto_claim("c", Duration::ZERO, id(5), 9).await.unwrap();
     assert_eq!((claimed.entries, claimed.removed, claimed.next), (vec![id(6)], vec![id(5)], None));
@@ -129,20 +134,50 @@ async fn what_is_given_out_is_pending_until_it_is_acknowledged_or_taken_over() {
 async fn what_only_newer_servers_can_is_told_by_others() {
     let server = server().await;
     let client = client(&server).await;
-    let stream: Texts = Stream::new(&client, "s");
-    let group = filled(&stream, 2).await;
-    group.read("c").await.unwrap();
-    for references in [References::Keep, References::Remove, References::OnlyAcknowledged] {
-        for (command, told) in [
-            ("XACKDEL", group.ack_and_remove([id(1)], references).await),
-            ("XDELEX", stream.remove_with([id(2)], references).await),
-        ] {
-            // One of the two; on servers that know them they do what they say.
-            let Err(told) = told else { continue };
-            assert!(matches!(&told, StreamError::Unsupported { command: of, .. } if *of == command), "{told:?}");
-            assert!(in_full(&told).contains("Redis 8.2 or newer does"), "{}", in_full(&told));
-        }
+    let left = async |stream: &Texts, of: &str| {
+        let all = ids(&stream.range(..).await.unwrap());
+        (all, stream.group(of).pending_entries().await.unwrap().iter().map(|one| one.id.ms).collect::<Vec<_>>())
+    };
+    // Two groups have 1 and 2 pending, and the other has 3 to give out yet: 1 is removed by the one, 2 by none, and
+    // beside each one that was never there.
+    for (references, acknowledged, removed, theirs) in [
+        (References::Keep, Removed::Removed, Removed::Removed, vec![1, 2]),
+        (References::Remove, Removed::Removed, Removed::Removed, vec![]),
+        (References::OnlyAcknowledged, Removed::Referred, Removed::Referred, vec![1, 2]),
+    ] {
+        let stream: Texts = Stream::new(&client, format!("s:{references:?}"));
+        let group = filled(&stream, 3).await;
+        let other = stream.group("other");
+        other.create().await.unwrap();
+        group.read("c").await.unwrap();
+        other.read("c").limit(2).await.unwrap();
+        let by_ack = group.ack_and_remove([id(1), EntryId::new(0, 1)], references).await;
+        let by_none = stream.remove_with([id(2), EntryId::new(0, 1)], references).await;
+        let (by_ack, by_none) = match (by_ack, by_none) {
+            (Ok(by_ack), Ok(by_none)) => (by_ack, by_none),
+            (told, other) => {
+                for (command, told) in [("XACKDEL", told), ("XDELEX", other)] {
+                    let told = told.unwrap_err();
+                    assert!(
+                        matches!(&told, StreamError::Unsupported { command: of, .. } if *of == command),
+                        "{told:?}"
+                    );
+                    assert!(in_full(&told).contains("Redis 8.2 or newer does"), "{}", in_full(&told));
+                }
+                continue;
+            }
+        };
+        assert_eq!((by_ack, by_none), (vec![acknowledged, Removed::Absent], vec![removed, Removed::Absent]));
+        let stays = if removed == Removed::Referred { vec![1, 2, 3] } else { vec![3] };
+        let ours = if references == References::Remove { vec![3] } else { vec![2, 3] };
+        assert_eq!(left(&stream, "g").await, (stays.clone(), ours), "{references:?}");
+        assert_eq!(left(&stream, "other").await, (stays, theirs), "{references:?}");
+        // What no group refers to any more goes.
+        group.ack([id(3)]).await.unwrap();
+        other.read("c").await.unwrap();
+        assert_eq!(other.ack_and_remove([id(3)], references).await.unwrap(), [Removed::Removed]);
     }
+    let group = Texts::new(&client, "s").group("g");
     assert!(group.ack_and_remove([], References::Keep).await.unwrap().is_empty());
 }
 
@@ -156,7 +191,7 @@ async fn a_group_that_is_waited_for_is_told() {
     let waiting = group.clone();
     let waiter = tokio::spawn(async move { waiting.read("c").within(SOON).await.unwrap() });
     stream.add("n", &1).id(id(1)).await.unwrap();
-    assert_eq!(ids(&waiter.await.unwrap()), [1]);
+    assert_eq!(given(&waiter.await.unwrap()), [1]);
     // A wait ends with its group.
     let waiting = group.clone();
     let waiter = tokio::spawn(async move { waiting.read("c").within(2 * SOON).await });
@@ -176,8 +211,8 @@ async fn what_was_given_under_a_lost_answer_is_pending() {
     proxy.next(1, "XREADGROUP", Action::SwallowReply);
     let told = Texts::new(&one, "s").group("g").read("c").limit(2).await.unwrap_err();
     assert!(matches!(told, StreamError::Object(ObjectError::OutcomeUnknown { .. })), "{told:?}");
-    assert_eq!(ids(&group.read("c").await.unwrap()), [3]);
-    assert_eq!(ids(&group.read_pending("c", EntryId::MIN, 9).await.unwrap()), [1, 2, 3]);
+    assert_eq!(given(&group.read("c").await.unwrap()), [3]);
+    assert_eq!(given(&group.read_pending("c", EntryId::MIN, 9).await.unwrap()), [1, 2, 3]);
     proxy.next(1, "XACK", Action::SwallowReply);
     let told = Texts::new(&two, "s").group("g").ack([id(1)]).await;
     assert!(matches!(told, Err(ObjectError::OutcomeUnknown { .. })), "{told:?}");

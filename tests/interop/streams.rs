@@ -47,14 +47,17 @@ where
     // A group of the one gives to consumers of the other.
     java(&mut actor, on, "createGroup", &[codec, "g"]).await;
     let group = stream.group("g");
-    assert_eq!(group.read("rust").limit(1).await.unwrap()[0].id, id(1));
+    assert_eq!(group.read("rust").limit(1).await.unwrap()[0].as_ref().unwrap().id, id(1));
     assert_eq!(java(&mut actor, on, "readGroup", &[codec, "g", "java", "1"]).await, "2-0={b=y}");
     assert_eq!(java(&mut actor, on, "pending", &[codec, "g"]).await, "2 {java=1, rust=1}");
     let pending = group.pending().await.unwrap();
     assert_eq!(pending.consumers, [(text("java"), 1), (text("rust"), 1)]);
     // Each takes over what the other has, and acknowledges it.
     assert_eq!(java(&mut actor, on, "claim", &[codec, "g", "java", "1-0"]).await, "1-0={ä=x}");
-    assert_eq!(group.claim("rust", Duration::ZERO, [id(2)]).await.unwrap()[0].fields, [(text("b"), text("y"))]);
+    assert_eq!(
+        group.claim("rust", Duration::ZERO, [id(2)]).await.unwrap()[0].as_ref().unwrap().fields,
+        [(text("b"), text("y"))]
+    );
     assert_eq!(
         (java(&mut actor, on, "ack", &[codec, "g", "2-0"]).await, group.ack([id(1)]).await.unwrap()),
         (text("1"), 1)

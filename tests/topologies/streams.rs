@@ -50,7 +50,7 @@ async fn a_group_gives_out_and_takes_over(on: Ground) {
     assert_eq!(group.read_pending("a", id(1), 9).await.unwrap().len(), 1);
     assert_eq!(group.pending().await.unwrap().consumers, [("a".to_owned(), 2)]);
     assert_eq!(group.pending_entries().entries().await.unwrap().len(), 2);
-    assert_eq!(group.claim("b", std::time::Duration::ZERO, [id(1)]).await.unwrap()[0].id, id(1));
+    assert_eq!(group.claim("b", std::time::Duration::ZERO, [id(1)]).await.unwrap()[0].as_ref().unwrap().id, id(1));
     assert_eq!(group.auto_claim("b", std::time::Duration::ZERO, id(2), 9).await.unwrap().entries.len(), 1);
     assert_eq!((group.ack([id(1)]).await.unwrap(), group.remove_consumer("b").await.unwrap()), (1, 1));
     group.set_id(Start::Beginning).await.unwrap();

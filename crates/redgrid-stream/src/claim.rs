@@ -68,14 +68,14 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         consumer: impl Into<String>,
         idle: Duration,
         ids: impl IntoIterator<Item = EntryId>,
-    ) -> Result<Vec<Entry<K, V>>, StreamError>
+    ) -> Result<Vec<Result<Entry<K, V>, StreamError>>, StreamError>
     where
         KC: Decode<K>,
         VC: Decode<V>,
     {
         let Some(request) = self.claiming(consumer.into(), idle, ids)? else { return Ok(Vec::new()) };
         let claimed: Raws = self.change(request).await?;
-        self.stream.all(&claimed.0)
+        Ok(self.stream.each(&claimed.0))
     }
 
     /// The same without fields: tells only which, and they do not count as given.
@@ -128,14 +128,14 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         idle: Duration,
         from: EntryId,
         limit: u32,
-    ) -> Result<Claimed<Entry<K, V>>, StreamError>
+    ) -> Result<Claimed<Result<Entry<K, V>, StreamError>>, StreamError>
     where
         KC: Decode<K>,
         VC: Decode<V>,
     {
         let claimed: Claimed<Raw> = self.auto_claimed(&consumer.into(), idle, from, limit).await?;
         let Claimed { next, entries, removed } = claimed;
-        Ok(Claimed { next, entries: self.stream.all(&entries)?, removed })
+        Ok(Claimed { next, entries: self.stream.each(&entries), removed })
     }
 
     pub(crate) async fn auto_claimed(

@@ -18,6 +18,7 @@ use crate::delivery::{Delivery, Origin};
 use crate::entry::{Entry, Raw};
 use crate::error::StreamError;
 use crate::group::Group;
+use crate::hand::{Given, Hand};
 use crate::id::EntryId;
 use crate::read::PAGE;
 
@@ -28,7 +29,8 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
     /// Consumes it under this name, as a stream of deliveries: see [`Consumer`]. Nothing is asked of the server until it is polled.
     ///
     /// A name is for one at a time: another who has it, in this or another process, would be given what this one has not acknowledged. A process that
-    /// is started again under the same name goes on with that; who takes another name each time leaves it to [`Consumer::claim_idle`].
+    /// is started again under the same name goes on with that; who takes another name each time leaves it to [`Consumer::claim_idle`], and is to
+    /// remove the names of those that have gone: [`Group::remove_consumer`], where nothing is pending for them.
     pub fn consumer(&self, name: impl Into<String>) -> Consumer<K, V> {
         let options = Options { page: PAGE, claim: None, create: None };
         Consumer {
@@ -37,6 +39,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
             state: None,
             asking: None,
             found: VecDeque::new(),
+            over: false,
         }
     }
 }
@@ -48,7 +51,14 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
 /// to others by [`Consumer::claim_idle`]. A page is asked for when the one before has been taken, so that a page is in memory, and
 /// no more is pending for it than a page and what its user has not acknowledged.
 ///
-/// It never ends by itself. An error is an item of the stream, which goes on behind it with the next call, a moment later; only when the client
+/// Where an answer is lost, and once a moment after it begins, it looks again for all that is pending for its name: a request that was on its
+/// way may have given something unseen. What its user has as a [`Delivery`] is left out; what was let go without an acknowledgement comes
+/// again then.
+///
+/// While one of its calls was begun and is not polled, it waits all the same, and the client asks for entries once a second: drop it when it is
+/// not wanted.
+///
+/// It never ends by itself, but where the name of the stream can be none. An error is an item of the stream, which goes on behind it with the next call, a moment later; only when the client
 /// is shut down it is over behind that. An entry that can not be decoded is [`StreamError::Undecodable`] and stays pending: [`Group::ack`] gives it up.
 ///
 /// ```no_run
@@ -74,7 +84,8 @@ pub struct Consumer<K, V> {
     /// Where it is; none while it is asking, and before it has begun.
     state: Option<State>,
     asking: Option<Asking>,
-    found: VecDeque<(Raw, u64)>,
+    found: VecDeque<Given>,
+    over: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -96,19 +107,22 @@ enum Next {
 #[derive(Debug)]
 struct State {
     next: Next,
-    /// The last new entry that it was given: what a lost answer told is pending behind it.
-    last: EntryId,
+    /// When all that is pending is read once more: what was on its way before can give nothing any more then.
+    again: Instant,
+    hand: Hand,
+    /// New entries come before what is taken over: that came the last time.
+    news: bool,
     /// When it claims, and from where on.
     claims: (Instant, EntryId),
     /// Errors one behind the other.
     failures: u32,
     waiter: Waiter,
-    over: bool,
 }
 
-/// A page: entries, and how often each was given.
-type Page = Result<Vec<(Raw, u64)>, StreamError>;
+/// A page.
+type Page = Result<Vec<Given>, StreamError>;
 
+/// Where it is, but where it is over, and what was found.
 type Asking = Pin<Box<dyn Future<Output = (Option<State>, Page)> + Send>>;
 
 /// A consumer, whatever its codecs.
@@ -139,7 +153,8 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Ask<K, V> for Source<
             };
             let page = source.page(options, &mut state).await;
             state.failures = if page.is_ok() { 0 } else { state.failures.saturating_add(1) };
-            (Some(state), page)
+            let over = page.is_err() && source.group.place().client().is_shut_down();
+            ((!over).then_some(state), page)
         })
     }
 
@@ -156,8 +171,16 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
     fn begin(&self) -> Result<State, ObjectError> {
         let place = self.group.place();
         let (waiter, now) = (Waiter::new(place)?, place.client().clock().now());
-        let next = Next::Pending(EntryId::MIN);
-        Ok(State { next, last: EntryId::MIN, claims: (now, EntryId::MIN), failures: 0, waiter, over: false })
+        // One of this name before may have left with a request on its way.
+        let (next, again) = (Next::Pending(EntryId::MIN), self.settled());
+        let claims = (now, EntryId::MIN);
+        Ok(State { next, again, hand: Hand::default(), news: false, claims, failures: 0, waiter })
+    }
+
+    /// When nothing is given any more by what has left until now: servers' clocks may run a little slower.
+    fn settled(&self) -> Instant {
+        let client = self.group.place().client();
+        client.clock().now() + client.timeout() + client.timeout() / 100 + Duration::from_millis(1)
     }
 
     /// The next page that has entries.
@@ -173,7 +196,6 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
         }
         loop {
             if client.is_shut_down() {
-                state.over = true;
                 return Err(shut_down(self.group.place()).into());
             }
             state.waiter.looks();
@@ -191,7 +213,7 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
                     let claims = options.claim.map_or(Instant::NEVER, |_| state.claims.0);
                     tokio::select! {
                         () = state.waiter.woken() => {}
-                        () = client.clock().sleep_until(claims) => {}
+                        () = client.clock().sleep_until(claims.min(state.again)) => {}
                     }
                 }
             }
@@ -199,40 +221,41 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
     }
 
     /// What comes next; an empty page where there is more to look at, and `None` where there is nothing.
-    async fn look(&self, options: Options, state: &mut State) -> Result<Option<Vec<(Raw, u64)>>, StreamError> {
-        if let Next::Pending(after) = state.next {
-            let found = self.group.given(&self.consumer, Some(after), options.page, false).await?;
-            state.next = found.last().map_or(Next::New, |last| Next::Pending(last.id));
-            // What is new is behind all that was given before.
-            state.last = found.last().map_or(state.last, |last| last.id.max(state.last));
-            return self.attempted(found).await.map(Some);
+    async fn look(&self, options: Options, state: &mut State) -> Result<Option<Vec<Given>>, StreamError> {
+        let clock = self.group.place().client().clock();
+        if state.next == Next::New && clock.now() >= state.again {
+            (state.next, state.again) = (Next::Pending(EntryId::MIN), Instant::NEVER);
         }
-        if let Some(idle) = options.claim {
-            let clock = self.group.place().client().clock();
-            if clock.now() >= state.claims.0 {
-                let claimed = self.group.auto_claimed(&self.consumer, idle, state.claims.1, options.page).await?;
-                state.claims = match claimed.next {
-                    Some(next) => (state.claims.0, next),
-                    None => (clock.now() + idle / 2, EntryId::MIN),
-                };
-                // Between two pages new entries are given out, too.
-                if !claimed.entries.is_empty() {
-                    return self.attempted(claimed.entries).await.map(Some);
-                }
+        if let Next::Pending(after) = state.next {
+            let mut found = self.group.pending_behind(&self.consumer, after, options.page).await?;
+            state.next = found.last().map_or(Next::New, |last| Next::Pending(last.id));
+            found.retain(|raw| !state.hand.has(raw.id));
+            return Ok(Some(self.attempted(&mut state.hand, found).await));
+        }
+        if let Some(idle) = options.claim.filter(|_| !state.news && clock.now() >= state.claims.0) {
+            let claimed = self.group.auto_claimed(&self.consumer, idle, state.claims.1, options.page).await?;
+            state.claims = match claimed.next {
+                Some(next) => (state.claims.0, next),
+                None => (clock.now() + idle / 2, EntryId::MIN),
+            };
+            // Between two pages new entries are given out, too.
+            if !claimed.entries.is_empty() {
+                state.news = true;
+                return Ok(Some(self.attempted(&mut state.hand, claimed.entries).await));
             }
         }
-        let found = self.group.given(&self.consumer, None, options.page, false).await?;
+        let found = self.group.given(&self.consumer, options.page, false).await?;
+        state.news = false;
         let Some(last) = found.last().map(|last| last.id) else {
             let claims_on = options.claim.is_some() && state.claims.1 != EntryId::MIN;
             return Ok(claims_on.then(Vec::new));
         };
-        state.last = last;
         state.waiter.saw(last);
-        Ok(Some(found.into_iter().map(|raw| (raw, 1)).collect()))
+        Ok(Some(found.into_iter().map(|raw| state.hand.take(raw, 1)).collect()))
     }
 
     /// How often each was given. What is not in the stream any more is not pending any more either.
-    async fn attempted(&self, found: Vec<Raw>) -> Result<Vec<(Raw, u64)>, StreamError> {
+    async fn attempted(&self, hand: &mut Hand, found: Vec<Raw>) -> Vec<Given> {
         let (found, gone): (Vec<_>, Vec<_>) = found.into_iter().partition(|raw| raw.fields.is_some());
         if !gone.is_empty() {
             // Where that fails it is tried when they come again; what was found besides is not to be kept from the user.
@@ -241,16 +264,20 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
         let attempts = self.group.attempts(&self.consumer, &found).await.unwrap_or_default();
         // It has been given before, and now.
         let attempt = |raw: &Raw| attempts.get(&raw.id).copied().unwrap_or(2);
-        let attempts: Vec<u64> = found.iter().map(attempt).collect();
-        Ok(found.into_iter().zip(attempts).collect())
+        found.into_iter().map(|raw| (attempt(&raw), raw)).map(|(attempt, raw)| hand.take(raw, attempt)).collect()
     }
 
     /// Goes on behind an error, or tells it.
     async fn after(&self, options: Options, state: &mut State, error: StreamError) -> Result<(), StreamError> {
+        if error.is_no_group() {
+            // With the group went what was pending; in another, the same ids may be other entries.
+            state.hand.forget();
+        }
         match (error, options.create) {
-            // What it was given is pending, and no other is told of it.
-            (StreamError::Object(ObjectError::OutcomeUnknown { .. }), _) if state.next == Next::New => {
-                state.next = Next::Pending(state.last);
+            // What it was given or took over is pending, wherever the group was, and no other is told of it: now, or a moment later where the
+            // request is still on its way.
+            (StreamError::Object(ObjectError::OutcomeUnknown { .. }), _) => {
+                (state.next, state.again) = (Next::Pending(EntryId::MIN), self.settled());
                 Ok(())
             }
             (StreamError::NoGroup { .. }, Some(start)) => match self.group.create().from(start).make_stream().await {
@@ -272,7 +299,8 @@ impl<K, V> Consumer<K, V> {
     }
 
     /// Takes over what was given to nobody for so long, of other consumers and its own, a page at a time in front of new entries: looked for when it begins
-    /// and each half of that time. It is to be longer than the work on a page takes, else that is done twice. Not unless it is said.
+    /// and each half of that time; a request that took something over unseen, as its answer was lost, leaves that idle for so long once more where it
+    /// comes late. It is to be longer than the work on a page takes, else that is done twice. Not unless it is said.
     pub fn claim_idle(mut self, idle: Duration) -> Self {
         // The server counts milliseconds; and each look is a request.
         self.options.claim = Some(idle.max(Duration::from_millis(10)));
@@ -308,11 +336,11 @@ impl<K, V> futures_util::Stream for Consumer<K, V> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            if let Some((raw, attempt)) = this.found.pop_front() {
-                let entry = this.source.read(&raw);
-                return Poll::Ready(Some(entry.map(|entry| Delivery { entry, attempt, origin: this.source.origin() })));
+            if let Some(Given { raw, attempt, held }) = this.found.pop_front() {
+                let (entry, origin) = (this.source.read(&raw), this.source.origin());
+                return Poll::Ready(Some(entry.map(|entry| Delivery { entry, attempt, origin, _held: held })));
             }
-            if this.asking.is_none() && this.state.as_ref().is_some_and(|state| state.over) {
+            if this.over {
                 return Poll::Ready(None);
             }
             let mut asking = this.asking.take().unwrap_or_else(|| this.source.ask(this.options, this.state.take()));
@@ -322,7 +350,7 @@ impl<K, V> futures_util::Stream for Consumer<K, V> {
                     return Poll::Pending;
                 }
                 Poll::Ready((state, page)) => {
-                    this.state = state;
+                    (this.over, this.state) = (state.is_none(), state);
                     match page {
                         Ok(page) => this.found.extend(page),
                         Err(error) => return Poll::Ready(Some(Err(error))),

@@ -20,6 +20,8 @@ pub struct Delivery<K, V> {
     pub(crate) entry: Entry<K, V>,
     pub(crate) attempt: u64,
     pub(crate) origin: Origin,
+    /// While somebody has it, its consumer does not give it again.
+    pub(crate) _held: Arc<()>,
 }
 
 impl<K, V> Delivery<K, V> {
@@ -34,7 +36,7 @@ impl<K, V> Delivery<K, V> {
         &self.entry
     }
 
-    /// The entry, of which no acknowledgement is sent.
+    /// The entry, of which no acknowledgement is sent. Its consumer may give it again: see [`Consumer`](crate::Consumer).
     pub fn into_entry(self) -> Entry<K, V> {
         self.entry
     }

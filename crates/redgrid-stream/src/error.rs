@@ -33,7 +33,8 @@ pub enum StreamError {
         /// What was given.
         id: EntryId,
     },
-    /// An entry can not be read as the types that were asked for. It concerns this entry alone: of a group, it stays pending.
+    /// An entry can not be read as the types that were asked for. It concerns this entry alone: of a group, it stays pending (but
+    /// what counts as acknowledged when it is given).
     #[error("entry {id} can not be read")]
     Undecodable {
         /// The entry.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{FromReply, Request};
+use redgrid_core::{FromReply, Request, Script};
 
 use crate::arrivals::looked;
 use crate::create::{Create, Start};
@@ -18,10 +18,15 @@ use crate::info::ConsumerInfo;
 use crate::read::PAGE;
 use crate::stream::Stream;
 
+static GIVE: Script<1> = Script::new("stream/give", include_str!("scripts/give.lua"));
+
 /// A group of a stream, made by [`Stream::group`]: each entry is given to one of its consumers, and is pending until that
 /// acknowledges it. [`Group::consumer`] is the way to consume one for most; the others are what servers have, one command each.
 ///
-/// A call about a group that is not there ends [`StreamError::NoGroup`].
+/// A call about a group that is not there ends [`StreamError::NoGroup`]; but [`Group::remove`] tells that it was not there, an
+/// acknowledgement that nothing was pending.
+///
+/// Of entries that are given out, one that can not be decoded is [`StreamError::Undecodable`] in its place, and those beside it are told.
 pub struct Group<K, V, KC, VC> {
     pub(crate) stream: Stream<K, V, KC, VC>,
     pub(crate) name: String,
@@ -85,7 +90,8 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         }
     }
 
-    /// Has it go on elsewhere. What is pending stays so; entries that it gives out again may be pending twice.
+    /// Has it go on elsewhere. What is pending stays so; entries that it gives out again are pending for who gets them then. It is sent once: a
+    /// copy that came later would undo what was done since.
     ///
     /// # Errors
     ///
@@ -96,7 +102,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "updateGroupMessageId")]
     pub async fn set_id(&self, start: Start) -> Result<(), StreamError> {
-        self.change(self.about("XGROUP", "SETID")?.arg(start.written()).idempotent()).await
+        self.change(self.about("XGROUP", "SETID")?.arg(start.written())).await
     }
 
     /// Makes a consumer known; tells whether it was not. Who reads for one makes it known, too.
@@ -144,15 +150,15 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     /// Gives new entries to a consumer, when awaited: those that were given to nobody yet, 100 at the most unless [`ReadGroup::limit`]
     /// says so, and at once, unless [`ReadGroup::within`] says to wait for some.
     ///
-    /// It is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`]: what was given is pending, and
-    /// [`Group::read_pending`] tells it. So it is where the future is dropped.
+    /// It is sent once, and a copy that comes later than its caller waits gives nothing. Where its answer is lost it ends
+    /// [`ObjectError::OutcomeUnknown`]: what was given is pending, and [`Group::read_pending`] tells it. So it is where the future is dropped.
     #[doc(alias = "readGroup")]
     pub fn read(&self, consumer: impl Into<String>) -> ReadGroup<K, V, KC, VC> {
         ReadGroup { group: self.clone(), consumer: consumer.into(), limit: PAGE, no_ack: false, within: None }
     }
 
     /// What is pending for a consumer behind an id, so many at the most: what it was given, and has not acknowledged. It counts as given
-    /// once more.
+    /// once more. What is not in the stream any more is left out; none is told where there is nothing else.
     ///
     /// # Errors
     ///
@@ -167,31 +173,44 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         consumer: impl Into<String>,
         after: EntryId,
         limit: u32,
-    ) -> Result<Vec<Entry<K, V>>, StreamError>
+    ) -> Result<Vec<Result<Entry<K, V>, StreamError>>, StreamError>
     where
         KC: Decode<K>,
         VC: Decode<V>,
     {
-        let found = self.given(&consumer.into(), Some(after), limit, false).await?;
-        self.stream.all(&found)
+        let (consumer, limit, mut after) = (consumer.into(), limit.max(1), after);
+        loop {
+            let found = self.pending_behind(&consumer, after, limit).await?;
+            let entries = self.stream.each(&found);
+            match found.last() {
+                // All of the page are gone, and there may be others behind it.
+                Some(last) if entries.is_empty() && found.len() >= limit as usize => after = last.id,
+                _ => return Ok(entries),
+            }
+        }
     }
 
-    /// Entries that are new, or pending behind an id.
-    pub(crate) async fn given(
+    /// A page of what is pending behind an id.
+    pub(crate) async fn pending_behind(
         &self,
         consumer: &str,
-        pending: Option<EntryId>,
+        after: EntryId,
         limit: u32,
-        no_ack: bool,
     ) -> Result<Vec<Raw>, StreamError> {
         let (_, key) = self.place().named()?;
         let request = Request::command("XREADGROUP").arg("GROUP").arg(self.name.clone()).arg(consumer.to_owned());
+        let request = request.arg("COUNT").int(limit.max(1).into()).arg("STREAMS").key_here(key.clone());
+        let found: OfOne = self.ask(request.arg(after.bytes())).await?;
+        Ok(found.0)
+    }
+
+    /// Entries that are new.
+    pub(crate) async fn given(&self, consumer: &str, limit: u32, no_ack: bool) -> Result<Vec<Raw>, StreamError> {
+        let (_, key) = self.place().named()?;
+        let request = GIVE.with([key.clone()]).not_after_here().arg(self.name.clone()).arg(consumer.to_owned());
         let request = request.arg("COUNT").int(limit.max(1).into());
-        let request = if no_ack { request.arg("NOACK") } else { request }.arg("STREAMS").key_here(key.clone());
-        let found: OfOne = match pending {
-            Some(after) => self.ask(request.arg(after.bytes())).await?,
-            None => self.change(request.arg(">")).await?,
-        };
+        let request = if no_ack { request.arg("NOACK") } else { request };
+        let found: OfOne = self.change(request.tells_time()).await?;
         Ok(found.0)
     }
 
@@ -247,7 +266,7 @@ impl<K, V, KC, VC> ReadGroup<K, V, KC, VC> {
 }
 
 impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for ReadGroup<K, V, KC, VC> {
-    type Output = Result<Vec<Entry<K, V>>, StreamError>;
+    type Output = Result<Vec<Result<Entry<K, V>, StreamError>>, StreamError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     /// # Cancel safety
@@ -256,8 +275,8 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for ReadGr
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let ReadGroup { group, consumer, limit, no_ack, within } = self;
-            let look = || group.given(&consumer, None, limit, no_ack);
-            group.stream.all(&looked(group.place(), within, look).await?)
+            let look = || group.given(&consumer, limit, no_ack);
+            Ok(group.stream.each(&looked(group.place(), within, look).await?))
         })
     }
 }

@@ -119,13 +119,15 @@ impl FromReply for Told {
 impl FromReply for GroupInfo {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         let mut fields = Fields::of(reply)?;
+        // Negative where more count as given out than were added.
+        let lag: Option<i64> = fields.take("lag")?;
         Ok(GroupInfo {
             name: fields.take("name")?,
             consumers: fields.take("consumers")?,
             pending: fields.take("pending")?,
             last_delivered: fields.take("last-delivered-id")?,
             entries_read: fields.take("entries-read")?,
-            lag: fields.take("lag")?,
+            lag: lag.and_then(|lag| u64::try_from(lag).ok()),
         })
     }
 }

@@ -28,13 +28,14 @@
 //!
 //! # Promises
 //!
-//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time; [`Add::exactly_once`] has
+//! - A change is sent once, and new entries are given to nobody who does not wait for them any more. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time; [`Add::exactly_once`] has
 //!   an entry be there once although answers are lost.
 //! - A [`Consumer`] gets each entry of its group at least once, also where answers are lost, its process dies or a failover takes things back.
 //!   What a primary has lost in a failover, nobody gets.
 //! - No connection waits for entries. Who adds through this library wakes those who wait; what others add is found within a second.
 //! - Streams over entries, and consumers, hold a page at a time.
-//! - What can not be decoded is an error about this one entry.
+//! - What can not be decoded is an error about this one entry: of what a group gives out those beside it are told, and [`Entries`] and consumers
+//!   go on behind it; [`Range`] and [`Read`] end with it, and can be asked again.
 
 mod add;
 mod arrivals;
@@ -45,6 +46,7 @@ mod delivery;
 mod entry;
 mod error;
 mod group;
+mod hand;
 mod id;
 mod info;
 mod pending;

@@ -201,6 +201,11 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream<K, V, KC, VC> {
     }
 
     pub(crate) fn all(&self, raws: &[Raw]) -> Result<Vec<Entry<K, V>>, StreamError> {
+        self.each(raws).into_iter().collect()
+    }
+
+    /// Those that are still there, each by itself.
+    pub(crate) fn each(&self, raws: &[Raw]) -> Vec<Result<Entry<K, V>, StreamError>> {
         raws.iter().filter(|raw| raw.fields.is_some()).map(|raw| self.one(raw)).collect()
     }
 }

@@ -1,0 +1,264 @@
+//! Copies that come late, answers that are lost and groups that go back: no entry is given to nobody, and what is in hand comes once.
+
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use redgrid_stream::{Consumer, Delivery, Entry, EntryId, ObjectError, Start, Stream, StreamError};
+use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with, server, sha};
+
+type Texts = Stream<String, u32>;
+
+fn id(ms: u64) -> EntryId {
+    EntryId::new(ms, 0)
+}
+
+/// By what new entries are asked for.
+fn gives() -> String {
+    sha(include_str!("../../crates/redgrid-stream/src/scripts/give.lua"))
+}
+
+async fn add(stream: &Texts, entries: impl IntoIterator<Item = u64>) {
+    for ms in entries {
+        stream.add("n", &(ms as u32)).id(id(ms)).await.unwrap();
+    }
+}
+
+async fn next(consumer: &mut Consumer<String, u32>) -> Delivery<String, u32> {
+    let next = tokio::time::timeout(SOON, consumer.try_next()).await;
+    next.expect("in time").unwrap().expect("it goes on")
+}
+
+async fn through(proxy: &Proxy, server: &RedisServer, timeout: u64) -> redgrid_stream::Client {
+    client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(timeout))).await
+}
+
+/// How often entries were asked for, of this server, by whatever way.
+async fn reads(observer: &Observer) -> u64 {
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let calls = |line: &str| line.strip_prefix("cmdstat_xreadgroup:calls=")?.split(',').next()?.parse().ok();
+    stats.lines().find_map(calls).unwrap_or_default()
+}
+
+/// Polls it until entries were asked for so often more.
+async fn looks(consumer: &mut Consumer<String, u32>, observer: &Observer, times: u64) {
+    let before = reads(observer).await;
+    tokio::select! {
+        told = consumer.try_next() => panic!("{told:?}"),
+        () = wait_until(SOON, async || reads(observer).await >= before + times) => {}
+    }
+}
+
+/// Polls it until something that it sends is held.
+async fn is_held(consumer: &mut Consumer<String, u32>, proxy: &Proxy) {
+    tokio::select! {
+        told = consumer.try_next() => panic!("{told:?}"),
+        () = wait_until(SOON, async || proxy.counts().held == 1) => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_comes_late_gives_nothing_to_nobody() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
+    let theirs: Texts = Stream::new(&elsewhere, "s");
+    add(&theirs, [1]).await;
+    let mut consumer = Texts::new(&client, "s").group("g").consumer("c").create_if_missing(Start::Beginning);
+    let one = next(&mut consumer).await;
+    proxy.next(1, gives(), Action::Hold);
+    is_held(&mut consumer, &proxy).await;
+    // It has given the copy up, has read what is pending, and asks for new entries.
+    looks(&mut consumer, &observer, 3).await;
+    // The time of the copy passes, and with it that in which it is looked for what the copy gave.
+    let past = tokio::time::timeout(Duration::from_secs(1), consumer.try_next()).await;
+    assert!(past.is_err(), "{past:?}");
+    add(&theirs, [2, 3]).await;
+    proxy.release_held().await;
+    add(&theirs, [4]).await;
+    for ms in 2..=4 {
+        assert_eq!(next(&mut consumer).await.id, id(ms));
+    }
+    one.ack().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_on_its_way_to_one_who_left_comes_to_the_next_of_its_name() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let (client, elsewhere) = (through(&proxy, &server, 3_000).await, client(&server).await);
+    let theirs: Texts = Stream::new(&elsewhere, "s");
+    let mut first = Texts::new(&client, "s").group("g").consumer("c").create_if_missing(Start::Beginning);
+    add(&theirs, [1]).await;
+    next(&mut first).await.ack().await.unwrap();
+    proxy.next(1, gives(), Action::Hold);
+    is_held(&mut first, &proxy).await;
+    drop(first);
+    let mut second = theirs.group("g").consumer("c");
+    looks(&mut second, &observer, 3).await;
+    add(&theirs, [2]).await;
+    // In time: it is given to the first, who is not there any more.
+    assert_eq!(proxy.release_held().await, 1);
+    assert_eq!(next(&mut second).await.id, id(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lost_answer_told_of_a_group_that_was_set_back_comes() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
+    let theirs: Texts = Stream::new(&elsewhere, "s");
+    add(&theirs, 1..=3).await;
+    let mut consumer = Texts::new(&client, "s").group("g").consumer("c").page(3).create_if_missing(Start::Beginning);
+    for ms in 1..=3 {
+        let one = next(&mut consumer).await;
+        assert_eq!(one.id, id(ms));
+        one.ack().await.unwrap();
+    }
+    theirs.group("g").set_id(Start::Beginning).await.unwrap();
+    proxy.next(1, gives(), Action::SwallowReply);
+    add(&theirs, [4]).await;
+    for ms in 1..=4 {
+        assert_eq!(next(&mut consumer).await.id, id(ms));
+    }
+    assert_eq!(proxy.counts().swallowed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_taken_over_and_what_is_new_come_in_turn_also_where_an_answer_is_lost() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
+    let theirs: Texts = Stream::new(&elsewhere, "s");
+    add(&theirs, 1..=5).await;
+    let group = theirs.group("g");
+    group.create().await.unwrap();
+    assert_eq!(group.read("dead").limit(3).await.unwrap().len(), 3);
+    let idles = ["XCLAIM", "s", "g", "dead", "0", "1-0", "2-0", "3-0", "IDLE", "3600000"];
+    observer.cmd(&idles).await.unwrap();
+    let consumer = Texts::new(&client, "s").group("g").consumer("c");
+    let mut consumer = consumer.page(1).claim_idle(Duration::from_secs(600));
+    let mut hand = vec![next(&mut consumer).await, next(&mut consumer).await];
+    assert_eq!(hand[1].attempt(), 1, "a new one behind the first that it took over");
+    // The second that it takes over is lost on its way, and comes all the same; what is in hand does not.
+    proxy.next(1, "XAUTOCLAIM", Action::SwallowReply);
+    hand.push(next(&mut consumer).await);
+    assert_eq!(proxy.counts().swallowed, 1);
+    hand.push(next(&mut consumer).await);
+    // And here what is new.
+    proxy.next(1, gives(), Action::SwallowReply);
+    add(&theirs, [6]).await;
+    hand.extend([next(&mut consumer).await, next(&mut consumer).await]);
+    let told: Vec<_> = hand.iter().map(|one| one.id.ms).collect();
+    assert_eq!(told, [1, 4, 2, 3, 5, 6]);
+    let given: Vec<_> = hand.iter().map(Delivery::attempt).collect();
+    assert!(given[0] >= 2 && given[1] == 1 && given[2] >= 3 && given[4] >= 2 && given[5] == 1, "{given:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_set_once() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
+    let theirs: Texts = Stream::new(&elsewhere, "s");
+    add(&theirs, [1]).await;
+    theirs.group("g").create().await.unwrap();
+    proxy.next(1, "SETID", Action::SwallowReply);
+    let told = Texts::new(&client, "s").group("g").set_id(Start::End).await;
+    assert!(matches!(told, Err(StreamError::Object(ObjectError::OutcomeUnknown { .. }))), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_counts_more_than_there_is_hides_no_other() {
+    let server = server().await;
+    let client = client(&server).await;
+    let stream: Texts = Stream::new(&client, "s");
+    add(&stream, 1..=2).await;
+    stream.group("g").create().await.unwrap();
+    // Redis 6.2 counts none.
+    if stream.group("h").create().entries_read(1_000).await.is_ok() {
+        let known = stream.groups().await.unwrap();
+        assert_eq!(known.len(), 2);
+        assert!(known.iter().all(|group| group.lag.is_none_or(|lag| lag <= 2)), "{known:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_read_hides_nothing_beside_it() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let stream: Texts = Stream::new(&client, "s");
+    add(&stream, [1]).await;
+    observer.cmd(&["XADD", "s", "2-0", "{", "7"]).await.unwrap();
+    add(&stream, [3]).await;
+    let told = |all: Vec<Result<Entry<String, u32>, StreamError>>| -> Vec<Result<u64, u64>> {
+        let one = |one: Result<Entry<String, u32>, StreamError>| match one {
+            Ok(entry) => Ok(entry.id.ms),
+            Err(StreamError::Undecodable { id, .. }) => Err(id.ms),
+            Err(other) => panic!("{other:?}"),
+        };
+        all.into_iter().map(one).collect()
+    };
+    let all = [Ok(1), Err(2), Ok(3)];
+    for name in ["g", "h"] {
+        stream.group(name).create().await.unwrap();
+    }
+    assert_eq!(told(stream.group("h").read("c").no_ack().await.unwrap()), all);
+    let group = stream.group("g");
+    assert_eq!(told(group.read("c").await.unwrap()), all);
+    assert_eq!(told(group.read_pending("c", EntryId::MIN, 9).await.unwrap()), all);
+    assert_eq!(told(group.claim("d", Duration::ZERO, [id(1), id(2)]).await.unwrap()), all[..2]);
+    // Who goes on with the id that is told comes by it.
+    let claimed = group.auto_claim("c", Duration::ZERO, id(2), 1).await.unwrap();
+    assert_eq!((claimed.next, told(claimed.entries)), (Some(id(3)), vec![Err(2)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_removed_does_not_hide_what_is_pending_behind_it() {
+    let server = server().await;
+    let client = client(&server).await;
+    let stream: Texts = Stream::new(&client, "s");
+    add(&stream, 1..=5).await;
+    let group = stream.group("g");
+    group.create().await.unwrap();
+    group.read("c").await.unwrap();
+    stream.remove((1..=4).map(id)).await.unwrap();
+    assert_eq!(group.read_pending("c", EntryId::MIN, 2).await.unwrap().len(), 1);
+    assert!(group.read_pending("c", id(5), 2).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_of_what_can_not_be_a_name_ends() {
+    let server = server().await;
+    let client = client(&server).await;
+    let mut consumer = Texts::new(&client, "").group("g").consumer("c");
+    let told = consumer.next().await;
+    assert!(matches!(told, Some(Err(StreamError::Object(ObjectError::InvalidName(_))))), "{told:?}");
+    assert!(consumer.next().await.is_none());
+}
+
+/// Where the poll is refused, only messages and the look of each five seconds tell.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_wakes_who_waits() {
+    let server = server().await;
+    let (client, elsewhere, observer) =
+        (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    let (stream, theirs): (Texts, Texts) = (Stream::new(&client, "s"), Stream::new(&elsewhere, "s"));
+    stream.group("g").create().make_stream().await.unwrap();
+    observer.cmd(&["ACL", "SETUSER", "default", "-xread"]).await.unwrap();
+    let mut took = Duration::ZERO;
+    for n in 1..=4 {
+        let before = reads(&observer).await;
+        let group = stream.group("g");
+        let waiter = tokio::spawn(async move { group.read("c").within(SOON).await.unwrap().len() });
+        let channel = "redgrid_stream__channel:{s}".to_owned();
+        let listens = async || observer.pubsub_channels("*").await.unwrap().contains(&channel);
+        // It looks when it begins, when it waits, and when the subscription is in force.
+        wait_until(SOON, async || listens().await && reads(&observer).await >= before + 3).await;
+        let began = Instant::now();
+        add(&theirs, [n]).await;
+        assert_eq!(waiter.await.unwrap(), 1);
+        took += began.elapsed();
+    }
+    assert!(took < Duration::from_secs(8), "{took:?}");
+}
