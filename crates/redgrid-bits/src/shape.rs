@@ -127,11 +127,11 @@ mod tests {
 
     #[test]
     fn large_shares_are_kept_too() {
-        for elements in [10_u64, 1000, 1_000_000] {
+        for elements in [1000_u64, 1_000_000] {
             for probability in [0.9, 0.95, 0.97, 0.98, 0.99, 0.999] {
                 let FilterConfig { size, hash_iterations, .. } = FilterConfig::of(elements, probability);
                 let found = share(elements as f64, size as f64, hash_iterations);
-                assert!(found <= probability, "{elements} {probability}: {size} bits, {found}");
+                assert!(size > 0 && found <= probability, "{elements} {probability}: {size} bits, {found}");
             }
         }
     }
