@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redgrid_bits::{BitSet, Field, FieldOp, HyperLogLog, ObjectError, Overflow};
+use redgrid_core::config::ReadMode;
 use redgrid_core::object::Lifetime;
-use redgrid_core::{Code, ServerError};
-use redgrid_testkit::{Action, Proxy};
-use redgrid_tests::{client, client_with, server};
+use redgrid_core::{Client, Code, Config, ServerError};
+use redgrid_testkit::{Action, Proxy, Replicated, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -286,4 +287,61 @@ async fn what_is_different_is_counted_and_merged() {
     server.observer().await.unwrap().cmd(&["SET", "text", "no such thing"]).await.unwrap();
     let told = monday.merge_with(["text"]).await.unwrap_err();
     assert!(matches!(&told, ObjectError::Refused { .. }), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_made_on_the_way_is_gone_or_never_made() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let bits = BitSet::new(&client, "bits");
+    bits.set_many([1, 2], true).await.unwrap();
+    BitSet::new(&client, "other").set_many([2, 3], true).await.unwrap();
+    for denied in ["-del", "-rename", "-bitop", "-pttl", "-strlen"] {
+        observer.cmd(&["ACL", "SETUSER", "half", "reset", "on", ">secret", "~*", "&*", "+@all", denied]).await.unwrap();
+        let half = client_with(&server.url(), |config| config.credentials(Some("half"), "secret")).await;
+        let told = BitSet::new(&half, "bits").exactly_one(["other"]).await;
+        assert!(matches!(told, Err(ObjectError::Refused { .. })), "{denied}: {told:?}");
+        assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 2, "{denied}");
+        assert_eq!(ones(&bits).await, BTreeSet::from([1, 2]), "{denied}");
+    }
+}
+
+/// Where a replica lacks what was set before, the stream has it all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_not_read_from_replicas() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let replica = &replicated.replicas()[0];
+    let config = Config::master_slave(replicated.primary().addr().to_string(), [replica.addr().to_string()]).unwrap();
+    let client = Client::connect(config.read_mode(ReadMode::Replica)).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    let bits = BitSet::new(&client, "bits");
+    bits.set_many([1, 100_000], true).await.unwrap();
+    let observer = replica.observer().await.unwrap();
+    wait_until(SOON, async || observer.exists("bits").await.unwrap()).await;
+    observer.cmd(&["CONFIG", "SET", "replica-read-only", "no"]).await.unwrap();
+    observer.cmd(&["DEL", "bits"]).await.unwrap();
+    wait_until(SOON, async || bits.count().await.unwrap() == 0).await;
+    for _ in 0..5 {
+        assert_eq!(ones(&bits).await, BTreeSet::from([1, 100_000]));
+    }
+}
+
+/// Not one request for each mebibyte that there could be.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_behind_the_end_is_cleared_at_once() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let bits = BitSet::new(&client, "bits");
+    bits.set_many([3, 1000, 1001], true).await.unwrap();
+    observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
+    bits.set_range(1001.., false).await.unwrap();
+    assert_eq!(ones(&bits).await, BTreeSet::from([3, 1000]));
+    BitSet::new(&client, "none").set_range(.., false).await.unwrap();
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let calls = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let calls: u64 = calls.map(|line| line.split(',').next().unwrap().parse::<u64>().unwrap()).sum();
+    assert!(calls < 10, "{stats}");
+    let beyond = Field::signed(0, 0);
+    assert_eq!((beyond.bounds(), Field::unsigned(0, 0).bounds()), ((0, 0), (0, 0)));
+    assert!(matches!(bits.integer(beyond).await, Err(ObjectError::InvalidArgument { .. })));
 }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use redgrid_bits::codecs::{Long, Text};
 use redgrid_bits::{BloomFilter, ObjectError};
+use redgrid_core::config::ReadMode;
 use redgrid_core::object::Lifetime;
+use redgrid_core::{Client, Config};
 use redgrid_keys::Keys;
-use redgrid_testkit::{Action, Proxy};
+use redgrid_testkit::{Action, Proxy, Replicated, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -156,4 +158,22 @@ async fn an_element_whose_answer_is_lost_may_be_added_again() {
     assert!(filter.contains(&1).await.unwrap());
     proxy.next(1, "EVALSHA", Action::SwallowReply);
     assert!(filter.contains(&1).await.unwrap());
+}
+
+/// Where a replica does not know of the filter, the primary answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_has_no_filter_yet_is_not_asked_again() {
+    let replicated = Replicated::start(1).await.unwrap();
+    let replica = &replicated.replicas()[0];
+    let config = Config::master_slave(replicated.primary().addr().to_string(), [replica.addr().to_string()]).unwrap();
+    let client = Client::connect(config.read_mode(ReadMode::Replica)).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    let filter: BloomFilter<u32> = BloomFilter::new(&client, "filter");
+    assert!(filter.try_init(1000, 0.01).await.unwrap() && filter.add(&1).await.unwrap());
+    let observer = replica.observer().await.unwrap();
+    wait_until(SOON, async || observer.exists("filter").await.unwrap()).await;
+    observer.cmd(&["CONFIG", "SET", "replica-read-only", "no"]).await.unwrap();
+    observer.cmd(&["FLUSHALL"]).await.unwrap();
+    wait_until(SOON, async || filter.config().await.unwrap().is_none()).await;
+    assert_eq!(filter.contains_many(&[1, 2]).await.unwrap(), [true, false]);
 }

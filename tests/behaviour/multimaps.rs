@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use redgrid_core::{Code, ServerError};
-use redgrid_multimap::{ListMultimap, ObjectError, SetMultimap};
-use redgrid_testkit::{Action, Proxy};
+use redgrid_multimap::codecs::Json;
+use redgrid_multimap::{Kind, ListMultimap, Multimap, ObjectError, SetMultimap};
+use redgrid_testkit::{Action, Observer, Proxy};
 use redgrid_tests::{client, client_with, in_full, server, sha};
 
 fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
@@ -94,10 +95,7 @@ async fn what_can_not_be_written_leaves_nothing_half_done() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let url = server.url_via(proxy.addr());
-    let (client, observer) = (
-        client_with(&url, |config| config.timeout(Duration::from_millis(500))).await,
-        server.observer().await.unwrap(),
-    );
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let map: SetMultimap<String, u32> = SetMultimap::new(&client, "m");
     map.insert("a", &1).await.unwrap();
     let hash: String = observer.query(&["HGET", "m", "\"a\""]).await.unwrap();
@@ -132,9 +130,85 @@ async fn what_can_not_be_written_leaves_nothing_half_done() {
     // And of an answer that is lost: it is not made a second time.
     let list: ListMultimap<String, u32> = ListMultimap::new(&client, "list");
     list.insert("a", &1).await.unwrap();
+    // Its first change: nothing else is asked within this time.
+    let hasty = client_with(&url, |config| config.timeout(Duration::from_millis(500))).await;
+    let hasty: ListMultimap<String, u32> = ListMultimap::new(&hasty, "list");
     proxy.next(1, sha(include_str!("../../crates/redgrid-multimap/src/scripts/insert.lua")), Action::SwallowReply);
-    assert!(matches!(list.insert("a", &2).await, Err(ObjectError::OutcomeUnknown { .. })));
+    assert!(matches!(hasty.insert("a", &2).await, Err(ObjectError::OutcomeUnknown { .. })));
     assert_eq!(list.get_all("a").await.unwrap(), [1, 2]);
+}
+
+/// All that is there of a map: the keys of the server, those of the map, and their values in their order.
+async fn all_of<Y: Kind>(
+    observer: &Observer,
+    map: &Multimap<String, u32, Json, Json, Y>,
+) -> (Vec<String>, Vec<String>, BTreeMap<String, Vec<u32>>) {
+    let keys = sorted(map.read_all_keys().await.unwrap());
+    let mut values = BTreeMap::new();
+    for key in ["a", "b", "c"] {
+        let is_set = std::any::type_name::<Y>().ends_with("Sets");
+        let found = map.get_all(key).await.unwrap();
+        values.insert(key.to_owned(), if is_set { sorted(found) } else { found });
+    }
+    (sorted(observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap()), keys, values)
+}
+
+/// Tells which calls were refused; none of them has changed anything.
+async fn refused_without<Y: Kind>(denied: &str) -> Vec<&'static str> {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let map: Multimap<String, u32, Json, Json, Y> = Multimap::new(&client, "m");
+    observer.cmd(&["ACL", "SETUSER", "half", "on", ">secret", "~*", "&*", "+@all", denied]).await.unwrap();
+    let half = client_with(&server.url(), |config| config.credentials(Some("half"), "secret")).await;
+    let theirs: Multimap<String, u32, Json, Json, Y> = Multimap::new(&half, "m");
+    let calls =
+        ["insert", "new", "remove", "last", "remove_keys", "set_all", "set_new", "replace_all", "remove_all", "clear"];
+    let mut refused = Vec::new();
+    for call in calls {
+        observer.cmd(&["FLUSHDB"]).await.unwrap();
+        map.insert_many("a", &[1, 2]).await.unwrap();
+        map.insert("b", &3).await.unwrap();
+        let before = all_of(&observer, &map).await;
+        let told = match call {
+            "insert" => theirs.insert("a", &7).await.map(drop),
+            "new" => theirs.insert("c", &7).await.map(drop),
+            "remove" => theirs.remove("a", &1).await.map(drop),
+            "last" => theirs.remove("b", &3).await.map(drop),
+            "remove_keys" => theirs.remove_keys(["a"]).await.map(drop),
+            "set_all" => theirs.set_all("a", &[8, 9]).await,
+            "set_new" => theirs.set_all("c", &[8, 9]).await,
+            "replace_all" => theirs.replace_all("a", &[8, 1]).await.map(drop),
+            "remove_all" => theirs.remove_all("a").await.map(drop),
+            _ => theirs.clear().await.map(drop),
+        };
+        let after = all_of(&observer, &map).await;
+        match told {
+            Ok(()) => assert_eq!(after.0.len(), after.1.len() + usize::from(!after.1.is_empty()), "{call} {denied}"),
+            Err(ObjectError::Refused { .. }) => {
+                assert_eq!(after, before, "{call} {denied}");
+                refused.push(call);
+            }
+            Err(other) => panic!("{call} {denied}: {other:?}"),
+        }
+    }
+    refused
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_do_all_of_a_change_does_nothing_of_it() {
+    use redgrid_multimap::{Lists, Sets};
+
+    let removals = ["last", "remove_keys", "remove_all", "clear"];
+    assert_eq!(refused_without::<Sets>("-hdel").await, removals);
+    assert_eq!(refused_without::<Lists>("-hdel").await, removals);
+    let replaced = ["remove_keys", "set_all", "replace_all", "remove_all", "clear"];
+    assert_eq!(refused_without::<Sets>("-unlink").await, replaced);
+    assert_eq!(refused_without::<Lists>("-unlink").await, replaced);
+    let writes = ["insert", "new", "set_all", "set_new", "replace_all"];
+    assert_eq!(refused_without::<Sets>("-sadd").await, writes);
+    assert_eq!(refused_without::<Lists>("-rpush").await, writes);
+    assert_eq!(refused_without::<Sets>("-srem").await, ["remove", "last"]);
+    assert_eq!(refused_without::<Lists>("-lrem").await, ["remove", "last"]);
 }
 
 /// A multimap and what it is to be, through the same operations in any order.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use redgrid_core::{Code, ServerError};
 use redgrid_set::codecs::Long;
-use redgrid_set::{Lifetime, ObjectError, Set};
+use redgrid_set::{Lifetime, ObjectError, ScoredSortedSet, Set, SortedSet};
 use redgrid_testkit::{Action, Proxy, ServerBinary};
 use redgrid_tests::{client, client_with, in_full, server};
 
@@ -128,17 +128,43 @@ async fn a_large_set_is_streamed_and_what_can_not_be_decoded_concerns_one_value(
 async fn a_lost_answer_is_told_and_nothing_is_popped_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    let url = server.url_via(proxy.addr());
+    // Only what is not answered is asked within so short a time.
+    let hasty = client_with(&url, |config| config.timeout(Duration::from_millis(500))).await;
+    let (client, hasty) = (client(&server).await, Set::<u32>::new(&hasty, "set"));
     let set: Set<u32> = Set::new(&client, "set");
     set.insert_many(&[1, 2, 3]).await.unwrap();
     proxy.next(1, "SPOP", Action::SwallowReply);
-    assert!(matches!(set.pop().await, Err(ObjectError::OutcomeUnknown { .. })));
+    assert!(matches!(hasty.pop().await, Err(ObjectError::OutcomeUnknown { .. })));
     assert_eq!(set.len().await.unwrap(), 2, "one has gone");
     proxy.next(1, "SADD", Action::SwallowReply);
-    assert!(matches!(set.insert(&4).await, Err(ObjectError::OutcomeUnknown { .. })));
+    assert!(matches!(hasty.insert(&4).await, Err(ObjectError::OutcomeUnknown { .. })));
     assert!(set.contains(&4).await.unwrap());
     proxy.next(1, "SCARD", Action::SwallowReply);
-    assert_eq!(set.len().await.unwrap(), 3, "what reads is asked again");
+    assert_eq!(hasty.len().await.unwrap(), 3, "what reads is asked again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_sets_are_no_combination() {
+    let server = server().await;
+    let client = client(&server).await;
+    let (set, due) = (Set::<u32>::new(&client, "s"), SortedSet::<u32>::new(&client, "due"));
+    let scores = ScoredSortedSet::<u32>::new(&client, "scores");
+    set.insert(&1).await.unwrap();
+    scores.insert(&1, 1.0).await.unwrap();
+    let many = |count: usize| (0..count).map(|n| format!("other:{n}"));
+    assert_eq!(set.union(many(1000)).values().await.unwrap(), [1]);
+    assert_eq!(scores.union(many(1000)).weights(vec![2.0; 1001]).entries().await.unwrap(), [(1, 2.0)]);
+    for told in [
+        set.union(many(1001)).store("x").await,
+        set.intersection_len(many(1001), None).await,
+        due.difference(many(1001)).store("x").await,
+        scores.union(many(1001)).store("x").await,
+    ] {
+        let told = told.unwrap_err();
+        assert!(matches!(told, ObjectError::InvalidArgument { .. }), "{told:?}");
+        assert!(in_full(&told).contains("up to 1000"), "{told:?}");
+    }
 }
 
 /// A set and what it is to be, through the same operations in any order.

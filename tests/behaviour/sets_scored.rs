@@ -206,15 +206,37 @@ async fn a_large_one_is_streamed_and_keeps_what_it_is_told() {
 async fn a_score_is_not_added_twice_when_an_answer_is_lost() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    let hasty = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    // Only what is not answered is asked within so short a time.
+    let (client, hasty) = (client(&server).await, ScoredSortedSet::<String>::new(&hasty, "set"));
     let set: ScoredSortedSet<String> = ScoredSortedSet::new(&client, "set");
     set.insert("a", 1.0).await.unwrap();
     proxy.next(1, "ZINCRBY", Action::SwallowReply);
-    assert!(matches!(set.add_score("a", 1.0).await, Err(ObjectError::OutcomeUnknown { .. })));
+    assert!(matches!(hasty.add_score("a", 1.0).await, Err(ObjectError::OutcomeUnknown { .. })));
     assert_eq!(set.score("a").await.unwrap(), Some(2.0));
     proxy.next(1, "ZPOPMIN", Action::SwallowReply);
-    assert!(matches!(set.pop_first().await, Err(ObjectError::OutcomeUnknown { .. })));
+    assert!(matches!(hasty.pop_first().await, Err(ObjectError::OutcomeUnknown { .. })));
     assert!(set.is_empty().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_ask_for_ranks_adds_nothing() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let set: ScoredSortedSet<String> = ScoredSortedSet::new(&client, "set");
+    set.insert("a", 1.0).await.unwrap();
+    let half = ["ACL", "SETUSER", "half", "on", ">secret", "~*", "&*", "+@all", "-zrank", "-zrevrank"];
+    observer.cmd(&half).await.unwrap();
+    let half = client_with(&server.url(), |config| config.credentials(Some("half"), "secret")).await;
+    let theirs: ScoredSortedSet<String> = ScoredSortedSet::new(&half, "set");
+    for told in [
+        theirs.add_score_and_rank("a", 5.0).await,
+        theirs.add_score_and_rev_rank("a", 5.0).await,
+        theirs.insert_and_rank("b", 5.0).await,
+    ] {
+        assert!(matches!(told, Err(ObjectError::Refused { .. })), "{told:?}");
+    }
+    assert_eq!(set.entries().try_collect::<Vec<_>>().await.unwrap(), [("a".to_owned(), 1.0)]);
 }
 
 /// A set and what it is to be, through the same operations in any order.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use futures_util::{StreamExt, TryStreamExt};
-use redgrid_set::{LexSortedSet, ObjectError, SortedSet};
+use redgrid_set::{LexSortedSet, Natural, ObjectError, ScoredSortedSet, Set, SortedSet};
 use redgrid_tests::{client, in_full, server};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,4 +141,31 @@ async fn a_sorted_set_is_what_its_model_is() {
             assert!(fits && same, "seed {seed}: {model:?} after {story:?}");
         }
     }
+}
+
+/// Those of others have scores; by them the server would keep another order.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_made_with_other_sets_is_in_the_order_of_the_values() {
+    let server = server().await;
+    let client = client(&server).await;
+    let due: SortedSet<u32> = SortedSet::new(&client, "due");
+    due.insert_many(&[20, 40]).await.unwrap();
+    let plain: Set<u32, Natural> = Set::<u32>::new(&client, "plain").with_codec(Natural);
+    plain.insert_many(&[10, 40]).await.unwrap();
+    let scored = ScoredSortedSet::<u32>::new(&client, "scored").with_codec(Natural);
+    for (value, score) in [(30, -1.0), (5, f64::INFINITY), (20, 7.0)] {
+        scored.insert(&value, score).await.unwrap();
+    }
+    assert_eq!(due.union(["plain", "scored"]).values().await.unwrap(), [5, 10, 20, 30, 40]);
+    assert_eq!(due.union(["plain", "scored"]).store("all").await.unwrap(), 5);
+    let all: SortedSet<u32> = SortedSet::new(&client, "all");
+    assert_eq!(all.by_value(..25).values().await.unwrap(), [5, 10, 20]);
+    assert_eq!(all.stream().try_collect::<Vec<_>>().await.unwrap(), [5, 10, 20, 30, 40]);
+    assert_eq!(due.intersection(["all"]).store("both").await.unwrap(), 2);
+    assert_eq!(due.intersection(["plain"]).values().await.unwrap(), [40]);
+    assert_eq!(due.difference(["plain"]).values().await.unwrap(), [20]);
+    due.insert(&1).await.unwrap();
+    assert_eq!(due.intersection(["scored"]).store("all").await.unwrap(), 1);
+    all.insert(&30).await.unwrap();
+    assert_eq!(all.by_value(..=30).values().await.unwrap(), [20, 30]);
 }

@@ -116,7 +116,7 @@ impl BitSet {
 
     /// Sets or clears all bits of a range, 8,388,608 at a time: others may see a part of it done.
     ///
-    /// Clearing makes it no longer; setting takes memory as long as the range's end.
+    /// Clearing makes it no longer, and stops at its end; setting takes memory as long as the range's end.
     ///
     /// ```no_run
     /// # async fn demo(seats: &redgrid_bits::BitSet) -> Result<(), redgrid_bits::ObjectError> {
@@ -142,7 +142,9 @@ impl BitSet {
             // The parts end with a byte.
             let to = end.min((from / 8) * 8 + FILLED_AT_ONCE);
             let request = FILL.with([key.clone()]).arg(from.to_string()).arg(to.to_string()).int(bit.into());
-            self.place.change::<()>(request).await?;
+            if !self.place.change::<bool>(request).await? {
+                break;
+            }
             from = to;
         }
         Ok(())

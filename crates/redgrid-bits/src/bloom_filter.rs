@@ -206,6 +206,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
     ) -> Result<(), ObjectError> {
         let (name, key) = self.place.named()?;
         let (mut rest, mut rounds) = (elements, Rounds::of(self.place.client(), name));
+        // Where a replica knows of another filter, or of none, the primary is asked.
+        let mut from_replicas = true;
         while !rest.is_empty() {
             let shape = self.shape().await?;
             let (part, behind) = rest.split_at(rest.len().min((BITS_AT_ONCE / shape.hashes) as usize));
@@ -214,7 +216,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
             let indices = part.iter().flat_map(|element| shape.indices(element));
             let request = indices.fold(request, |request, index| request.arg(index.to_string()));
             let answer = match reads {
-                true => self.place.read(request).await?,
+                true if from_replicas => self.place.read(request).await?,
+                true => self.place.ask(request).await?,
                 false => self.place.change(request).await?,
             };
             match take(answer) {
@@ -225,6 +228,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
                 }
                 None => {
                     self.know(None);
+                    from_replicas = false;
                     rounds.lost().await?;
                 }
             }
@@ -281,7 +285,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
         Ok(new)
     }
 
-    /// Whether an element is in it: `false` for certain, `true` but for the share of errors that it was made with.
+    /// Whether an element is in it: `false` for certain, `true` but for the share of errors that it was made with. Where the client reads from
+    /// replicas, `false` is about what the replica has: it may lack what was added just before.
     ///
     /// # Errors
     ///

@@ -17,12 +17,12 @@ pub struct Field {
 }
 
 impl Field {
-    /// A number with a sign, of 1 to 64 bits, from this bit on.
+    /// A number with a sign, of 1 to 64 bits, from this bit on. Another width is refused by the calls.
     pub const fn signed(bits: u32, offset: u64) -> Field {
         Field { signed: true, bits, offset }
     }
 
-    /// A number of 0 or more, of 1 to 63 bits, from this bit on.
+    /// A number of 0 or more, of 1 to 63 bits, from this bit on. Another width is refused by the calls.
     pub const fn unsigned(bits: u32, offset: u64) -> Field {
         Field { signed: false, bits, offset }
     }
@@ -30,6 +30,8 @@ impl Field {
     /// The smallest and the largest number it holds.
     pub const fn bounds(self) -> (i64, i64) {
         match self.signed {
+            // Of no width: no call takes it.
+            _ if self.bits == 0 => (0, 0),
             true if self.bits >= 64 => (i64::MIN, i64::MAX),
             true => (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1),
             false if self.bits >= 63 => (0, i64::MAX),

@@ -94,7 +94,8 @@ impl Ones {
         let place = self.place.clone();
         Box::pin(async move {
             let (_, key) = place.named()?;
-            place.read(ONES.with([key.clone()]).arg(at.to_string()).arg(PAGE.to_string())).await
+            // From the primary, whatever the read mode: a replica may lack what was set before it began.
+            place.ask(ONES.with([key.clone()]).arg(at.to_string()).arg(PAGE.to_string())).await
         })
     }
 

@@ -28,6 +28,10 @@ impl FilterConfig {
         let least = (-elements * false_probability.ln() / (2_f64.ln() * 2_f64.ln())) as u64;
         let fits = |size: u64| share(elements, size as f64, hashes(elements, size)) <= false_probability;
         let (mut low, mut high) = (least, least.saturating_mul(4));
+        // Near 1 bits are few, and each element has one: there what is least is far from enough.
+        while (1..=LARGEST).contains(&high) && !fits(high) {
+            (low, high) = (high, high.saturating_mul(2));
+        }
         // To a two-thousandth of it.
         while high - low > 1 + least / 2000 && !fits(low) {
             let middle = low + (high - low) / 2;
@@ -119,6 +123,17 @@ mod tests {
         assert_eq!(FilterConfig::of(0, 0.01).size, 0);
         assert!(FilterConfig::of(u64::MAX, 1e-300).size > LARGEST);
         assert!((5..40).contains(&FilterConfig::of(1, 0.01).size));
+    }
+
+    #[test]
+    fn large_shares_are_kept_too() {
+        for elements in [1000_u64, 1_000_000] {
+            for probability in [0.9, 0.95, 0.97, 0.98, 0.99, 0.999] {
+                let FilterConfig { size, hash_iterations, .. } = FilterConfig::of(elements, probability);
+                let found = share(elements as f64, size as f64, hash_iterations);
+                assert!(size > 0 && found <= probability, "{elements} {probability}: {size} bits, {found}");
+            }
+        }
     }
 
     /// By the hash itself, without a server.

@@ -57,7 +57,8 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         self.place.ask(arg.into_iter().cloned().fold(request, Request::arg)).await
     }
 
-    /// How many values all keys have together: by pages of 100 keys. What is added or removed meanwhile may be counted or not.
+    /// How many values all keys have together: by pages of 100 keys. What is added or removed meanwhile may be counted or not. So that none is
+    /// counted twice it remembers each key, in about 100 bytes: of 10,000,000 keys 1 GB.
     ///
     /// # Errors
     ///

@@ -81,7 +81,8 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         KC: Encode<Q>,
     {
         let (found, value) = (self.found(key)?, self.place.encoded(&self.values, value)?);
-        self.place.change(on(&REMOVE, &found).arg(Y::LEN).arg(Y::REMOVE).arg(value)).await
+        let request = on(&REMOVE, &found).arg(found.hash.clone());
+        self.place.change(request.arg(Y::LEN).arg(Y::REMOVE).arg(value)).await
     }
 
     /// Gives a key other values, up to 100,000, in place of those that it has, in one step. Without any it is removed.
@@ -155,7 +156,8 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         for part in parts(all, |found| found.field.len() + found.values.len()) {
             let keys = part.iter().map(|found| found.values.clone());
             let request = REMOVE_KEYS.with(std::iter::once(part[0].map.clone()).chain(keys));
-            let request = part.iter().fold(request, |request, found| request.arg(found.field.clone()));
+            let request =
+                part.iter().fold(request, |request, found| request.arg(found.field.clone()).arg(found.hash.clone()));
             removed += self.place.change::<u64>(request).await?;
         }
         Ok(removed)
@@ -167,7 +169,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Kind> Multimap<K, V, KC, VC,
     ///
     /// # Errors
     ///
-    /// As [`Multimap::set_all`]; it is done also where what it had can not be decoded.
+    /// As [`Multimap::set_all`]; where one of what it had can not be decoded, it is an error of all, and it is done all the same.
     ///
     /// # Cancel safety
     ///
@@ -193,7 +195,8 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; the key is removed also where a value can not be decoded.
+    /// [`ObjectError`] says what is true then. A value that can not be decoded is an error of all, and the key is removed all the same;
+    /// [`Multimap::get_all`] reads and removes nothing.
     ///
     /// # Cancel safety
     ///

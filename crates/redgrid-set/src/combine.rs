@@ -12,6 +12,9 @@ use crate::set::Set;
 
 static COMBINE: BulkScript = BulkScript::new("set/combine", include_str!("scripts/combine.lua"));
 
+/// How many others one call takes at most: a script has room for no more than some thousands of arguments.
+const OTHERS: usize = 1000;
+
 /// What is made of several sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
@@ -21,7 +24,7 @@ pub(crate) enum Of {
 }
 
 /// A set with others: their union, their intersection, or what only it has. Made by the methods of those names; the others are asked about by
-/// their names, and all share a slot.
+/// their names, and all share a slot. There are up to 1,000 others; more are [`ObjectError::InvalidArgument`].
 #[must_use = "nothing is asked of the server yet"]
 pub struct Combination<T, C> {
     pub(crate) of: Elements<T, C>,
@@ -50,6 +53,9 @@ impl<T, C: Codec> Combination<T, C> {
 
     fn keys(&self) -> Result<Vec<Bytes>, ObjectError> {
         let own = self.of.place.named()?.1.clone();
+        if self.others.len() > OTHERS {
+            return Err(self.of.place.invalid("names", format_args!("up to {OTHERS} of them"), self.others.len()));
+        }
         let others = self.others.iter().map(|other| self.of.place.beside("name", other));
         std::iter::once(Ok(own)).chain(others).collect()
     }

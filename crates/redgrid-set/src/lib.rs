@@ -34,7 +34,8 @@
 //!   nobody's.
 //! - Values are equal whose bytes are: a codec that writes one value in two ways is none for sets.
 //! - A stream holds a page at a time, whatever the size of the set.
-//! - What can not be decoded is an error about this one value, which stays; a stream goes on behind it.
+//! - What can not be decoded is an error about this one value; a stream goes on behind it. What reads or removes many at once ends with it as a
+//!   whole, and what is to be removed is removed all the same: all that a `pop_…_many` took.
 
 mod combine;
 mod elements;

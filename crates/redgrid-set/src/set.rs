@@ -295,7 +295,7 @@ impl<T, C: Decode<T>> Set<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`Set::pop`].
+    /// As [`Set::pop`]; one that can not be decoded is an error of all, and all are removed: where others may have written it, take them one by one.
     ///
     /// # Cancel safety
     ///

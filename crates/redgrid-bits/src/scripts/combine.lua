@@ -42,6 +42,8 @@ local function plain()
   redis.call('BITOP', how, made, own, unpack(others))
 end
 local function replace()
+  -- Who may not remove what is made is stopped before it is; what was left behind is swept.
+  redis.call('DEL', made, once, both)
   local left = redis.call('PTTL', own);
   (ways[how] or plain)()
   local size = redis.call('STRLEN', made)

@@ -4,15 +4,18 @@
 -- ARGV[1]  the first bit
 -- ARGV[2]  the first bit behind the range; behind ARGV[1]
 -- ARGV[3]  1: they are set, 0: they are cleared
--- Returns  1
+-- Returns  1; 0: they are to be cleared, and behind ARGV[2] there is nothing
 --
 -- Work: as many bytes as the range has. What is behind the end of the string is clear, and clearing makes it no longer. Sent twice, it does the same.
 local from, to, set = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local more = 1
 if not set then
-  to = math.min(to, redis.call('STRLEN', KEYS[1]) * 8)
+  local size = redis.call('STRLEN', KEYS[1]) * 8
+  more = to < size and 1 or 0
+  to = math.min(to, size)
 end
 if from >= to then
-  return 1
+  return more
 end
 local first, last = math.floor(from / 8), math.floor((to - 1) / 8)
 local function filled(at)
@@ -31,4 +34,4 @@ if last > first then
   bytes = bytes .. string.rep(string.char(set and 255 or 0), last - first - 1) .. filled(last)
 end
 redis.call('SETRANGE', KEYS[1], first, bytes)
-return 1
+return more

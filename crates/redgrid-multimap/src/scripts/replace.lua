@@ -11,7 +11,7 @@
 -- Returns  what the values were, where that is to be told; else an empty list
 --
 -- Work: O(ARGV), and of what is told. Not to be sent twice: the second would tell the first's. What is not allowed stops it before the values are
--- gone, and is undone as far as it can be.
+-- gone: the first of the others is tried beside them, and taken back.
 local was = {}
 if ARGV[3] == 'LRANGE' then
   was = redis.call('LRANGE', KEYS[2], 0, -1)
@@ -38,8 +38,21 @@ if type(done) == 'table' then
   end
   return done
 end
-redis.call('UNLINK', KEYS[2])
-for i = 6, #ARGV, 5000 do
+local first = 7
+if had > 0 then
+  local gone = redis.pcall('UNLINK', KEYS[2])
+  if type(gone) == 'table' then
+    if ARGV[5] == 'RPUSH' then
+      -- From the end on: the one that was tried.
+      redis.pcall('LREM', KEYS[2], -1, ARGV[6])
+    elseif done == 1 then
+      redis.pcall('SREM', KEYS[2], ARGV[6])
+    end
+    return gone
+  end
+  first = 6
+end
+for i = first, #ARGV, 5000 do
   redis.call(ARGV[5], KEYS[2], unpack(ARGV, i, math.min(i + 4999, #ARGV)))
 end
 return was

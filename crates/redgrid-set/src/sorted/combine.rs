@@ -23,7 +23,7 @@ pub enum Aggregate {
 }
 
 /// A sorted set with others: their union, their intersection, or what only it has. Made by the methods of those names; the others are asked
-/// about by their names, and all share a slot. Plain sets may be among them: their values have the score 1.
+/// about by their names, and all share a slot; there are up to 1,000 others. Plain sets may be among them: their values have the score 1.
 #[derive(Debug)]
 #[must_use = "nothing is asked of the server yet"]
 pub struct ScoredCombination<T, C> {
@@ -176,18 +176,25 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
 }
 
 impl<T, C: Codec> SortedSet<T, C> {
-    /// What is in this set or in others, by their names.
+    /// What is in this set or in others, by their names. Those may be sets of any kind whose values are written by the same codec.
     pub fn union<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Combination<T, C> {
-        Combination::new(&self.of, Of::Union, others, true)
+        without_scores(Combination::new(&self.of, Of::Union, others, true))
     }
 
     /// What is in this set and in all of the others, by their names.
     pub fn intersection<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Combination<T, C> {
-        Combination::new(&self.of, Of::Intersection, others, true)
+        without_scores(Combination::new(&self.of, Of::Intersection, others, true))
     }
 
     /// What is in this set and in none of the others, by their names.
     pub fn difference<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Combination<T, C> {
         Combination::new(&self.of, Of::Difference, others, true)
     }
+}
+
+/// All with the score 0, whatever those of the others are: so that they are in the order of their bytes.
+fn without_scores<T, C: Codec>(mut all: Combination<T, C>) -> Combination<T, C> {
+    all.options.push("WEIGHTS".into());
+    all.options.extend(std::iter::repeat_n(Bytes::from("0"), all.width()));
+    all
 }

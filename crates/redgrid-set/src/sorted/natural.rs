@@ -186,7 +186,8 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`SortedSet::pop_first`].
+    /// As [`SortedSet::pop_first`]; one that can not be decoded is an error of all, and all are removed: where others may have written it, take
+    /// them one by one.
     ///
     /// # Cancel safety
     ///
@@ -200,7 +201,7 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`SortedSet::pop_first`].
+    /// As [`SortedSet::pop_first_many`].
     ///
     /// # Cancel safety
     ///

@@ -255,7 +255,8 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::pop_first`].
+    /// As [`ScoredSortedSet::pop_first`]; one that can not be decoded is an error of all, and all are removed: where others may have written it,
+    /// take them one by one.
     ///
     /// # Cancel safety
     ///
@@ -270,7 +271,7 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::pop_first`].
+    /// As [`ScoredSortedSet::pop_first_many`].
     ///
     /// # Cancel safety
     ///
@@ -290,7 +291,7 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::pop_first`]; [`ObjectError::InvalidArgument`] where the names do not share a slot of a cluster.
+    /// As [`ScoredSortedSet::pop_first_many`]; [`ObjectError::InvalidArgument`] where the names do not share a slot of a cluster.
     ///
     /// # Cancel safety
     ///
