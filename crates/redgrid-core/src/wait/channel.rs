@@ -166,7 +166,12 @@ impl Channel {
 
     pub(super) fn tell(&mut self, name: &Bytes, payload: &Bytes) {
         self.heard += 1;
-        self.watchers.values().for_each(|sink| sink.tell(name, payload));
+        for sink in self.watchers.values() {
+            match sink {
+                Sink::Tap { tap, seat } if self.force != Force::Confirmed => tap.tell_early(*seat, name, payload),
+                sink => sink.tell(name, payload),
+            }
+        }
     }
 
     /// Whether somebody listens of whom no poll finds out what was missed.
@@ -196,8 +201,19 @@ impl Channel {
     pub(super) fn set(&mut self, force: Force) {
         self.force = force;
         for sink in self.watchers.values() {
-            if let Sink::Signal(signal) = sink {
-                signal.in_force.store(force == Force::Confirmed, Ordering::Release);
+            match sink {
+                Sink::Signal(signal) => signal.in_force.store(force == Force::Confirmed, Ordering::Release),
+                Sink::Tap { tap, seat } if force != Force::Confirmed => tap.interrupted(*seat),
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing of it is in force on the connection there is now, whatever is known of it.
+    pub(super) fn interrupt(&self) {
+        for sink in self.watchers.values() {
+            if let Sink::Tap { tap, seat } = sink {
+                tap.interrupted(*seat);
             }
         }
     }
