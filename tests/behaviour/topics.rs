@@ -385,3 +385,31 @@ async fn a_message_whose_answer_is_lost_is_published_once() {
     topic(&listener, "a").publish("2").await.unwrap();
     assert_eq!((message(&mut heard).await.1, message(&mut heard).await.1), ("1".into(), "2".into()));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_cluster_a_topic_does_not_take_the_channel_of_who_waits() {
+    let cluster = redgrid_testkit::Cluster::start(3, 0).await.unwrap();
+    if is_before_7(&cluster.nodes()[0]).await {
+        return;
+    }
+    let client = client_with(&cluster.url(), |config| config).await;
+    let mut heard = topic(&client, "a").subscribe().await.unwrap();
+    let key = bytes::Bytes::from_static(b"a");
+    let mut watch = client.watch_only(key.clone(), &key);
+    let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
+    let woken = async {
+        loop {
+            sharded.publish("for who waits").await.unwrap();
+            let wake = tokio::time::timeout(Duration::from_millis(100), watch.wake()).await;
+            if wake.is_ok_and(|wake| wake.messages > 0) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(SOON, woken).await.expect("a message for who waits");
+    topic(&client, "a").publish("for all").await.unwrap();
+    assert_eq!(message(&mut heard).await, is("a", "for all"));
+    drop(watch);
+    topic(&client, "a").publish("once more").await.unwrap();
+    assert_eq!(message(&mut heard).await, is("a", "once more"));
+}
