@@ -125,14 +125,14 @@ async fn with_as_many_out_as_may_be_it_waits() {
 async fn a_silent_subscriber_is_taken_out_and_one_that_lives_is_not() {
     let (_server, client, observer) = ready().await;
     let topic = news(&client);
-    let lease = Duration::from_secs(3);
-    let dead = topic.subscribe().as_subscriber("dead").lease(lease).await.unwrap();
-    let mut living = topic.subscribe().as_subscriber("living").lease(lease).await.unwrap();
+    let dead = topic.subscribe().as_subscriber("dead").await.unwrap();
+    let mut living = topic.subscribe().as_subscriber("living").lease(Duration::from_secs(10)).await.unwrap();
     drop(dead);
     topic.publish("1").await.unwrap();
     assert_eq!(acked(&mut living).await, "1");
     assert_eq!(topic.len().await.unwrap(), 1, "kept for the one that may come back");
     // Renewed, it takes out the other, and what it kept goes with the next that is acknowledged.
+    observer.cmd(&["ZADD", "{news}:timeout", "1", "dead"]).await.unwrap();
     let members = async || observer.query::<Vec<String>>(&["ZRANGE", "{news}:timeout", "0", "-1"]).await.unwrap();
     wait_until(SOON, async || members().await == ["living"]).await;
     topic.publish("2").await.unwrap();
@@ -158,6 +158,115 @@ async fn who_was_taken_out_is_told_a_gap_and_goes_on() {
     topic.publish("3").await.unwrap();
     assert!(matches!(next(&mut one).await, Err(SubscriptionError::Gap(Gap::Interrupted))));
     assert_eq!(acked(&mut one).await, "3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gap_of_who_was_taken_out_outlives_lost_answers_and_dropped_calls() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&proxy.url(), |config| config.timeout(Duration::from_millis(500))).await;
+    let publisher = redgrid_tests::client(&server).await;
+    let mut one = news(&client).subscribe().lease(Duration::from_secs(777)).look_every(SOON).await.unwrap();
+    for round in 0..24_u32 {
+        assert!(news(&publisher).remove_subscriber(one.subscriber()).await.unwrap());
+        if round % 4 == 0 {
+            // Whatever makes it one is carried out, and its answer lost.
+            proxy.next(2, "777000", Action::CutAfterForward);
+        }
+        for _ in 0..3 {
+            let short = Duration::from_micros(u64::from(round) * 50);
+            if let Ok(next) = tokio::time::timeout(short, one.next()).await {
+                match next.unwrap() {
+                    Err(SubscriptionError::Unavailable(_)) => {}
+                    Err(SubscriptionError::Gap(Gap::Interrupted)) => {
+                        news(&publisher).remove_subscriber(one.subscriber()).await.unwrap();
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        // There is a gap that was not told; a message would have it in front.
+        news(&publisher).publish(&round.to_string()).await.unwrap();
+        loop {
+            match next(&mut one).await {
+                Err(SubscriptionError::Unavailable(_)) => {}
+                Err(SubscriptionError::Gap(Gap::Interrupted)) => break,
+                other => panic!("round {round}: {other:?}"),
+            }
+        }
+        proxy.heal();
+        // All is well again.
+        news(&publisher).publish("well").await.unwrap();
+        loop {
+            match next(&mut one).await {
+                Ok(delivery) if delivery.message().unwrap() == "well" => break delivery.ack().await.unwrap(),
+                Ok(delivery) => delivery.ack().await.unwrap(),
+                Err(SubscriptionError::Unavailable(_)) => {}
+                Err(error) => panic!("round {round}: {error:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_acknowledged_does_not_come_again_behind_a_lost_connection() {
+    let (server, client, _observer) = ready().await;
+    let topic = news(&client);
+    let mut one = topic.subscribe().at_most(3).look_every(Duration::from_millis(50)).await.unwrap();
+    for n in 1..=20 {
+        topic.publish(&n.to_string()).await.unwrap();
+    }
+    // One that is stuck takes one place of three.
+    let stuck = delivery(&mut one).await;
+    for n in 2..=10 {
+        assert_eq!(acked(&mut one).await, n.to_string());
+    }
+    server.kill_connections(Connections::Normal).await.unwrap();
+    let mut come = Vec::new();
+    while come.len() < 10 {
+        match next(&mut one).await {
+            Ok(delivery) => {
+                come.push(delivery.message().unwrap().clone());
+                let _ = delivery.ack().await;
+            }
+            Err(SubscriptionError::Unavailable(_)) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert_eq!(come, (11..=20).map(|n| n.to_string()).collect::<Vec<_>>());
+    stuck.ack().await.unwrap();
+    assert_eq!(topic.len().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_lost_only_his_group_finds_out() {
+    let (_server, client, observer) = ready().await;
+    let topic = news(&client);
+    let look = Duration::from_millis(50);
+    let mut one = topic.subscribe().as_subscriber("one").lease(Duration::from_secs(3)).look_every(look).await.unwrap();
+    for gone in [&["XGROUP", "DESTROY", "news", "one"][..], &["DEL", "news"]] {
+        observer.cmd(gone).await.unwrap();
+        assert!(matches!(next(&mut one).await, Err(SubscriptionError::Gap(Gap::Interrupted))));
+        topic.publish("1").await.unwrap();
+        assert_eq!(acked(&mut one).await, "1");
+        assert_eq!(topic.len().await.unwrap(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_nodes_a_stream_has_a_part_is_dropped_at_a_time() {
+    let (_server, client, observer) = ready().await;
+    for option in ["stream-node-max-entries", "stream-node-max-bytes"] {
+        observer.cmd(&["CONFIG", "SET", option, "0"]).await.unwrap();
+    }
+    let topic = news(&client);
+    let idle = topic.subscribe().as_subscriber("idle").await.unwrap();
+    let _one = topic.subscribe().as_subscriber("one").await.unwrap();
+    let many = "for n = 1, 3000 do redis.call('XADD', KEYS[1], '*', 'm', n) end redis.call('XGROUP', 'SETID', KEYS[1], 'one', '$')";
+    observer.cmd(&["EVAL", many, "1", "news"]).await.unwrap();
+    idle.leave().await.unwrap();
+    let left = topic.len().await.unwrap();
+    assert!((2000..3000).contains(&left), "{left}: a part");
 }
 
 #[tokio::test(flavor = "multi_thread")]

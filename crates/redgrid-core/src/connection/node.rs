@@ -177,7 +177,9 @@ impl Node {
         let (link, watching) =
             Link::open(&self.way, &self.settings, self.clock.clone(), name, Greeting::Identity, None)?;
         let (subscriber, reading) = self.subscriber.beside(link, self.commands.epoch(), carries);
-        self.watchers.lock().unwrap_or_else(|p| p.into_inner()).extend([watching, reading]);
+        let mut watchers = self.watchers.lock().unwrap_or_else(|p| p.into_inner());
+        watchers.retain(|watcher| !watcher.is_finished());
+        watchers.extend([watching, reading]);
         Ok(Arc::new(subscriber))
     }
 
@@ -203,6 +205,33 @@ impl Node {
         }
         let carriers = open.iter().cloned().zip(carried);
         Ok(carriers.filter(|(_, patterns)| !patterns.is_empty()).collect())
+    }
+
+    /// What carries those of the patterns that are carried.
+    fn carrying(&self, patterns: &[Bytes]) -> Vec<Carriage> {
+        let open = self.patterns.lock().unwrap_or_else(|p| p.into_inner());
+        let carried = |carrier: &Arc<Subscriber>| {
+            let carried = patterns.iter().filter(|pattern| carrier.carries(pattern)).cloned().collect::<Vec<_>>();
+            (Arc::clone(carrier), carried)
+        };
+        let carriers = open.iter().flatten().map(carried);
+        carriers.filter(|(_, patterns)| !patterns.is_empty()).collect()
+    }
+
+    /// Has a carrier carry these no more, and closes those that carry nothing, but for one.
+    fn let_go(&self, carrier: &Subscriber, patterns: &[Bytes]) {
+        let mut open = self.patterns.lock().unwrap_or_else(|p| p.into_inner());
+        carrier.let_go(patterns);
+        let Some(open) = open.as_mut() else { return };
+        let mut kept = 0;
+        open.retain(|carrier| {
+            let stays = kept == 0 || !carrier.is_idle();
+            kept += usize::from(carrier.is_idle());
+            if !stays {
+                carrier.close();
+            }
+            stays
+        });
     }
 
     /// Has its connections end, and with them the tasks that watch them.
@@ -286,7 +315,10 @@ impl Server for Node {
                 let mut refused = Vec::new();
                 for (carrier, patterns) in self.carriers(channels)? {
                     carrier.connected().await;
-                    refused.extend(carrier.subscribe(kind, patterns).await?);
+                    let denied = carrier.subscribe(kind, patterns).await?;
+                    let names: Vec<_> = denied.iter().map(|(pattern, _)| pattern.clone()).collect();
+                    self.let_go(&carrier, &names);
+                    refused.extend(denied);
                 }
                 Ok(refused)
             }
@@ -302,9 +334,9 @@ impl Server for Node {
                 }
             }
             ChannelKind::Patterns => {
-                for (carrier, patterns) in self.carriers(channels).into_iter().flatten() {
+                for (carrier, patterns) in self.carrying(&channels) {
                     carrier.unsubscribe(kind, patterns.clone()).await;
-                    carrier.let_go(&patterns);
+                    self.let_go(&carrier, &patterns);
                 }
             }
             ChannelKind::Plain | ChannelKind::Sharded => self.subscriber.unsubscribe(kind, channels).await,

@@ -162,6 +162,11 @@ impl Subscriber {
         self.carried().retain(|carried| !patterns.contains(carried));
     }
 
+    /// Whether it carries no pattern.
+    pub(super) fn is_idle(&self) -> bool {
+        self.carried().is_empty()
+    }
+
     fn carried(&self) -> MutexGuard<'_, HashSet<Bytes>> {
         self.carried.lock().unwrap_or_else(|p| p.into_inner())
     }

@@ -185,7 +185,12 @@ impl Channel {
 
     pub(super) fn tell(&mut self, name: &Bytes, payload: &Bytes) {
         self.heard += 1;
-        self.watchers.values().for_each(|sink| sink.tell(name, payload));
+        for sink in self.watchers.values() {
+            match sink {
+                Sink::Tap { tap, seat } if self.force != Force::Confirmed => tap.tell_early(*seat, name, payload),
+                sink => sink.tell(name, payload),
+            }
+        }
     }
 
     /// Whether somebody listens of whom no poll finds out what was missed.
@@ -219,6 +224,16 @@ impl Channel {
                 Sink::Signal(signal) => signal.in_force.store(force == Force::Confirmed, Ordering::Release),
                 Sink::Hearing { term, .. } => term.set(force == Force::Confirmed),
                 _ => {}
+                Sink::Tap { tap, seat } if force != Force::Confirmed => tap.interrupted(*seat),
+            }
+        }
+    }
+
+    /// Nothing of it is in force on the connection there is now, whatever is known of it.
+    pub(super) fn interrupt(&self) {
+        for sink in self.watchers.values() {
+            if let Sink::Tap { tap, seat } = sink {
+                tap.interrupted(*seat);
             }
         }
     }

@@ -51,6 +51,16 @@ pub struct Feed {
     place: Registration,
 }
 
+/// By what the hub knows a channel that is plain on every server, also where waiters have a sharded one of that name.
+pub(super) fn plain(channel: &[u8]) -> Bytes {
+    apart("plain", channel)
+}
+
+/// By what the hub may know channels of a name.
+pub(super) fn namesakes(channel: &Bytes) -> [Bytes; 3] {
+    [channel.clone(), plain(channel), sharded(channel)]
+}
+
 /// By what the hub knows a channel that is sharded on every server.
 pub(super) fn sharded(channel: &[u8]) -> Bytes {
     apart("sharded", channel)
@@ -64,7 +74,7 @@ pub(super) fn of_pattern(pattern: &[u8]) -> Bytes {
 impl Channels {
     fn known(&self) -> Bytes {
         match self {
-            Channels::Plain(channel) => channel.clone(),
+            Channels::Plain(channel) => plain(channel),
             Channels::Sharded(channel) => sharded(channel),
             Channels::Pattern(pattern) => of_pattern(pattern),
         }

@@ -21,7 +21,7 @@ use super::spread::{Spreading, heard_at};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
-use crate::wait::feed::{of_pattern, sharded};
+use crate::wait::feed::{of_pattern, plain, sharded};
 
 /// The wake-up hub of a client.
 pub(crate) struct Hub {
@@ -42,7 +42,7 @@ pub(super) struct State {
     /// Channels that were denied, and until when they are left alone.
     pub(super) denied: HashMap<Bytes, Denial>,
     /// Of channels that are being unsubscribed at a node: who still hears what comes before the server has done so.
-    ending: HashMap<Bytes, Vec<(NodeId, Sink)>>,
+    pub(super) ending: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     closed: bool,
 }
@@ -409,6 +409,14 @@ impl Hub {
 
     /// Hands a message to its watchers, unless the channel has moved to another node since.
     pub(super) fn tell(&self, lane: &Lane, name: &Bytes, payload: &Bytes) {
+        self.tell_known(lane, &plain(name), name, payload);
+        let is_sharded = self.state().channels.get(name).is_some_and(|channel| channel.kind == ChannelKind::Sharded);
+        if !is_sharded {
+            self.tell_waiters(lane, name, payload);
+        }
+    }
+
+    fn tell_waiters(&self, lane: &Lane, name: &Bytes, payload: &Bytes) {
         let mut state = self.state();
         let node = lane.server.id();
         if let Some(channel) = state.channels.get_mut(name).filter(|channel| channel.home == *node) {
@@ -425,7 +433,7 @@ impl Hub {
         self.tell_known(lane, &sharded(name), name, payload);
         let is_plain = self.state().channels.get(name).is_some_and(|channel| channel.kind != ChannelKind::Sharded);
         if !is_plain {
-            self.tell(lane, name, payload);
+            self.tell_waiters(lane, name, payload);
         }
     }
 

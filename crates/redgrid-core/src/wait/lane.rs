@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::channel::{Channel, Denial, Force};
+use super::feed::namesakes;
 use super::hub::{Hub, State};
 use super::poll::{self, Look, UNSUBSCRIBED_POLL};
 use super::spread::on_wire;
@@ -213,9 +214,13 @@ impl Hub {
         let Some(Post { desired, .. }) = posts.get_mut(node).filter(|post| post.is_of(lane)) else { return };
         desired.gaps += 1;
         let is_meant = |channel: &Channel| of.is_none_or(|kind| channel.kind == kind);
-        let in_force =
-            |channel: &Channel| channel.home == *node && channel.force == Force::Confirmed && is_meant(channel);
-        for (name, channel) in channels.iter_mut().filter(|(_, channel)| in_force(channel)) {
+        let is_here = |channel: &Channel| channel.home == *node && is_meant(channel);
+        for (name, channel) in channels.iter_mut().filter(|(_, channel)| is_here(channel)) {
+            // It may have been subscribed, and heard, and not be known so.
+            channel.interrupt();
+            if channel.force != Force::Confirmed {
+                continue;
+            }
             channel.set(Force::Wanted);
             if let Some(Post { desired, .. }) = posts.get_mut(node) {
                 desired.interrupted = true;
@@ -251,7 +256,7 @@ impl Hub {
 
     fn differences(&self, lane: &Lane) -> Differences {
         let mut state = self.state();
-        let State { channels, posts, .. } = &mut *state;
+        let State { channels, posts, ending, .. } = &mut *state;
         let post = posts.get_mut(lane.server.id()).filter(|post| post.is_of(lane));
         let Some(Post { desired, .. }) = post else { return Differences::default() };
         let Desired { to_join, to_try, to_leave, to_end, .. } = desired;
@@ -269,6 +274,20 @@ impl Hub {
         }
         for (kind, name) in std::mem::take(to_end) {
             leaving[place(kind)].push(name);
+        }
+        // The server knows it by its name alone: what another one still hears stays subscribed.
+        for (kind, leaving) in KINDS.into_iter().zip(&mut *leaving) {
+            leaving.retain(|name| {
+                let is_heard = |other: &Bytes| {
+                    let channel = channels.get(other).filter(|_| other != name);
+                    channel.is_some_and(|channel| channel.is_at(lane.server.id(), kind) && !channel.watchers.is_empty())
+                };
+                let stays = namesakes(&on_wire(name)).iter().any(is_heard);
+                if stays {
+                    ending.remove(name);
+                }
+                !stays
+            });
         }
         // One kind at a time; a command carries one. Those of events, which are first by their names, are last: a connection of
         // theirs that can not be had holds up no others.
@@ -344,8 +363,8 @@ impl Hub {
 
     /// Some of `chunk` were refused, the others are in force.
     async fn refused(&self, lane: &Lane, kind: ChannelKind, (mut chunk, gaps): (Vec<Bytes>, u64), refused: Refused) {
-        let known = |of: &Bytes| chunk.iter().find(|name| on_wire(name) == *of).cloned();
-        let refused: Refused = refused.into_iter().filter_map(|(of, why)| known(&of).map(|name| (name, why))).collect();
+        let why = |name: &Bytes| refused.iter().find(|(of, _)| on_wire(name) == *of).map(|(_, why)| why.clone());
+        let refused: Refused = chunk.iter().filter_map(|name| why(name).map(|why| (name.clone(), why))).collect();
         let is_refused = |name: &Bytes| refused.iter().any(|(of, _)| of == name);
         let (names, node) = (chunk.len(), lane.server.id());
         chunk.retain(|name| !is_refused(name));

@@ -22,6 +22,8 @@ struct State {
     seats: u64,
     /// Those that were given before the reader began and whose channels were not in force since.
     awaited: HashSet<u64>,
+    /// Those of which a gap was told already, and whose channels were not in force since.
+    resumed: HashSet<u64>,
     begun: bool,
     denied: Option<ServerError>,
     is_over: bool,
@@ -40,6 +42,14 @@ pub(crate) enum Tapped {
     Missed(u64),
     /// The server refuses a channel.
     Denied(ServerError),
+}
+
+impl State {
+    fn gap(&mut self) {
+        if self.heard.back() != Some(&Tapped::Gap) {
+            self.heard.push_back(Tapped::Gap);
+        }
+    }
 }
 
 /// Why nothing is heard.
@@ -71,16 +81,39 @@ impl Tap {
     /// A channel is in force: what is published from now on is heard. For one that was awaited this is the beginning.
     pub(super) fn in_force(&self, seat: u64) {
         let mut state = self.state();
-        if !state.awaited.remove(&seat) && state.heard.back() != Some(&Tapped::Gap) {
-            state.heard.push_back(Tapped::Gap);
+        let is_told = state.awaited.remove(&seat) | state.resumed.remove(&seat);
+        if !is_told {
+            state.gap();
         }
         drop(state);
         self.reader.wake();
     }
 
+    /// Something is heard of a channel before it is known to be in force: the gap is in front of it. What comes before the beginning is
+    /// nobody's.
+    pub(super) fn tell_early(&self, seat: u64, channel: &Bytes, payload: &Bytes) {
+        let mut state = self.state();
+        if state.awaited.contains(&seat) {
+            return;
+        }
+        if state.resumed.insert(seat) {
+            state.gap();
+        }
+        drop(state);
+        self.tell(channel, payload);
+    }
+
+    /// A channel is in force no more: what is heard of it next has a gap in front.
+    pub(super) fn interrupted(&self, seat: u64) {
+        self.state().resumed.remove(&seat);
+    }
+
     /// A channel is heard no more.
     pub(super) fn left(&self, seat: u64) {
-        self.state().awaited.remove(&seat);
+        let mut state = self.state();
+        state.awaited.remove(&seat);
+        state.resumed.remove(&seat);
+        drop(state);
         self.reader.wake();
     }
 
@@ -211,5 +244,34 @@ mod tests {
         let later = tap.seat();
         tap.in_force(later);
         assert_eq!(next(&tap), Some(Tapped::Gap), "a node that has come");
+    }
+
+    #[test]
+    fn what_is_heard_before_it_is_known_to_be_in_force_has_the_gap_in_front() {
+        let tap = Tap::new(8);
+        let message = |text: &'static str| (Bytes::from_static(b"c"), Bytes::from_static(text.as_bytes()));
+        let early = |seat, text| tap.tell_early(seat, &message(text).0, &message(text).1);
+        let is = |text| Some(Tapped::Message { channel: message(text).0, payload: message(text).1 });
+        let one = tap.seat();
+        early(one, "before the beginning");
+        tap.in_force(one);
+        tap.begin();
+        assert_eq!(next(&tap), None);
+        tap.interrupted(one);
+        early(one, "1");
+        early(one, "2");
+        tap.in_force(one);
+        assert_eq!((next(&tap), next(&tap), next(&tap), next(&tap)), (Some(Tapped::Gap), is("1"), is("2"), None));
+        // Once more, before it was in force.
+        tap.interrupted(one);
+        early(one, "3");
+        tap.interrupted(one);
+        early(one, "5");
+        tap.in_force(one);
+        let told = [Some(Tapped::Gap), is("3"), Some(Tapped::Gap), is("5"), None];
+        assert_eq!([(); 5].map(|()| next(&tap)), told);
+        tap.interrupted(one);
+        tap.in_force(one);
+        assert_eq!((next(&tap), next(&tap)), (Some(Tapped::Gap), None));
     }
 }

@@ -5,8 +5,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -42,8 +42,10 @@ pub(super) struct Desk {
     window: Mutex<Window>,
     /// Somebody has made room, or given something back.
     changed: Notify,
-    /// What the server has of this subscriber is to be asked.
-    doubt: AtomicBool,
+    /// Counts the reasons to ask what the server has of this subscriber.
+    doubts: AtomicU64,
+    /// It was none for a while, and nobody was told.
+    was_out: AtomicBool,
 }
 
 /// The messages of a [`ReliableTopic`](super::ReliableTopic) as they come to one subscriber, in their order but for those that come again.
@@ -55,6 +57,8 @@ pub struct Deliveries<T, C> {
     watch: Watch,
     /// The connection on which the server was asked what it has of this subscriber.
     epoch: Option<Epoch>,
+    /// As many doubts as there were then.
+    settled: u64,
     /// Nobody is asked before, behind an error.
     not_before: Instant,
     /// Ends the renewals when it is dropped.
@@ -91,11 +95,13 @@ impl Desk {
         let behind = self.window().acknowledge(id);
         self.changed.notify_one();
         let Some(behind) = behind else { return Ok(()) };
-        let told = self.place.change::<bool>(self.behind(behind)).await;
-        if !matches!(told, Ok(true)) {
-            self.doubt();
+        // Also where this is dropped.
+        let doubt = Doubt(self);
+        let told = self.place.change::<bool>(self.behind(behind)).await?;
+        if told {
+            std::mem::forget(doubt);
         }
-        told.map(drop)
+        Ok(())
     }
 
     pub(super) fn give_back(&self, id: MessageId) {
@@ -105,8 +111,17 @@ impl Desk {
     }
 
     fn doubt(&self) {
-        self.doubt.store(true, Ordering::Release);
+        self.doubts.fetch_add(1, Ordering::AcqRel);
         self.changed.notify_one();
+    }
+}
+
+/// Dropped, what the server has is to be asked.
+struct Doubt<'a>(&'a Desk);
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        self.0.doubt();
     }
 }
 
@@ -138,22 +153,23 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
             terms,
             window: Mutex::default(),
             changed: Notify::new(),
-            doubt: AtomicBool::new(false),
+            doubts: AtomicU64::new(0),
+            was_out: AtomicBool::new(false),
         };
         let epoch = client.epoch_of(&desk.keys[0]);
         let from = if beginning { "0-0" } else { "$" };
         let name = desk.place.named()?.0;
         let told = desk.place.change(desk.enter(from.to_owned())).await?;
         match stand(told).map_err(|source| ObjectError::of(name, source))? {
-            Stand::Was(last) | Stand::New(last) => desk.window().begin(last),
+            Stand::Was(last) | Stand::New(last) => desk.window().begin(last, true),
             Stand::None => desk.doubt(),
         }
         let desk = Arc::new(desk);
         let (renewed, ended) = oneshot::channel();
-        let renewal = Renewal { enter: desk.enter(String::new()), every: terms.lease / 3 };
+        let renewal = Renewal { enter: desk.enter(String::new()), every: terms.lease / 3, desk: Arc::downgrade(&desk) };
         client.attend(|on| renewal.run(on, ended));
         let messages = PhantomData;
-        Ok(Deliveries { desk, codec, watch, epoch, not_before: Instant::PAST, _renewed: renewed, messages })
+        Ok(Deliveries { desk, codec, watch, epoch, settled: 0, not_before: Instant::PAST, _renewed: renewed, messages })
     }
 
     /// The id of the subscriber, by which another process can go on as it.
@@ -228,21 +244,18 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
     async fn ask(&mut self) -> Result<bool, ObjectError> {
         let desk = Arc::clone(&self.desk);
         let epoch = desk.client().epoch_of(&desk.keys[0]);
-        if (epoch.is_some() && epoch != self.epoch) || desk.doubt.load(Ordering::Acquire) {
-            desk.doubt.store(false, Ordering::Release);
-            let settled = self.settle().await;
-            match settled {
-                Ok(_) => self.epoch = epoch,
-                Err(_) => desk.doubt.store(true, Ordering::Release),
-            }
-            if settled? {
+        let doubts = desk.doubts.load(Ordering::Acquire);
+        if (epoch.is_some() && epoch != self.epoch) || doubts != self.settled {
+            self.settle().await?;
+            (self.epoch, self.settled) = (epoch, doubts);
+            if desk.was_out.swap(false, Ordering::AcqRel) {
                 return Ok(true);
             }
         }
         let (from, room) = {
             let window = desk.window();
             let now = desk.client().clock().now();
-            let room = desk.terms.most.saturating_sub(window.len());
+            let room = window.room(desk.terms.most);
             if room == 0 || window.has_ready(now) {
                 return Ok(false);
             }
@@ -268,25 +281,39 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
             let payload = fields.chunks(2).find(|field| field[0] == "m").and_then(|field| field.get(1)).cloned();
             window.take(MessageId::read(&id).map_err(unexpected)?, payload);
         }
-        window.advance();
+        // What is none of the topic is behind it: the server is told.
+        let passed = window.advance().is_some();
+        drop(window);
+        if passed {
+            desk.doubt();
+        }
         Ok(false)
     }
 
-    /// Has the server and this side agree where the subscriber is; tells whether it is one anew.
-    async fn settle(&self) -> Result<bool, ObjectError> {
+    /// Has the server and this side agree where the subscriber is. May be dropped, and done again.
+    async fn settle(&self) -> Result<(), ObjectError> {
         let desk = &*self.desk;
         let name = desk.place.named()?.0;
         let behind = desk.window().behind();
-        let told = desk.place.ask(desk.enter(behind.to_string())).await?;
-        let (last, is_new) = match stand(told).map_err(|source| ObjectError::of(name, source))? {
-            Stand::Was(last) => (last, false),
-            Stand::New(last) => (last, true),
-            Stand::None => return Ok(false),
+        let enter = async |from: String| {
+            let told = desk.place.ask(desk.enter(from)).await?;
+            stand(told).map_err(|source| ObjectError::of(name, source))
+        };
+        // First what changes nothing: an answer that tells of a new one is told once, and may be lost.
+        let mut stand = enter(String::new()).await?;
+        if let Stand::None = stand {
+            desk.was_out.store(true, Ordering::Release);
+            stand = enter(behind.to_string()).await?;
+        }
+        let last = match stand {
+            Stand::Was(last) | Stand::New(last) => last,
+            Stand::None => return Ok(()),
         };
         // What was acknowledged did not arrive, or is not on a primary that has taken over: then it comes again.
         let known = last >= behind || desk.place.ask::<bool>(desk.behind(behind)).await?;
-        desk.window().begin(if known { last.max(behind) } else { last });
-        Ok(is_new)
+        let anew = !known || desk.was_out.load(Ordering::Acquire);
+        desk.window().begin(if known { last.max(behind) } else { last }, anew);
+        Ok(())
     }
 
     fn delivery(&self, ready: Ready) -> Delivery<T> {
@@ -309,6 +336,7 @@ impl From<ObjectError> for SubscriptionError {
 struct Renewal {
     enter: Request,
     every: Duration,
+    desk: Weak<Desk>,
 }
 
 impl Renewal {
@@ -327,12 +355,15 @@ impl Renewal {
                 biased;
                 () = on.closing() => return,
                 _ = &mut ended => return,
-                // Who was taken out finds that when it reads.
-                renewed = on.run_until::<(i64, String)>(self.enter.clone(), until) => {
-                    if let Err(error) = renewed {
-                        tracing::debug!(%error, "a subscriber was not renewed");
+                renewed = on.run_until::<(i64, String)>(self.enter.clone(), until) => match renewed {
+                    Ok((state, _)) if state < 0 => {
+                        if let Some(desk) = self.desk.upgrade() {
+                            desk.doubt();
+                        }
                     }
-                }
+                    Ok(_) => {}
+                    Err(error) => tracing::debug!(%error, "a subscriber was not renewed"),
+                },
             }
             due = sent + self.every;
         }

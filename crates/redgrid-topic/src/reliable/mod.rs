@@ -44,7 +44,7 @@ macro_rules! reliable_topic {
         ///
         /// A subscriber gets what is published while it is one: from when [`subscribe`](ReliableTopic::subscribe) is awaited until it
         /// [leaves](Deliveries::leave), or nobody has renewed it for its lease, 10 minutes unless set. A message is
-        /// kept until all have acknowledged it and all before it. What is published without any subscriber stays, for one that begins
+        /// kept until all have acknowledged it and all before it; of Redisson's, until they have read it. What is published without any subscriber stays, for one that begins
         /// [at the beginning](SubscribeReliably::from_the_beginning), as Redisson's do.
         ///
         /// Cheap to clone; clones are the same.
@@ -167,7 +167,7 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     }
 
     /// Has somebody be no subscriber any more, with all that it has not acknowledged; false where it was none. If it listens, it is told a gap,
-    /// and is one again.
+    /// and is one again; one of Redisson's hears nothing any more, and is not told.
     ///
     /// # Errors
     ///

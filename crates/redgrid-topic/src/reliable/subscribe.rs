@@ -59,7 +59,11 @@ impl<T, C> SubscribeReliably<T, C> {
     }
 
     /// Goes on as this subscriber, of 1 to 256 bytes: what it has not acknowledged comes first. It is a new one where there is none of that id. Unless
-    /// said, a new one with an id of 32 hexadecimal digits, as Redisson's. Two processes with one id both get all.
+    /// said, a new one with an id of 32 hexadecimal digits, as Redisson's.
+    ///
+    /// An id is for one process at a time. With two, a message comes to one of them at least, and the other is not told what it did not get:
+    /// what one has acknowledged may be dropped before the other reads it. Ids of Redisson's subscribers are not taken over: what was
+    /// delivered there and not acknowledged does not come here.
     pub fn as_subscriber(mut self, id: impl Into<String>) -> Self {
         self.subscriber = Some(id.into());
         self

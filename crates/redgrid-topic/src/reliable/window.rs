@@ -1,6 +1,6 @@
 //! What a subscriber has read and not put behind it: decided without a server and a clock of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,10 +8,15 @@ use redgrid_core::clock::Instant;
 
 use super::MessageId;
 
+/// How many are acknowledged here behind one that is not, at most: 10,000. So much is kept of them that they do not come again.
+const MOST_ACKNOWLEDGED: usize = 10_000;
+
 /// Messages from the first that is not acknowledged on.
 #[derive(Default)]
 pub(super) struct Window {
     messages: BTreeMap<MessageId, Message>,
+    /// Those that were delivered and are to be read again.
+    came: BTreeSet<MessageId>,
     /// All up to this one are acknowledged here.
     behind: MessageId,
     /// The last one that was read.
@@ -52,14 +57,26 @@ impl Window {
         self.read
     }
 
-    /// How many are in it.
-    pub(super) fn len(&self) -> usize {
-        self.messages.len()
+    /// How many may still be read where so many may be out, or wait.
+    pub(super) fn room(&self, most: usize) -> usize {
+        let open = self.messages.values().filter(|message| message.state != State::Acknowledged).count();
+        most.saturating_sub(open).min((most + MOST_ACKNOWLEDGED).saturating_sub(self.messages.len()))
     }
 
-    /// Begins behind a message: what is behind it is read again, and is there already where somebody has it.
-    pub(super) fn begin(&mut self, behind: MessageId) {
-        self.messages.retain(|_, message| message.state == State::Out);
+    /// Begins behind a message: what is behind it is read again, and is there already where somebody has it or has dealt with it. `anew`: what
+    /// was dealt with is not known there, and comes again.
+    pub(super) fn begin(&mut self, behind: MessageId, anew: bool) {
+        // What was acknowledged meanwhile stays so.
+        let behind = if anew { behind } else { behind.max(self.behind) };
+        let Window { messages, came, .. } = self;
+        came.retain(|id| *id > behind);
+        messages.retain(|id, message| {
+            let stays = message.state == State::Out || (!anew && *id > behind && message.again);
+            if !stays && message.again {
+                came.insert(*id);
+            }
+            stays
+        });
         (self.behind, self.read) = (behind, behind);
     }
 
@@ -68,7 +85,8 @@ impl Window {
         self.read = self.read.max(id);
         // What is none of the topic is nobody's.
         let state = if payload.is_some() { State::Waits(Instant::PAST) } else { State::Acknowledged };
-        let message = Message { payload: payload.unwrap_or_default(), state, again: false };
+        let again = self.came.remove(&id);
+        let message = Message { payload: payload.unwrap_or_default(), state, again };
         self.messages.entry(id).or_insert(message);
     }
 
@@ -104,7 +122,7 @@ impl Window {
     /// It is dealt with; tells up to where all are now, if that is further than before.
     pub(super) fn acknowledge(&mut self, id: MessageId) -> Option<MessageId> {
         if let Some(message) = self.messages.get_mut(&id) {
-            message.state = State::Acknowledged;
+            *message = Message { payload: Bytes::new(), state: State::Acknowledged, again: true };
         }
         self.advance()
     }
@@ -150,7 +168,7 @@ mod tests {
         assert_eq!(window.acknowledge(id(2)), None);
         assert_eq!(window.acknowledge(id(1)), Some(id(2)));
         assert_eq!(window.acknowledge(id(1)), None, "twice is once");
-        assert_eq!((window.acknowledge(id(3)), window.len()), (Some(id(3)), 0));
+        assert_eq!((window.acknowledge(id(3)), window.messages.len()), (Some(id(3)), 0));
     }
 
     #[test]
@@ -173,13 +191,49 @@ mod tests {
         next(&mut window);
         next(&mut window);
         window.acknowledge(id(2));
-        window.begin(id(0));
+        window.begin(id(0), true);
         for n in 1..=3 {
             window.take(id(n), Some(Bytes::new()));
         }
-        assert_eq!(next(&mut window), Some((id(2), false)), "the first is with somebody");
+        assert_eq!(next(&mut window), Some((id(2), true)), "the first is with somebody");
         assert_eq!(next(&mut window), Some((id(3), false)));
         assert_eq!((window.acknowledge(id(1)), window.read()), (Some(id(1)), id(3)));
+    }
+
+    #[test]
+    fn who_reads_again_of_the_same_server_has_what_was_dealt_with_behind_him() {
+        let mut window = with([1, 2, 3, 4]);
+        for _ in 0..3 {
+            next(&mut window);
+        }
+        window.acknowledge(id(2));
+        window.give_back(id(3), NOW, Duration::from_secs(1));
+        window.begin(id(0), false);
+        for n in 1..=4 {
+            window.take(id(n), Some(Bytes::new()));
+        }
+        assert_eq!((next(&mut window), next(&mut window)), (Some((id(4), false)), None));
+        assert_eq!(
+            window.next(NOW + Duration::from_secs(1)).ok().map(|ready| (ready.id, ready.again)),
+            Some((id(3), true))
+        );
+        assert_eq!(window.acknowledge(id(1)), Some(id(2)));
+    }
+
+    #[test]
+    fn what_is_acknowledged_behind_one_that_is_not_takes_no_room() {
+        let mut window = with([1, 2, 3]);
+        assert_eq!(window.room(3), 0);
+        for _ in 0..3 {
+            next(&mut window);
+        }
+        window.acknowledge(id(2));
+        window.acknowledge(id(3));
+        assert_eq!(window.room(3), 2);
+        for n in 4..=10_002 {
+            window.take(id(n), None);
+        }
+        assert_eq!((window.messages.len(), window.room(3)), (10_002, 1), "so much is remembered");
     }
 
     #[test]

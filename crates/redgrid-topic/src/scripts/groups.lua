@@ -61,7 +61,7 @@ local function bury()
   end
 end
 
--- Drops what all groups have behind them: about 1,000 at a time, or what one node of the stream has.
+-- Drops what all groups have behind them: about 1,000 at a time.
 local function trim()
   local first
   for _, last in pairs(groups()) do
@@ -75,7 +75,17 @@ local function trim()
   local ms, n = string.match(first, '^(%d+)%-(%d+)$')
   local keep = ms .. '-' .. string.format('%.0f', tonumber(n) + 1)
   local dropped = redis.pcall('XTRIM', KEYS[1], 'MINID', '~', keep, 'LIMIT', 1000)
-  if type(dropped) == 'number' and dropped < 500 then
-    redis.pcall('XTRIM', KEYS[1], 'MINID', keep)
+  if type(dropped) ~= 'number' or dropped >= 500 then
+    return
   end
+  -- Not whole nodes of the stream, which may be of any size.
+  if redis.call('XLEN', KEYS[1]) > 1000 then
+    local part = redis.call('XRANGE', KEYS[1], '-', first, 'COUNT', 100)
+    if #part == 0 then
+      return
+    end
+    ms, n = string.match(part[#part][1], '^(%d+)%-(%d+)$')
+    keep = ms .. '-' .. string.format('%.0f', tonumber(n) + 1)
+  end
+  redis.pcall('XTRIM', KEYS[1], 'MINID', keep)
 end

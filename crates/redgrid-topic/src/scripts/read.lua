@@ -9,7 +9,7 @@
 --          {0}            it is no subscriber any more
 --
 -- Work: O(count). Only reads.
-if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then
+if redis.call('EXISTS', KEYS[1]) == 0 or not redis.call('ZSCORE', KEYS[2], ARGV[1]) then
   return {0}
 end
 return {1, redis.call('XRANGE', KEYS[1], '(' .. ARGV[2], '+', 'COUNT', ARGV[3])}
