@@ -223,8 +223,8 @@ impl Channel {
             match sink {
                 Sink::Signal(signal) => signal.in_force.store(force == Force::Confirmed, Ordering::Release),
                 Sink::Hearing { term, .. } => term.set(force == Force::Confirmed),
-                _ => {}
                 Sink::Tap { tap, seat } if force != Force::Confirmed => tap.interrupted(*seat),
+                _ => {}
             }
         }
     }
