@@ -30,7 +30,7 @@ pub(crate) fn run(settings: impl Fn(&mut Command)) -> Result<ExitCode, Failure> 
         return Ok(ExitCode::SUCCESS);
     }
     let (failed, targets) = (Counts::read(&first.out, "").failures, targets(&first.err));
-    if first.broken_off || !may_try_again(&first.out, &failed, &targets) {
+    if !may_try_again(&first.out, &failed, &targets) {
         return Ok(ExitCode::FAILURE);
     }
     for name in &failed {
@@ -56,22 +56,11 @@ fn may_try_again(out: &str, failed: &[String], targets: &[Vec<String>]) -> bool 
         && !failed.iter().chain(targets.iter().flatten()).any(is_final)
 }
 
-/// What has tests. Examples have none, nor have the programs that tests start: neither is built as if it had some.
-const KINDS: [&[&str]; 2] = [&["--lib", "--test", "*", "--bin", "redgrid", "--bin", "xtask"], &["--doc"]];
-
 fn all(settings: &impl Fn(&mut Command)) -> Result<Run, Failure> {
-    let mut all = Run { succeeded: true, broken_off: false, out: String::new(), err: String::new() };
-    for kind in KINDS {
-        let mut tests = cargo();
-        tests.args(["test", "--workspace", "--no-fail-fast"]).args(kind);
-        settings(&mut tests);
-        let run = told(&mut tests)?;
-        all.succeeded &= run.succeeded;
-        all.broken_off |= run.broken_off;
-        all.out += &run.out;
-        all.err += &run.err;
-    }
-    Ok(all)
+    let mut tests = cargo();
+    tests.args(["test", "--workspace", "--no-fail-fast"]);
+    settings(&mut tests);
+    told(&mut tests)
 }
 
 /// Whether the test passes now, and is in one of the targets at all.
@@ -92,21 +81,15 @@ fn passes(name: &str, targets: &[Vec<String>], settings: &impl Fn(&mut Command))
     Ok(passed > 0)
 }
 
-/// The targets that cargo lists at the end of each run as failed, each as the arguments that name it.
+/// The targets that cargo lists at the end of a run as failed, each as the arguments that name it.
 fn targets(err: &str) -> Vec<Vec<String>> {
-    let (mut targets, mut listed) = (Vec::new(), false);
-    for line in err.lines() {
-        let named = line.trim().strip_prefix('`').and_then(|line| line.strip_suffix('`')).filter(|_| listed);
-        listed = named.is_some() || (line.starts_with("error: ") && line.ends_with(" failed:"));
-        targets.extend(named.map(|target| target.split(' ').map(str::to_owned).collect()));
-    }
-    targets
+    let listed = err.lines().skip_while(|line| !(line.starts_with("error: ") && line.ends_with(" failed:")));
+    let named = listed.skip(1).map_while(|line| line.trim().strip_prefix('`')?.strip_suffix('`'));
+    named.map(|target| target.split(' ').map(str::to_owned).collect()).collect()
 }
 
 struct Run {
     succeeded: bool,
-    /// It failed, and not because tests did.
-    broken_off: bool,
     out: String,
     err: String,
 }
@@ -118,8 +101,7 @@ fn told(command: &mut Command) -> Result<Run, Failure> {
     let (out, err) = (kept(child.stdout.take(), io::stdout()), kept(child.stderr.take(), io::stderr()));
     let status = child.wait().map_err(|source| not_run(command, source))?;
     let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
-    let broken_off = !status.success() && targets(&err).is_empty();
-    Ok(Run { succeeded: status.success(), broken_off, out, err })
+    Ok(Run { succeeded: status.success(), out, err })
 }
 
 /// Shows a pipe's lines as they come, on a thread of its own, and keeps them.
@@ -156,8 +138,6 @@ mod tests {
         let one = "error: 1 target failed:\n    `-p redgrid-tests --test topologies`\n";
         assert_eq!(targets(one), [split("-p redgrid-tests --test topologies")]);
         assert!(targets("error: could not compile `redgrid-core`\n").is_empty());
-        let both = format!("{err}   Doc-tests redgrid_core\nerror: 1 target failed:\n    `-p redgrid-core --doc`\n");
-        assert_eq!(targets(&both).len(), 3);
     }
 
     #[test]
