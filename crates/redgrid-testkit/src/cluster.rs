@@ -5,6 +5,7 @@ mod migration;
 mod view;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 pub use builder::ClusterBuilder;
 
@@ -13,6 +14,9 @@ use crate::{
     server::{RedisServer, StartError},
     topology::{self, SETTLED_WITHIN, TopologyError, ask, follows, running, until},
 };
+
+/// A planned failover that has not come about within 5 s is given up by the servers, in silence; then it is asked for again.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(6);
 
 /// A cluster of primaries and replicas, among which the 16384 slots of the keys are shared out evenly.
 ///
@@ -126,7 +130,15 @@ impl Cluster {
         let replicas = self.replicas_of(primary).await?;
         let none = TopologyError::NoReplica { primary: primary.addr() };
         let successor = replicas.first().copied().ok_or(none)?;
-        successor.observer().await?.cmd(&["CLUSTER", "FAILOVER"]).await?;
+        let observer = successor.observer().await?;
+        observer.cmd(&["CLUSTER", "FAILOVER"]).await?;
+        for _ in 1..SETTLED_WITHIN.as_secs() / GIVEN_UP_AFTER.as_secs() {
+            if until(GIVEN_UP_AFTER, || follows(primary, successor)).await.is_ok() {
+                break;
+            }
+            // Refused where it has come about meanwhile.
+            let _ = observer.cmd(&["CLUSTER", "FAILOVER"]).await;
+        }
         until(SETTLED_WITHIN, || follows(primary, successor)).await?;
         self.wait_until_ok().await?;
         Ok(successor)
