@@ -139,7 +139,7 @@ impl Cluster {
             // Refused where it has come about meanwhile.
             let _ = observer.cmd(&["CLUSTER", "FAILOVER"]).await;
         }
-        until(SETTLED_WITHIN, || follows(primary, successor)).await?;
+        until(GIVEN_UP_AFTER, || follows(primary, successor)).await?;
         self.wait_until_ok().await?;
         Ok(successor)
     }
