@@ -51,6 +51,7 @@ mod latch_crowds;
 mod latch_model;
 mod latch_troubles;
 mod listeners;
+mod listening_ends;
 mod lists;
 mod lists_limits;
 mod lists_model;

@@ -1,16 +1,15 @@
 //! What is published to channels of users' own, for one reader: whoever subscribes, the hub has one subscription for all of a channel.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use super::channel::{Reach, Registration, Sink};
+use super::channel::{Reach, Registration};
 use super::hub::Hub;
 use super::spread::apart;
-use super::tap::{Deaf, Tap, Tapped};
+use super::tap::{Tap, Tapped};
 use crate::connection::{Client, FromReply, Pairs, Request, is_same};
 use crate::error::ServerError;
 
@@ -102,27 +101,8 @@ impl Client {
     /// Dropped early, nothing is heard.
     pub async fn feed(&self, channels: Channels, kept: usize) -> Result<Feed, ServerError> {
         let hub = &self.core().hub;
-        if self.is_shut_down() {
-            return Err(ServerError::not_sent("the client is shut down"));
-        }
-        let until = self.clock().now() + self.patience();
-        let tap = Arc::new(Tap::new(kept));
         let ((name, reach), known) = (channels.place(), channels.known());
-        let sink = Sink::Tap { tap: Arc::clone(&tap), seat: tap.seat() };
-        let id = hub.add(&known, name, reach, sink, None);
-        let place = Registration { hub: Arc::clone(hub), channel: known, id };
-        tokio::select! {
-            biased;
-            in_force = poll_fn(|context| tap.poll_in_force(context)) => in_force.map_err(|deaf| match deaf {
-                Deaf::Denied(why) => why,
-                Deaf::Over => ServerError::not_sent("the client is shut down"),
-            })?,
-            () = self.closing() => return Err(ServerError::not_sent("the client is shut down")),
-            () = self.clock().sleep_until(until) => {
-                return Err(ServerError::not_sent("the subscription was not confirmed in time"));
-            }
-        }
-        tap.begin();
+        let (tap, place) = self.tapped(kept, |tap| hub.tap_at(tap, known, name, reach)).await?;
         Ok(Feed { hub: Arc::clone(hub), tap, place })
     }
 

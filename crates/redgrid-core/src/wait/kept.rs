@@ -1,13 +1,12 @@
 //! Messages of the channels of an object, kept for one reader, who is told of those that he misses.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
 use super::channel::Registration;
-use super::tap::{Deaf, Tap, Tapped};
+use super::tap::{Tap, Tapped};
 use crate::connection::Client;
 use crate::error::ServerError;
 
@@ -42,28 +41,16 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] where they are not in time, or the server refuses one.
+    /// [`ServerError`] where they are not in time, the server refuses one, or the client is shut down meanwhile.
     ///
     /// # Cancel safety
     ///
     /// Dropped early, nothing is heard.
     pub async fn messages(&self, channels: Vec<Bytes>, key: &Bytes, kept: usize) -> Result<Messages, ServerError> {
-        let (hub, tap) = (&self.core().hub, Arc::new(Tap::new(kept)));
-        let until = self.clock().now() + self.patience();
-        let places = channels.iter().map(|channel| hub.tap_in_slot(&tap, channel.clone(), key)).collect();
-        let messages = Messages { tap, channels, _places: places };
-        tokio::select! {
-            biased;
-            in_force = poll_fn(|context| messages.tap.poll_in_force(context)) => match in_force {
-                Ok(()) => messages.tap.begin(),
-                Err(Deaf::Denied(why)) => return Err(why),
-                Err(Deaf::Over) => return Err(ServerError::not_sent("the client is shut down")),
-            },
-            () = self.clock().sleep_until(until) => {
-                return Err(ServerError::not_sent("the subscription was not confirmed in time"));
-            }
-        }
-        Ok(messages)
+        let hub = &self.core().hub;
+        let at = |tap: &Arc<Tap>| channels.iter().map(|channel| hub.tap_in_slot(tap, channel.clone(), key)).collect();
+        let (tap, places) = self.tapped(kept, at).await?;
+        Ok(Messages { tap, channels, _places: places })
     }
 }
 

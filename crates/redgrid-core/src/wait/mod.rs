@@ -3,6 +3,7 @@
 //! A message is only a hint. Whoever waits re-checks on a message, after every gap of the subscription, when the poll
 //! finds the key gone, and when the lease it was told runs out.
 
+mod begin;
 mod channel;
 mod copied;
 mod feed;

@@ -32,15 +32,18 @@ impl Drop for Spread {
 impl Hub {
     /// Hears a channel that the primary of `key` alone publishes, for as long as the result lives.
     pub(crate) fn tap(self: &Arc<Self>, tap: &Arc<Tap>, channel: Bytes, key: &[u8]) -> Registration {
-        let sink = Sink::Tap { tap: Arc::clone(tap), seat: tap.seat() };
-        let id = self.add(&channel, &Bytes::copy_from_slice(key), Reach::Everywhere, sink, None);
-        Registration { hub: Arc::clone(self), channel, id }
+        self.tap_at(tap, channel, &Bytes::copy_from_slice(key), Reach::Everywhere)
     }
 
     /// The same of a channel of the slot of `key`, as scripts publish on those.
-    pub(crate) fn tap_in_slot(self: &Arc<Self>, tap: &Arc<Tap>, channel: Bytes, key: &Bytes) -> Registration {
+    pub(super) fn tap_in_slot(self: &Arc<Self>, tap: &Arc<Tap>, channel: Bytes, key: &Bytes) -> Registration {
+        self.tap_at(tap, channel, key, Reach::Slot)
+    }
+
+    /// The same of one of this reach.
+    pub(super) fn tap_at(self: &Arc<Self>, tap: &Arc<Tap>, channel: Bytes, key: &Bytes, reach: Reach) -> Registration {
         let sink = Sink::Tap { tap: Arc::clone(tap), seat: tap.seat() };
-        let id = self.add(&channel, key, Reach::Slot, sink, None);
+        let id = self.add(&channel, key, reach, sink, None);
         Registration { hub: Arc::clone(self), channel, id }
     }
 

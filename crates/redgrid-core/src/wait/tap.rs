@@ -57,8 +57,10 @@ impl State {
 pub(crate) enum Deaf {
     /// The server refuses a channel.
     Denied(ServerError),
-    /// The client has ended.
+    /// The client has ended, or is being shut down.
     Over,
+    /// Nobody has confirmed them in time.
+    Late,
 }
 
 impl Tap {

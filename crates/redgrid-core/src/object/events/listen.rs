@@ -1,6 +1,6 @@
 //! How events are asked for.
 
-use std::future::{IntoFuture, poll_fn};
+use std::future::IntoFuture;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,10 +11,9 @@ use super::super::{Object, ObjectError};
 use super::setting::{From, Needed};
 use super::stream::{Filter, Heard};
 use super::{Events, Kinds, ListenError};
-use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
-use crate::wait::{Deaf, Hub, Tap};
+use crate::wait::{Deaf, Tap};
 
 /// How many notifications are kept for a slow reader, unless set: 1,024. Some hundred kilobytes.
 const KEPT: usize = 1024;
@@ -150,14 +149,14 @@ impl Listen {
                 let others = channels.split_off(1);
                 // Each channel that is denied costs a connection, and as a rule all are or none: one is tried before the others.
                 let first = hub.tap_all(&tap, channels);
-                in_force(hub, &tap, until).await?;
+                client.in_force(&tap, until).await.map_err(deaf)?;
                 let places = [first].into_iter().chain((!others.is_empty()).then(|| hub.tap_all(&tap, others)));
                 let namespace = hub.settings().namespace.as_str();
                 let before = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
                 (Heard::All { _places: places.collect() }, Filter::of_pattern(pattern, prefix, before, self.kinds))
             }
         };
-        in_force(hub, &tap, until).await?;
+        client.in_force(&tap, until).await.map_err(deaf)?;
         // By now it may be another server than the one that was asked.
         if let Some(needed) = &needed {
             needed.clone().ensure(Arc::clone(hub), until).await?;
@@ -167,15 +166,10 @@ impl Listen {
     }
 }
 
-/// Completes when all channels are in force.
-async fn in_force(hub: &Hub, tap: &Tap, until: Instant) -> Result<(), ListenError> {
-    tokio::select! {
-        biased;
-        in_force = poll_fn(|context| tap.poll_in_force(context)) => in_force.map_err(|deaf| match deaf {
-            Deaf::Denied(_) => ListenError::Denied,
-            Deaf::Over => unavailable("the client is shut down"),
-        }),
-        () = hub.clock().sleep_until(until) => Err(unavailable("the subscription was not confirmed in time")),
+fn deaf(why: Deaf) -> ListenError {
+    match why {
+        Deaf::Denied(_) => ListenError::Denied,
+        other => ListenError::Unavailable { source: other.error() },
     }
 }
 
