@@ -11,7 +11,8 @@ use futures_util::future::join;
 
 use super::error::ReleaseError;
 use super::exchange::{Asked, Said};
-use super::pool::{Back, Call, Entry, Extension, Failure, Pool, State};
+use super::pool::{Failure, Pool};
+use super::queue::{Back, Call, Entry, Extension, State};
 use super::settle::{Belief, Grant, Unproven};
 use super::stock::{Leased, Stock};
 use crate::clock::Instant;

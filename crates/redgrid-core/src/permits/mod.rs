@@ -15,7 +15,8 @@
 //! | file | what happens there |
 //! |---|---|
 //! | `stock` | permits that the process has: a number, and leases |
-//! | `pool` | one name in this process: entering, giving back, who is next |
+//! | `pool` | one name in this process: entering, giving back |
+//! | `queue` | what it knows: who waits, who is next, what is to be said |
 //! | `exchange` | what is said to the server, and its answer |
 //! | `drive` | the loop of a pool: when it asks, and what an answer changes |
 //! | `settle` | what is granted or longer, once it is as durable as asked |
@@ -32,6 +33,7 @@ mod exchange;
 mod permit;
 mod pool;
 mod pools;
+mod queue;
 mod settle;
 mod stock;
 

@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 
 use super::error::{AcquireError, ReleaseError};
 use super::exchange::Source;
-use super::pool::{Answer, Ask, Extension, Failure, Pool, Seen};
+use super::pool::{Answer, Ask, Failure, Pool};
+use super::queue::{Extension, Seen};
 use super::stock::{PermitId, Stock};
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};

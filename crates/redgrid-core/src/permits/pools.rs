@@ -8,7 +8,8 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::exchange::Source;
-use super::pool::{Answer, Ask, Back, Failure, Pool, Seen};
+use super::pool::{Answer, Ask, Failure, Pool};
+use super::queue::{Back, Seen};
 use super::stock::Stock;
 use crate::clock::Instant;
 use crate::connection::{Client, Core, Server};

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use super::pool::{Back, Entry, Extension, Failure, Pool, State};
+use super::pool::{Failure, Pool};
+use super::queue::{Back, Entry, Extension, State};
 use super::stock::{Leased, Stock};
 use crate::clock::Instant;
 use crate::config::Durability;

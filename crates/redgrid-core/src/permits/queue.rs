@@ -1,0 +1,415 @@
+//! What a pool knows: who waits, what the process has, and what is to be said to the server next.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::error::ReleaseError;
+use super::exchange::{ALIVE, Asked, Looked, Source, Words, on_server};
+use super::permit::Permit;
+use super::pool::{Answer, Ask, Pool};
+use super::stock::{Leased, PermitId, Stock};
+use crate::clock::Instant;
+use crate::config::Durability;
+use crate::connection::{Client, Progress};
+use crate::hold::{ExtendError, Flight, Lease, Turn, deadline};
+
+/// Requests that leave together at most, and permits with a lease in one exchange: a script of some milliseconds.
+const MOST_REQUESTS: usize = 64;
+pub(super) const MOST_IDS: usize = 500;
+
+/// How often who waits looks while it gets no messages: 100 ms, as for other names.
+const UNSUBSCRIBED_LOOK: Duration = Duration::from_millis(100);
+
+/// What is known of a request when its time runs out.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// The exchange it was last part of, and since when.
+    asked: Mutex<Option<(Arc<Progress>, Instant)>>,
+}
+
+impl Seen {
+    pub(super) fn asked(&self, asked: Option<(&Arc<Progress>, Instant)>) {
+        let asked = asked.map(|(progress, since)| (Arc::clone(progress), since));
+        *self.asked.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = asked;
+    }
+
+    /// Since when an exchange that has no answer yet may take permits for it, if one may.
+    pub(super) fn sent_since(&self) -> Option<Instant> {
+        let asked = self.asked.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        asked.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
+    }
+}
+
+/// One request in the queue.
+pub(super) struct Entry {
+    pub(super) id: u64,
+    pub(super) ask: Ask,
+    pub(super) client: Client,
+    pub(super) until: Instant,
+    pub(super) seen: Arc<Seen>,
+    pub(super) answer: oneshot::Sender<Answer>,
+    /// It may stand in the line.
+    pub(super) placed: bool,
+}
+
+impl Entry {
+    pub(super) fn is_live(&self, now: Instant) -> bool {
+        !self.answer.is_closed() && self.until > now
+    }
+
+    /// Has its place in the line given up, where it has one; those behind it are next then.
+    fn leave_line(&self, pool: &Pool, gone: &mut Vec<Bytes>, ask: &mut bool) {
+        if self.placed {
+            gone.push(place(&pool.source, &pool.core.id, self));
+            *ask = true;
+        }
+    }
+}
+
+/// Permits on their way back, and who waits for that.
+pub(super) struct Back {
+    pub(super) stock: Stock,
+    pub(super) audience: Option<oneshot::Sender<Result<(), ReleaseError>>>,
+}
+
+/// Leases that are to be of another length, and who waits for that.
+pub(super) struct Extension {
+    pub(super) leased: Vec<Arc<Leased>>,
+    pub(super) lease: Lease,
+    pub(super) audience: oneshot::Sender<Result<(), ExtendError>>,
+    pub(super) progress: Arc<Progress>,
+}
+
+/// The state of one name in this process.
+pub(super) struct State {
+    pub(super) queue: VecDeque<Entry>,
+    pub(super) next: u64,
+    /// What we have and nobody of us holds.
+    pub(super) spare: Stock,
+    /// What is to go back.
+    pub(super) back: Vec<Back>,
+    /// Places in the line that nobody wants any more.
+    pub(super) gone: Vec<Bytes>,
+    /// Leases that are to be of another length: one at a time, as the last one counts.
+    pub(super) extensions: VecDeque<Extension>,
+    /// How many permits guards have.
+    pub(super) out: u64,
+    /// Leases that are ours: of guards, and of what nobody holds.
+    pub(super) leased: HashMap<PermitId, Arc<Leased>>,
+    /// When the first of them is seen to next.
+    pub(super) renew_at: Instant,
+    /// The loop runs; and, while its caller polls it, where.
+    pub(super) driven: bool,
+    pub(super) flight: Option<Flight>,
+    /// There is reason to ask.
+    pub(super) ask: bool,
+    /// How many permits the last answer left; as many as can be, where that is not known.
+    pub(super) left: i64,
+    /// When our stretch ends.
+    pub(super) stretch_ends: Instant,
+    /// Others go first, and how long silence lasts until we ask all the same.
+    pub(super) turn: Option<(Turn, Instant)>,
+    /// The last look found too few for one who waits.
+    pub(super) contended: bool,
+    /// When it is looked without being told.
+    pub(super) look_at: Instant,
+    /// When somebody's lease ends.
+    pub(super) next_end: Instant,
+    /// When a server last answered.
+    pub(super) contact: Instant,
+    pub(super) in_force: bool,
+    /// Until when nothing goes back that was refused, and how often in a row it was.
+    pub(super) paused_until: Instant,
+    pub(super) refusals: u32,
+    /// What was refused together with what others asked for is said alone next.
+    pub(super) apart: bool,
+    pub(super) closed: bool,
+}
+
+/// What goes into one exchange.
+pub(super) struct Call {
+    pub(super) words: Words,
+    pub(super) back: Vec<Back>,
+    pub(super) progress: Arc<Progress>,
+    /// Of what is asked for.
+    pub(super) durability: Durability,
+    /// The last of the leases that are looked at are those of this.
+    pub(super) extension: Option<Extension>,
+    /// Our stretch is over, and somebody of us still waits.
+    pub(super) ends_stretch: bool,
+}
+
+impl State {
+    pub(super) fn new() -> State {
+        State {
+            queue: VecDeque::new(),
+            next: 0,
+            spare: Stock::default(),
+            back: Vec::new(),
+            gone: Vec::new(),
+            extensions: VecDeque::new(),
+            out: 0,
+            leased: HashMap::new(),
+            renew_at: Instant::NEVER,
+            driven: false,
+            flight: None,
+            ask: false,
+            left: i64::MAX,
+            stretch_ends: Instant::PAST,
+            turn: None,
+            contended: false,
+            look_at: Instant::NEVER,
+            next_end: Instant::NEVER,
+            contact: Instant::PAST,
+            in_force: false,
+            paused_until: Instant::PAST,
+            refusals: 0,
+            apart: false,
+            closed: false,
+        }
+    }
+
+    /// Takes one out who was not granted anything; its place in the line goes with the next exchange.
+    pub(super) fn remove(&mut self, at: usize, pool: &Pool) -> Option<Entry> {
+        let entry = self.queue.remove(at)?;
+        entry.leave_line(pool, &mut self.gone, &mut self.ask);
+        Some(entry)
+    }
+
+    /// Takes those out who do not wait any more.
+    pub(super) fn prune(&mut self, pool: &Pool, now: Instant) {
+        let State { queue, gone, ask, .. } = self;
+        queue.retain(|entry| {
+            let live = entry.is_live(now);
+            if !live {
+                entry.leave_line(pool, gone, ask);
+            }
+            live
+        });
+    }
+
+    /// When a server was last known to be there.
+    pub(super) fn contact_by(&self, now: Instant) -> Instant {
+        if self.in_force { now } else { self.contact }
+    }
+
+    /// Whether who only looks is told that there is nothing for it: there are others who wait, here or elsewhere.
+    pub(super) fn others_first(&self, now: Instant) -> bool {
+        let waits = |entry: &Entry| !entry.ask.once && entry.is_live(now);
+        self.turn.is_some() || self.contended && self.queue.iter().any(waits)
+    }
+
+    /// Tells those who only look, if others go first.
+    pub(super) fn dismiss_lookers(&mut self, now: Instant) {
+        if !self.others_first(now) {
+            return;
+        }
+        for at in (0..self.queue.len()).rev() {
+            if self.queue[at].ask.once
+                && let Some(entry) = self.queue.remove(at)
+            {
+                let _ = entry.answer.send(Ok(None));
+            }
+        }
+    }
+
+    /// Whether the first of the queue may be served, for all that is known: it was not asked for, or there was more left.
+    fn is_unasked(&self, fair: bool) -> bool {
+        let mut first = self.queue.iter().take(self.batch());
+        let served = |entry: &Entry| i64::try_from(entry.ask.permits).is_ok_and(|permits| permits <= self.left);
+        match fair {
+            true => first.any(|entry| entry.ask.once || !entry.placed),
+            false => first.clone().next().is_some_and(served) || first.any(|entry| entry.ask.once),
+        }
+    }
+
+    /// How many of the first of the queue are asked for together: equally durable ones, and not too many ids.
+    fn batch(&self) -> usize {
+        let durability = self.queue.front().map(|first| first.ask.durability);
+        let mut ids = 0;
+        let fits = |(nth, entry): &(usize, &Entry)| {
+            ids += if entry.ask.lease.is_some() { entry.ask.permits } else { 0 };
+            Some(entry.ask.durability) == durability && (*nth == 0 || ids <= MOST_IDS as u64)
+        };
+        self.queue.iter().take(MOST_REQUESTS).enumerate().take_while(fits).count()
+    }
+
+    /// What is known after an answer: whether one who waits was told that there are too few.
+    pub(super) fn note_contention(&mut self, fair: bool) {
+        let first = self.queue.iter().find(|entry| !entry.ask.once);
+        self.contended = first.is_some_and(|entry| match fair {
+            true => entry.placed,
+            false => i64::try_from(entry.ask.permits).is_ok_and(|permits| permits > self.left),
+        });
+    }
+
+    /// Serves the first of the queue from what nobody of us holds.
+    pub(super) fn serve(&mut self, pool: &Arc<Pool>, now: Instant) {
+        if self.turn.is_some() || now >= self.stretch_ends {
+            return;
+        }
+        while let Some(first) = self.queue.front() {
+            let (n, lease) = (first.ask.permits, first.ask.lease);
+            if n > self.spare.n || !self.spare.serves(lease, first.ask.durability, now) {
+                return;
+            }
+            let Some(entry) = self.queue.pop_front() else { return };
+            let stock = self.spare.split(n);
+            self.give(pool, entry, stock);
+        }
+    }
+
+    /// Gives what is ours to one of the queue. Who has left meanwhile gives it back by what is dropped then.
+    pub(super) fn give(&mut self, pool: &Arc<Pool>, entry: Entry, stock: Stock) {
+        if entry.answer.is_closed() {
+            self.spare.merge(stock);
+            return;
+        }
+        self.out += stock.n;
+        let permit = Permit::new(entry.client, Arc::clone(pool), stock);
+        if let Err(Ok(Some(permit))) = entry.answer.send(Ok(Some(permit))) {
+            let stock = permit.disarm();
+            self.out -= stock.n;
+            self.spare.merge(stock);
+        }
+    }
+
+    /// What is to be said to the server, if anything is.
+    pub(super) fn call(&mut self, pool: &Pool, now: Instant) -> Option<Call> {
+        let waits = !self.queue.is_empty();
+        let over = now >= self.stretch_ends;
+        if !self.spare.is_empty() {
+            // It did not serve the first of the queue.
+            let stock = std::mem::take(&mut self.spare);
+            for leased in &stock.leased {
+                self.leased.remove(&leased.id);
+            }
+            self.back.push(Back { stock, audience: None });
+        }
+        let paused = now < self.paused_until && !self.closed;
+        let back = if paused { Vec::new() } else { self.some_back() };
+        let returns = !back.is_empty();
+        let ends_stretch = returns && waits && over && !pool.source.fair && self.turn.is_none();
+        let unasked = self.ask || returns || self.is_unasked(pool.source.fair);
+        let apart = self.apart && (returns || now >= self.renew_at);
+        self.apart &= !apart;
+        let asks = waits && self.turn.is_none() && !ends_stretch && unasked && !apart;
+        self.ask |= apart && waits;
+        let mut words = Words::default();
+        if asks || !paused {
+            words.gone = std::mem::take(&mut self.gone);
+        }
+        let extension = self.next_extension();
+        if now >= self.renew_at {
+            words.looked = self.due(extension.as_ref(), now);
+            self.renew_at = self.next_due();
+        }
+        if let Some(Extension { leased, lease, .. }) = &extension {
+            for leased in leased {
+                // What is renewed only gets longer.
+                let exactly = !leased.is_renewed();
+                if exactly {
+                    // From now on the new one may be in force.
+                    leased.shorten(deadline(now, on_server(*lease)));
+                    pool.lost.notify_waiters();
+                }
+                let (leased, lease, shortened) = (Arc::clone(leased), on_server(*lease), leased.shortened());
+                words.looked.push(Looked { leased, lease, exactly, shortened });
+            }
+        }
+        let mut durability = Durability::Primary;
+        let progress = Arc::new(Progress::default());
+        if asks {
+            self.ask = false;
+            durability = self.queue.front().map_or(durability, |first| first.ask.durability);
+            let batch = self.batch();
+            for entry in self.queue.iter_mut().take(batch) {
+                entry.seen.asked(Some((&progress, now)));
+                entry.placed = pool.source.fair && !entry.ask.once;
+                let place = if entry.placed { place(&pool.source, &pool.core.id, entry) } else { Bytes::new() };
+                let named = if entry.ask.lease.is_some() { entry.ask.permits } else { 0 };
+                let ids = (0..named).map(|_| PermitId::new()).collect();
+                words.asked.push(Asked { id: entry.id, n: entry.ask.permits, place, lease: entry.ask.lease, ids });
+                words.capacity = words.capacity.or(entry.ask.capacity);
+            }
+        }
+        for part in &back {
+            match part.stock.leased.is_empty() {
+                true => words.returned += part.stock.n,
+                false => words.back.extend(part.stock.leased.iter().map(|leased| leased.id)),
+            }
+        }
+        let nothing = !returns && words.asked.is_empty() && words.looked.is_empty() && words.gone.is_empty();
+        (!nothing).then_some(Call { words, back, progress, durability, extension, ends_stretch })
+    }
+
+    /// The next extension that somebody still waits for.
+    fn next_extension(&mut self) -> Option<Extension> {
+        loop {
+            let next = self.extensions.pop_front()?;
+            if next.progress.begin() {
+                return Some(next);
+            }
+        }
+    }
+
+    /// The leases that are due, or nearly, and are equally durable; first those that end first.
+    fn due(&self, extension: Option<&Extension>, now: Instant) -> Vec<Looked> {
+        let soon = |leased: &Leased| match leased.lease {
+            Lease::Renewed(lease) => now + lease / 6,
+            Lease::Fixed(_) => now,
+        };
+        let is_due = |leased: &&Arc<Leased>| leased.lost().is_none() && leased.due() <= soon(leased);
+        let mut due: Vec<_> = self.leased.values().filter(is_due).cloned().collect();
+        if let Some(extension) = extension {
+            due.retain(|leased| extension.leased.iter().all(|other| other.id != leased.id));
+        }
+        due.sort_by_key(|leased| leased.deadline());
+        let durability = due.first().map(|leased| leased.durability);
+        due.retain(|leased| Some(leased.durability) == durability);
+        due.truncate(MOST_IDS);
+        let look = |leased: Arc<Leased>| {
+            leased.looked_at(now);
+            let lease = if leased.is_renewed() { on_server(leased.lease) } else { Duration::ZERO };
+            let shortened = leased.shortened();
+            Looked { leased, lease, exactly: false, shortened }
+        };
+        due.into_iter().map(look).collect()
+    }
+
+    /// When the next of our leases is due.
+    pub(super) fn next_due(&self) -> Instant {
+        self.leased.values().map(|leased| leased.due()).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// When it is looked by itself: so often that others of a line believe that we live.
+    pub(super) fn next_look(&self, pool: &Pool, now: Instant) -> Instant {
+        let settings = &pool.core.settings;
+        now + match (self.in_force, pool.source.fair) {
+            (false, _) => UNSUBSCRIBED_LOOK.min(settings.poll_interval),
+            (true, false) => settings.poll_interval,
+            (true, true) => settings.poll_interval.min(ALIVE / 3),
+        }
+    }
+
+    /// What goes back, as much of it as goes into one exchange.
+    fn some_back(&mut self) -> Vec<Back> {
+        let mut ids = 0;
+        let most = self.back.iter().position(|back| {
+            ids += back.stock.leased.len();
+            ids > MOST_IDS
+        });
+        let rest = self.back.split_off(most.unwrap_or(self.back.len()).max(1).min(self.back.len()));
+        std::mem::replace(&mut self.back, rest)
+    }
+}
+
+/// The place of a request in the line: unique, and it says for how many permits.
+fn place(source: &Source, client: &str, entry: &Entry) -> Bytes {
+    debug_assert!(source.fair);
+    format!("{client}:{}:{}", entry.ask.permits, entry.id).into()
+}
