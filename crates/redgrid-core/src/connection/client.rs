@@ -1,5 +1,9 @@
 //! The client that users hold: it owns the connections, the holds and the tasks behind them.
 
+mod ask;
+mod end;
+mod holds;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -8,18 +12,17 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::core::{Closing, Core, FAREWELL, follow, hear, ready, run};
+pub use self::end::NotClosed;
+use super::core::{Closing, Core, follow, hear, ready, run};
 use super::events::{EventReceiver, Events};
-use super::exchange::{Persistence, Progress};
 use super::health::HealthCheck;
 use super::shared::{Kept, Shared};
-use super::{Command, Deployment, Epoch, FromReply, Request, Server, Topology, topology};
-use crate::clock::{Clock, Instant};
+use super::{Deployment, Epoch, Request, Server, Topology, topology};
+use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability, Settings};
-use crate::error::{Code, ServerError};
-use crate::hold::{AcquireError, AttachError, DetachedHold, HoldKind, HolderId, Table, Target, Ticket, Wish};
+use crate::error::ServerError;
+use crate::hold::Table;
 use crate::name::{Name, Namespace};
-use crate::observe::{About, Done, Observed, count};
 use crate::once::Lanes;
 use crate::permits::Pools;
 use crate::seat::Seats;
@@ -181,113 +184,6 @@ impl Client {
         }
     }
 
-    /// A command of any kind, key by key and argument by argument.
-    ///
-    /// ```no_run
-    /// # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// client.command("SET").key("greeting")?.arg("hello").query::<()>().await?;
-    /// let text: Option<String> = client.command("GET").key("greeting")?.query().await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn command(&self, name: impl Into<Bytes>) -> Command {
-        Command { client: self.clone(), request: Request::command(name) }
-    }
-
-    /// Carries out a request, a script call above all, and reads its reply as `T`.
-    ///
-    /// Without contact it is tried again until `timeout × (retries + 1)` is over; after a lost reply only if the request is
-    /// [`idempotent`](Request::idempotent).
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] says whether it may have been carried out.
-    ///
-    /// # Cancel safety
-    ///
-    /// A request that has left is carried out although nobody waits for its reply.
-    pub async fn run<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
-        self.run_until(request, self.clock().now() + self.patience()).await
-    }
-
-    /// The same, tried until `until`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::run`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Client::run`].
-    pub async fn run_until<T: FromReply>(&self, request: Request, until: Instant) -> Result<T, ServerError> {
-        self.run_with(request, until, Persistence::Retries).await
-    }
-
-    /// The same for a request of several keys whose caller can do with fewer: keys on both sides of a slot's migration are told as
-    /// [`Code::TryAgain`](crate::Code::TryAgain) at once, where [`Client::run`] asks again. After a lost reply an idempotent one is sent
-    /// again until its time is over; any other is sent once.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::run`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Client::run`].
-    pub async fn run_undivided<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
-        self.run_with(request, self.clock().now() + self.patience(), Persistence::Together).await
-    }
-
-    async fn run_with<T: FromReply>(
-        &self,
-        request: Request,
-        until: Instant,
-        persistence: Persistence,
-    ) -> Result<T, ServerError> {
-        let core = &self.0.core;
-        if self.0.table.is_closed() {
-            return Err(ServerError::not_sent("the client is shut down"));
-        }
-        if core.clock.now() >= until {
-            return Err(ServerError::not_sent("its time was over before it left"));
-        }
-        let progress = Progress::default();
-        let work = core.exchange(request, until, persistence, &progress);
-        let answer = tokio::select! {
-            biased;
-            asked = work => match asked.result {
-                // Of the last copy this is true; an earlier one may have been carried out.
-                Err(error) if asked.unanswered_until.is_some() && is_of_one_copy(&error, persistence) =>
-                {
-                    Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
-                }
-                result => result,
-            },
-            () = core.clock.sleep_until(until) => Err(progress.at_the_end()),
-        };
-        answer.and_then(FromReply::from_reply)
-    }
-
-    /// Has a request sent once in the background, by who can not wait, as in a `Drop`. Nobody is told what becomes of it.
-    pub fn run_later(&self, request: Request) {
-        self.0.table.run_later(request);
-    }
-
-    /// Completes when the client begins to shut down: for those who wait on something else than the client.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it changes nothing.
-    pub async fn shutting_down(&self) {
-        let mut closing = self.0.closing.subscribe();
-        // Its sender lives as long as this client.
-        let _ = closing.wait_for(|closing| *closing != Closing::No).await;
-    }
-
-    /// Whether the client has begun to shut down, and refuses requests.
-    pub fn is_shut_down(&self) -> bool {
-        self.0.table.is_closed() || *self.0.closing.borrow() != Closing::No
-    }
-
     /// Watches a channel, and the key beneath it.
     pub fn watch(&self, channel: Bytes, key: Bytes) -> crate::wait::Watch {
         self.0.core.hub.watch(channel, key)
@@ -331,96 +227,9 @@ impl Client {
         self.0.table.hand_over(Box::pin(work));
     }
 
-    /// Completes when the client is being shut down.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it changes nothing.
-    pub async fn closing(&self) {
-        // It can not have gone: `self` has it.
-        let _ = self.0.closing.subscribe().wait_for(|closing| *closing != Closing::No).await;
-    }
-
-    /// Asks for a hold: the way of every lock-like object.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] where it is clear at once that it can not be had.
-    pub fn enter(&self, kind: &'static dyn HoldKind, target: &Arc<Target>, wish: Wish) -> Result<Ticket, AcquireError> {
-        let entered = self.0.table.enter(self, kind, target, wish);
-        // Looked at in its place: a ticket is large, and each acquire has one.
-        if let Err(error) = &entered {
-            count::refused(kind.name(), error.outcome(), Duration::ZERO);
-        }
-        entered
-    }
-
-    /// Whether the holder has what [`Client::enter`] asks for, or the kind beside it: then it does not stand behind others.
-    pub fn is_in(&self, kind: &'static dyn HoldKind, target: &Arc<Target>, holder: Option<HolderId>) -> bool {
-        holder.is_some_and(|holder| self.0.table.is_in(kind, target, holder))
-    }
-
-    /// Takes all of `targets` or none, by one look: none is waited for. They share a kind and a slot
-    /// ([`Client::slot`]), and are several only where the kind takes many together. Given up at `until`.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] says what is true then, of the names together.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, what is granted goes back in the background.
-    pub async fn take_all(
-        &self,
-        kind: &'static dyn HoldKind,
-        targets: Vec<Arc<Target>>,
-        wish: Wish,
-        until: crate::clock::Instant,
-    ) -> Result<crate::hold::Many, AcquireError> {
-        self.0.table.take_all(self, kind, targets, wish, until).await
-    }
-
     /// The slot of a key: names of one slot may go together in a script. The same for all where there are no slots.
     pub fn slot(&self, key: &[u8]) -> u16 {
         self.0.core.topology.slot(key)
-    }
-
-    /// Takes a name by force: its holders are told that they have lost it. `None` where it was free and `only_if_held`.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, the name may be taken for a moment and is given back in the background.
-    pub async fn seize(
-        &self,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
-        wish: Wish,
-        only_if_held: bool,
-    ) -> Result<Option<crate::hold::Grant>, AcquireError> {
-        let observed = Observed::force(About { kind: kind.name(), name: &target.name }, only_if_held);
-        observed.around(self.0.table.seize(self, kind, target, wish, only_if_held)).await
-    }
-
-    /// Takes over a hold that another process has detached.
-    ///
-    /// # Errors
-    ///
-    /// [`AttachError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, the hold may be taken over and is given back in the background.
-    pub async fn attach(
-        &self,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
-        detached: DetachedHold,
-    ) -> Result<crate::hold::Grant, AttachError> {
-        self.0.table.attach(self, kind, target, detached, self.durability()).await
     }
 
     /// What happens to the connections from now on: connected, lost, a primary replaced, the topology changed, subscriptions
@@ -508,42 +317,6 @@ impl Client {
             channels,
         }
     }
-
-    /// Refuses new requests, wakes those who wait, gives back all holds in bulk, and closes the connections.
-    ///
-    /// # Errors
-    ///
-    /// [`NotClosed`] when `within` was over before everything was given back; leases end the rest.
-    ///
-    /// # Cancel safety
-    ///
-    /// The shutdown goes on when this is dropped.
-    pub async fn shutdown(&self, within: Duration) -> Result<(), NotClosed> {
-        let by = self.0.core.clock.now() + within;
-        self.0.closing.send_if_modified(|closing| {
-            let first = *closing == Closing::No;
-            if first {
-                *closing = Closing::By(by);
-            }
-            first
-        });
-        let mut closed = self.0.closed.clone();
-        // The task always ends; that it is gone means that all is closed.
-        match closed.wait_for(|closed| *closed).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(NotClosed { within }),
-        }
-    }
-}
-
-/// Whether an error says nothing about other copies of its request. Where keys are on both sides of a migration the caller asks for
-/// fewer of them, whatever became of those.
-fn is_of_one_copy(error: &ServerError, persistence: Persistence) -> bool {
-    match error {
-        ServerError::Refused { code: Code::TryAgain, .. } => persistence != Persistence::Together,
-        ServerError::NotSent { .. } | ServerError::Refused { .. } => true,
-        ServerError::Unknown { .. } | ServerError::Decode { .. } => false,
-    }
 }
 
 /// A client that somebody else keeps: it ends as if this were not there.
@@ -555,37 +328,11 @@ impl WeakClient {
     pub fn upgrade(&self) -> Option<Client> {
         self.0.upgrade().map(Client)
     }
-
-    /// Completes when the client is being shut down, or has gone.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it changes nothing.
-    pub async fn closing(&self) {
-        let closing = self.0.upgrade().map(|inner| inner.closing.subscribe());
-        if let Some(mut closing) = closing {
-            // Without a sender the client has gone.
-            let _ = closing.wait_for(|closing| *closing != Closing::No).await;
-        }
-    }
 }
 
 impl fmt::Debug for WeakClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WeakClient").finish_non_exhaustive()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let by = self.core.clock.now() + FAREWELL;
-        self.closing.send_if_modified(|closing| {
-            let first = *closing == Closing::No;
-            if first {
-                *closing = Closing::By(by);
-            }
-            first
-        });
     }
 }
 
@@ -635,12 +382,4 @@ pub struct NotReady {
     /// What stands in the way.
     #[source]
     pub source: ServerError,
-}
-
-/// Not everything was given back in time.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("not everything was given back within {within:?}; leases end the rest")]
-pub struct NotClosed {
-    /// How long was waited.
-    pub within: Duration,
 }

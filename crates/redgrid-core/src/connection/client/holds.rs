@@ -1,0 +1,88 @@
+//! Holds: the way of every lock-like object.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Client;
+use crate::clock::Instant;
+use crate::hold::{AcquireError, AttachError, DetachedHold, Grant, HoldKind, HolderId, Many, Target, Ticket, Wish};
+use crate::observe::{About, Done, Observed, count};
+
+impl Client {
+    /// Asks for a hold: the way of every lock-like object.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] where it is clear at once that it can not be had.
+    pub fn enter(&self, kind: &'static dyn HoldKind, target: &Arc<Target>, wish: Wish) -> Result<Ticket, AcquireError> {
+        let entered = self.0.table.enter(self, kind, target, wish);
+        // Looked at in its place: a ticket is large, and each acquire has one.
+        if let Err(error) = &entered {
+            count::refused(kind.name(), error.outcome(), Duration::ZERO);
+        }
+        entered
+    }
+
+    /// Whether the holder has what [`Client::enter`] asks for, or the kind beside it: then it does not stand behind others.
+    pub fn is_in(&self, kind: &'static dyn HoldKind, target: &Arc<Target>, holder: Option<HolderId>) -> bool {
+        holder.is_some_and(|holder| self.0.table.is_in(kind, target, holder))
+    }
+
+    /// Takes all of `targets` or none, by one look: none is waited for. They share a kind and a slot
+    /// ([`Client::slot`]), and are several only where the kind takes many together. Given up at `until`.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then, of the names together.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, what is granted goes back in the background.
+    pub async fn take_all(
+        &self,
+        kind: &'static dyn HoldKind,
+        targets: Vec<Arc<Target>>,
+        wish: Wish,
+        until: Instant,
+    ) -> Result<Many, AcquireError> {
+        self.0.table.take_all(self, kind, targets, wish, until).await
+    }
+
+    /// Takes a name by force: its holders are told that they have lost it. `None` where it was free and `only_if_held`.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the name may be taken for a moment and is given back in the background.
+    pub async fn seize(
+        &self,
+        kind: &'static dyn HoldKind,
+        target: &Arc<Target>,
+        wish: Wish,
+        only_if_held: bool,
+    ) -> Result<Option<Grant>, AcquireError> {
+        let observed = Observed::force(About { kind: kind.name(), name: &target.name }, only_if_held);
+        observed.around(self.0.table.seize(self, kind, target, wish, only_if_held)).await
+    }
+
+    /// Takes over a hold that another process has detached.
+    ///
+    /// # Errors
+    ///
+    /// [`AttachError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the hold may be taken over and is given back in the background.
+    pub async fn attach(
+        &self,
+        kind: &'static dyn HoldKind,
+        target: &Arc<Target>,
+        detached: DetachedHold,
+    ) -> Result<Grant, AttachError> {
+        self.0.table.attach(self, kind, target, detached, self.durability()).await
+    }
+}
