@@ -7,6 +7,8 @@
 //! chosen says that it is a primary, that one is followed. It is left again where its promotion was given up and most call the
 //! former one up.
 
+mod told;
+
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,12 +21,13 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use self::told::{Told, is_among_most, others_by, primary_by, replicas_by};
 use super::replicated::Replicated;
 use super::{EAGER_FOR, eager_interval, gap};
 use crate::config::{Address, Sentinel};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::{ChannelKind, DeploymentKind, Push, Reply, Request, Server};
+use crate::connection::{ChannelKind, DeploymentKind, Push, Server};
 use crate::error::ServerError;
 
 /// How long sentinels that have not answered are waited for when most have: 100 ms, one that lives answers much sooner.
@@ -120,18 +123,6 @@ impl Elected {
     fn is_primary(&self) -> bool {
         self.node.epoch().borrow().is_some()
     }
-}
-
-/// What one sentinel knows.
-#[derive(Clone)]
-struct Told {
-    primary: Address,
-    /// Counts the elections.
-    epoch: u64,
-    /// Whom it has chosen in the election that it leads, and has not counted yet.
-    elected: Option<Address>,
-    /// It takes the primary for down.
-    is_down: bool,
 }
 
 impl Watch {
@@ -383,20 +374,6 @@ fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
 /// restarted is back before.
 const FORGOTTEN_AFTER: u32 = 10;
 
-/// Whether a sentinel is in touch with most of those that it knows of, itself included: one that is cut off is not.
-async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
-    let others = call(sentinel, about("SENTINELS", name)).await.and_then(|others| others.into_typed::<Vec<Facts>>());
-    others.is_ok_and(|others| {
-        let up = others.iter().filter(|facts| is_up(facts)).count();
-        (up + 1) * 2 > others.len() + 1
-    })
-}
-
-/// Whether a server is not known to be down.
-fn is_up(facts: &Facts) -> bool {
-    facts.get("flags").is_none_or(|flags| !flags.contains("down"))
-}
-
 /// Listens for news of a new primary for as long as it is not aborted. After a failure it waits a little: each costs a connection.
 async fn listen(node: Arc<Node>, switched: Arc<Notify>, pause: Duration) {
     let mut pushes: mpsc::UnboundedReceiver<Push> = node.pushes();
@@ -419,88 +396,11 @@ async fn listen(node: Arc<Node>, switched: Arc<Notify>, pause: Duration) {
     }
 }
 
-async fn call(sentinel: &dyn Server, request: Request) -> Result<Reply, ServerError> {
-    let answer = sentinel.call(vec![request]).await.pop();
-    answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
-}
-
-fn about(what: &'static str, name: &str) -> Request {
-    Request::command("SENTINEL").arg(what).arg(name.to_owned())
-}
-
-/// The primary, and by which election. The one that leads an election counts it, and names who has won, as soon as that one
-/// is promoted; but until all replicas follow, seconds later, `MASTER` tells the address of the former primary. So the
-/// address is asked for by its own command, between two looks at the count that must agree.
-async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Told, ServerError> {
-    for _ in 0..MOST_LOOKS {
-        let questions = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
-        let answers = sentinel.call(questions).await.into_iter().collect::<Result<Vec<Reply>, _>>()?;
-        let Ok([before, address, after]) = <[Reply; 3]>::try_from(answers) else {
-            return Err(ServerError::unknown("not as many answers as questions"));
-        };
-        let (host, port): (String, String) = address.into_typed()?;
-        let port = port.parse().map_err(|_| ServerError::unknown("a sentinel named no port"))?;
-        let (before, after): (Facts, Facts) = (before.into_typed()?, after.into_typed()?);
-        let epoch = epoch_in(&before);
-        if epoch_in(&after) == epoch {
-            let primary = Address::new(host, port);
-            let elected = match is_replaced(&after) {
-                true => elected_by(sentinel, name).await.filter(|elected| *elected != primary),
-                false => None,
-            };
-            return Ok(Told { primary, epoch, elected, is_down: !is_up(&after) });
-        }
-    }
-    Err(ServerError::unknown("a sentinel changed its mind at every look"))
-}
-
-/// How often a sentinel is asked in a row that learns of another election between two questions: it happens once in one.
-const MOST_LOOKS: usize = 3;
-
-fn epoch_in(facts: &Facts) -> u64 {
-    facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default()
-}
-
-/// Whether the sentinel has another server take the place of this primary, because most say that it is down. A planned failover is
-/// none of these: there the former primary goes on until the sentinels name the other one.
-fn is_replaced(primary: &Facts) -> bool {
-    has_flag(primary, "o_down") && has_flag(primary, "failover_in_progress")
-}
-
-/// The replica that a sentinel has chosen, and told to be a primary.
-async fn elected_by(sentinel: &dyn Server, name: &str) -> Option<Address> {
-    let all: Vec<Facts> = call(sentinel, about("REPLICAS", name)).await.ok()?.into_typed().ok()?;
-    all.iter().find(|facts| has_flag(facts, "promoted")).and_then(address_in)
-}
-
-fn has_flag(facts: &Facts, flag: &str) -> bool {
-    facts.get("flags").is_some_and(|flags| flags.split(',').any(|word| word == flag))
-}
-
-type Facts = HashMap<String, String>;
-
-fn address_in(facts: &Facts) -> Option<Address> {
-    Some(Address::new(facts.get("ip")?.as_str(), facts.get("port")?.parse().ok()?))
-}
-
-/// Replicas that are not known to be down, and those that are.
-async fn replicas_by(sentinel: &dyn Server, name: &str) -> Result<(Vec<Address>, Vec<Address>), ServerError> {
-    let all: Vec<Facts> = call(sentinel, about("REPLICAS", name)).await?.into_typed()?;
-    let (up, down): (Vec<_>, Vec<_>) = all.iter().partition(|facts| is_up(facts));
-    let addresses = |of: Vec<&Facts>| of.into_iter().filter_map(address_in).collect();
-    Ok((addresses(up), addresses(down)))
-}
-
-async fn others_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, ServerError> {
-    let all: Vec<Facts> = call(sentinel, about("SENTINELS", name)).await?.into_typed()?;
-    Ok(all.iter().filter_map(address_in).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{Address, COUNTED_WITHIN, Facts, Told, goes_on, is_called_down, is_followed, is_replaced};
+    use super::{Address, COUNTED_WITHIN, Told, goes_on, is_called_down, is_followed};
 
     #[test]
     fn a_promotion_that_was_given_up_is_not_followed_for_ever() {
@@ -524,14 +424,6 @@ mod tests {
         assert!(!is_down(&[true, false]) && !is_down(&[true, false, false]) && !is_down(&[]));
         let another = [told(&Address::new("two", 2), true)];
         assert!(!is_called_down(another.iter(), &one));
-    }
-
-    #[test]
-    fn another_takes_the_place_of_a_primary_only_where_that_one_is_down() {
-        let facts = |flags: &str| Facts::from([("flags".to_owned(), flags.to_owned())]);
-        assert!(is_replaced(&facts("s_down,o_down,master,disconnected,failover_in_progress")));
-        assert!(!is_replaced(&facts("master,failover_in_progress")));
-        assert!(!is_replaced(&facts("s_down,o_down,master,disconnected")));
     }
 
     #[test]

@@ -1,0 +1,127 @@
+//! Who serves what, asked of the nodes at every interval and at every doubt.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::super::slots::{self, Range};
+use super::super::{eager_interval, gap};
+use super::{Cluster, NAMED_FOR};
+use crate::config::ShardedSubscriptions;
+use crate::connection::link::Part;
+use crate::connection::node::Node;
+use crate::connection::{Request, Server};
+use crate::error::{Code, ServerError};
+
+/// How long the answer of one node is waited for before another is asked beside it.
+const SLOW: Duration = Duration::from_millis(100);
+
+impl Cluster {
+    pub(super) async fn watch(self: Arc<Self>) {
+        let settings = self.nodes.settings.clone();
+        loop {
+            let looked = self.look().await;
+            let mut interval = match looked {
+                Ok(()) => settings.scan_interval,
+                Err(error) => {
+                    self.nowhere.because(format!("no node of the cluster tells who serves what: {error}"));
+                    settings.retry_delay.min(settings.scan_interval)
+                }
+            };
+            if let Some(missed_for) = self.map().misses_a_primary(self.nodes.clock.now()) {
+                interval = interval.min(eager_interval(missed_for));
+            }
+            tokio::select! {
+                () = self.doubts.notified() => tokio::time::sleep(gap(&settings)).await,
+                () = tokio::time::sleep(interval) => {}
+            }
+        }
+    }
+
+    /// Asks some nodes at a time until one answers whose word is enough, or two that say the same; each look begins with another
+    /// one, so that one with an old view does not keep it up, and one that hangs holds up none.
+    async fn look(&self) -> Result<(), ServerError> {
+        let mut candidates = self.candidates()?;
+        let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
+        candidates.rotate_left(turn);
+        // Those that answer at all come first.
+        candidates.sort_by_key(|node| !node.answers());
+        let mut trouble = ServerError::not_sent("no node is set");
+        let mut waiting = candidates.into_iter();
+        let mut asking = FuturesUnordered::new();
+        let mut told = Vec::new();
+        loop {
+            let believed = self.map().believed(&told, self.nodes.clock.now(), |node| node.answers());
+            if let Some(at) = believed {
+                return self.take_in(&told[at]);
+            }
+            if let Some(node) = waiting.next() {
+                asking.push(async move {
+                    let asked = tokio::time::timeout(self.nodes.settings.connect_timeout, self.ask(&node)).await;
+                    asked.unwrap_or_else(|_| Err(ServerError::unknown(format!("{} did not answer in time", node.id()))))
+                });
+            }
+            let next = async {
+                // The next one is asked, too, where this one takes its time; and who has not answered for long is doubted less.
+                if waiting.len() > 0 || !told.is_empty() {
+                    tokio::time::sleep(SLOW).await
+                } else {
+                    std::future::pending().await
+                }
+            };
+            tokio::select! {
+                biased;
+                answer = asking.next() => match answer {
+                    Some(Ok(ranges)) => told.push(ranges),
+                    Some(Err(error)) => trouble = error,
+                    None if waiting.len() == 0 => match &told[..] {
+                        [] => return Err(trouble),
+                        // Nobody else says anything.
+                        [ranges] => return self.take_in(ranges),
+                        _ => return Err(ServerError::unknown("they contradict each other")),
+                    },
+                    None => {}
+                },
+                () = next => {}
+            }
+        }
+    }
+
+    fn candidates(&self) -> Result<Vec<Arc<Node>>, ServerError> {
+        let mut map = self.map();
+        let has_contact = map.known.values().any(|known| known.node.epoch().borrow().is_some());
+        if !has_contact {
+            // Back to where it began; a name may mean another address by now.
+            for seed in &self.seeds {
+                self.node(&mut map, seed, Part::Any, self.nodes.clock.now() + NAMED_FOR)?;
+            }
+        }
+        Ok(map.known.values().map(|known| Arc::clone(&known.node)).collect())
+    }
+
+    async fn ask(&self, node: &Node) -> Result<Vec<Range>, ServerError> {
+        let call = async |request| {
+            let answer = node.call(vec![request]).await.pop();
+            answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
+        };
+        let ranges = slots::read(call(Request::command("CLUSTER").arg("SLOTS")).await?, node.id().host())?;
+        if ranges.is_empty() {
+            return Err(ServerError::not_sent(format!("{} knows of no slots", node.id())));
+        }
+        if !self.map().probed {
+            if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
+                // Redisson's question, and its rule: no error means yes.
+                let answer = call(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
+                if answer.as_ref().is_err_and(|error| error.code().is_none_or(Code::is_passing)) {
+                    answer?;
+                } else {
+                    self.nodes.sharded.store(answer.is_ok(), Ordering::Relaxed);
+                }
+            }
+            self.map().probed = true;
+        }
+        Ok(ranges)
+    }
+}
