@@ -38,6 +38,7 @@
 //!
 //! Other topics have no keys: their channel is their name, behind the client's namespace.
 
+mod handle;
 mod message;
 mod pattern;
 mod reliable;

@@ -1,14 +1,13 @@
 //! All topics of a pattern.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode};
+use redgrid_codecs::Codec;
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{Channels, Client};
 
-use crate::subscription::Subscribe;
+use crate::handle::{handle, heard};
 
 /// The type, with the codec of one that names none: there is one only with the feature `json`, so that what is published never depends on
 /// the features that others ask for.
@@ -38,6 +37,9 @@ pattern!(= redgrid_codecs::Json);
 #[cfg(not(feature = "json"))]
 pattern!();
 
+handle!(PatternTopic, "pattern");
+heard!(PatternTopic);
+
 impl<T, C: Codec + Default> PatternTopic<T, C> {
     /// The one of this pattern. Making one asks nobody: what can not be one is told by the first call.
     pub fn new(client: &Client, pattern: impl AsRef<str>) -> Self {
@@ -46,11 +48,6 @@ impl<T, C: Codec + Default> PatternTopic<T, C> {
 }
 
 impl<T, C: Codec> PatternTopic<T, C> {
-    /// The same pattern with another codec.
-    pub fn with_codec<D: Codec>(self, codec: D) -> PatternTopic<T, D> {
-        PatternTopic { place: self.place, codec, messages: PhantomData }
-    }
-
     /// Its pattern, without the client's namespace.
     ///
     /// # Errors
@@ -82,25 +79,6 @@ impl<T, C: Codec> PatternTopic<T, C> {
         Ok(found.into_iter().map(text).collect())
     }
 
-    /// Listens to what is published from when this is awaited. Behind each interruption a [`Gap`](crate::Gap) is told.
-    #[doc(alias = "addListener")]
-    pub fn subscribe(&self) -> Subscribe<T, C>
-    where
-        C: Decode<T> + Clone,
-    {
-        Subscribe::new(&self.place, self.channels(), self.codec.clone())
-    }
-
-    /// How many subscriptions to it this client has.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::InvalidName`].
-    #[doc(alias = "countListeners")]
-    pub fn count_listeners(&self) -> Result<usize, ObjectError> {
-        Ok(self.place.client().feeds(&self.channels()?))
-    }
-
     fn channels(&self) -> Result<Channels, ObjectError> {
         Ok(Channels::Pattern(self.at_servers()?))
     }
@@ -120,20 +98,5 @@ impl<T, C: Codec> PatternTopic<T, C> {
             text.push(character);
         }
         Ok(format!("{text}:{pattern}").into())
-    }
-}
-
-impl<T, C: Clone> Clone for PatternTopic<T, C> {
-    fn clone(&self) -> Self {
-        PatternTopic { place: self.place.clone(), codec: self.codec.clone(), messages: PhantomData }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for PatternTopic<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PatternTopic")
-            .field("pattern", &self.place.name())
-            .field("codec", &self.codec)
-            .finish_non_exhaustive()
     }
 }

@@ -1,14 +1,14 @@
 //! A topic by its name, in its slot.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{Channels, Client, Pairs, Request};
 
-use crate::subscription::{SHARDED, Subscribe};
+use crate::handle::{handle, heard, one_channel};
+use crate::subscription::SHARDED;
 
 /// The type, with the codec of one that names none: there is one only with the feature `json`, so that what is published never depends on
 /// the features that others ask for.
@@ -34,6 +34,10 @@ sharded!(= redgrid_codecs::Json);
 #[cfg(not(feature = "json"))]
 sharded!();
 
+handle!(ShardedTopic, "name");
+heard!(ShardedTopic);
+one_channel!(ShardedTopic);
+
 impl<T, C: Codec + Default> ShardedTopic<T, C> {
     /// The one with this name. Making one asks nobody: an invalid name is told by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
@@ -42,21 +46,6 @@ impl<T, C: Codec + Default> ShardedTopic<T, C> {
 }
 
 impl<T, C: Codec> ShardedTopic<T, C> {
-    /// The same name with another codec.
-    pub fn with_codec<D: Codec>(self, codec: D) -> ShardedTopic<T, D> {
-        ShardedTopic { place: self.place, codec, messages: PhantomData }
-    }
-
-    /// Its channel at the server: its name behind the client's namespace.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::InvalidName`].
-    #[doc(alias = "getChannelNames")]
-    pub fn channel(&self) -> Result<String, ObjectError> {
-        Ok(String::from_utf8_lossy(self.place.named()?.1).into_owned())
-    }
-
     /// Publishes a message, and tells how many connections it was handed to by the primary of its slot. Sent once.
     ///
     /// # Errors
@@ -92,25 +81,6 @@ impl<T, C: Codec> ShardedTopic<T, C> {
         Ok(told.0.into_iter().map(|(_, count)| count).sum())
     }
 
-    /// Listens to what is published from when this is awaited. Behind each interruption a [`Gap`](crate::Gap) is told.
-    #[doc(alias = "addListener")]
-    pub fn subscribe(&self) -> Subscribe<T, C>
-    where
-        C: Decode<T> + Clone,
-    {
-        Subscribe::new(&self.place, self.channels(), self.codec.clone())
-    }
-
-    /// How many subscriptions to it this client has.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::InvalidName`].
-    #[doc(alias = "countListeners")]
-    pub fn count_listeners(&self) -> Result<usize, ObjectError> {
-        Ok(self.place.client().feeds(&self.channels()?))
-    }
-
     fn channels(&self) -> Result<Channels, ObjectError> {
         Ok(Channels::Sharded(self.place.named()?.1.clone()))
     }
@@ -118,20 +88,5 @@ impl<T, C: Codec> ShardedTopic<T, C> {
     /// What a server that knows no sharded channels says is told as that.
     fn understood<V>(&self, answer: Result<V, ObjectError>) -> Result<V, ObjectError> {
         answer.map_err(|error| error.or_unsupported(SHARDED))
-    }
-}
-
-impl<T, C: Clone> Clone for ShardedTopic<T, C> {
-    fn clone(&self) -> Self {
-        ShardedTopic { place: self.place.clone(), codec: self.codec.clone(), messages: PhantomData }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for ShardedTopic<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedTopic")
-            .field("name", &self.place.name())
-            .field("codec", &self.codec)
-            .finish_non_exhaustive()
     }
 }

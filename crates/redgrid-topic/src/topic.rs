@@ -1,13 +1,12 @@
 //! A topic by its name.
 
-use std::fmt;
 use std::marker::PhantomData;
 
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{Channels, Client};
 
-use crate::subscription::Subscribe;
+use crate::handle::{handle, heard, one_channel};
 
 /// The type, with the codec of one that names none: there is one only with the feature `json`, so that what is published never depends on
 /// the features that others ask for.
@@ -34,6 +33,10 @@ topic!(= redgrid_codecs::Json);
 #[cfg(not(feature = "json"))]
 topic!();
 
+handle!(Topic, "name");
+heard!(Topic);
+one_channel!(Topic);
+
 impl<T, C: Codec + Default> Topic<T, C> {
     /// The one with this name. Making one asks nobody: an invalid name is told by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
@@ -42,21 +45,6 @@ impl<T, C: Codec + Default> Topic<T, C> {
 }
 
 impl<T, C: Codec> Topic<T, C> {
-    /// The same name with another codec.
-    pub fn with_codec<D: Codec>(self, codec: D) -> Topic<T, D> {
-        Topic { place: self.place, codec, messages: PhantomData }
-    }
-
-    /// Its channel at the server: its name behind the client's namespace.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::InvalidName`].
-    #[doc(alias = "getChannelNames")]
-    pub fn channel(&self) -> Result<String, ObjectError> {
-        Ok(String::from_utf8_lossy(self.place.named()?.1).into_owned())
-    }
-
     /// Publishes a message, and tells how many connections it was handed to by the server that took it. In a cluster the other nodes pass it
     /// on to those who listen there, whom nobody counts. Sent once.
     ///
@@ -92,38 +80,7 @@ impl<T, C: Codec> Topic<T, C> {
         count.map_err(|source| ObjectError::of_read(name, source))
     }
 
-    /// Listens to what is published from when this is awaited. Behind each interruption a [`Gap`](crate::Gap) is told.
-    #[doc(alias = "addListener")]
-    pub fn subscribe(&self) -> Subscribe<T, C>
-    where
-        C: Decode<T> + Clone,
-    {
-        Subscribe::new(&self.place, self.channels(), self.codec.clone())
-    }
-
-    /// How many subscriptions to it this client has.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::InvalidName`].
-    #[doc(alias = "countListeners")]
-    pub fn count_listeners(&self) -> Result<usize, ObjectError> {
-        Ok(self.place.client().feeds(&self.channels()?))
-    }
-
     fn channels(&self) -> Result<Channels, ObjectError> {
         Ok(Channels::Plain(self.place.named()?.1.clone()))
-    }
-}
-
-impl<T, C: Clone> Clone for Topic<T, C> {
-    fn clone(&self) -> Self {
-        Topic { place: self.place.clone(), codec: self.codec.clone(), messages: PhantomData }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for Topic<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topic").field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

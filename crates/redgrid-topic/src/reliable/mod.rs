@@ -6,7 +6,6 @@ mod id;
 mod subscribe;
 mod window;
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -19,6 +18,7 @@ pub use self::deliveries::Deliveries;
 pub use self::delivery::Delivery;
 pub use self::id::MessageId;
 pub use self::subscribe::SubscribeReliably;
+use crate::handle::handle;
 
 macro_rules! script {
     ($name:literal) => {
@@ -63,6 +63,8 @@ reliable_topic!(= redgrid_codecs::Json);
 #[cfg(not(feature = "json"))]
 reliable_topic!();
 
+handle!(ReliableTopic, "name");
+
 /// What became of a message that was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -81,11 +83,6 @@ impl<T, C: Codec + Default> ReliableTopic<T, C> {
 }
 
 impl<T, C: Codec> ReliableTopic<T, C> {
-    /// The same name with another codec.
-    pub fn with_codec<D: Codec>(self, codec: D) -> ReliableTopic<T, D> {
-        ReliableTopic { place: self.place, codec, messages: PhantomData }
-    }
-
     /// What every object has: whether it is there, its lifetime, other names, its size in memory. Deleted, it has no messages and no subscribers:
     /// those who listen are told a gap, and are subscribers again.
     pub fn object(&self) -> Object {
@@ -193,17 +190,4 @@ fn keys(place: &Place) -> Result<[Bytes; 2], ObjectError> {
 /// What tells those of our own that there is a message.
 fn channel(keys: &[Bytes; 2]) -> Bytes {
     companion("redgrid_reliable_topic__channel", &keys[0])
-}
-
-impl<T, C: Clone> Clone for ReliableTopic<T, C> {
-    fn clone(&self) -> Self {
-        ReliableTopic { place: self.place.clone(), codec: self.codec.clone(), messages: PhantomData }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for ReliableTopic<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("ReliableTopic");
-        debug.field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
-    }
 }
