@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::Request;
-use redgrid_core::object::{Compared, ObjectError, Rounds};
+use redgrid_core::object::{Compared, ObjectError, Rounds, in_place};
 
 use crate::bucket::Bucket;
 use crate::compare::{compare_and_delete, compare_and_set};
@@ -32,14 +32,8 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     /// # Cancel safety
     ///
     /// What has left is carried out although nobody waits for it.
-    pub async fn update(&self, mut change: impl FnMut(&mut T)) -> Result<Option<T>, ObjectError> {
-        self.alter(|value| {
-            value.map(|mut value| {
-                change(&mut value);
-                value
-            })
-        })
-        .await
+    pub async fn update(&self, change: impl FnMut(&mut T)) -> Result<Option<T>, ObjectError> {
+        self.alter(in_place(change)).await
     }
 
     /// Replaces the value, or its absence, by what `change` makes of it: `None` deletes it. Tells what it is then. The lifetime of a value
@@ -55,13 +49,8 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     pub async fn alter(&self, mut change: impl FnMut(Option<T>) -> Option<T>) -> Result<Option<T>, ObjectError> {
         let (name, key) = self.place.named()?;
         let mut rounds = Rounds::in_line(self.place.client(), name, key).await?;
-        let mut seen: Option<Option<Bytes>> = None;
         loop {
-            let was = match seen.take() {
-                Some(told) => told,
-                // From the primary, whatever the read mode: an old value would only be refused.
-                None => rounds.read(Request::command("GET").key(key.clone())).await?,
-            };
+            let was = rounds.stored(|| Ok(Request::command("GET").key(key.clone()))).await?;
             let new = change(self.read(was.clone())?);
             let bytes = new.as_ref().map(|new| self.place.encoded(&self.codec, new)).transpose()?;
             let done = match (was, bytes) {
@@ -75,7 +64,7 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
                     match rounds.change::<Option<Bytes>>(request).await? {
                         Some(_) => Compared::Done,
                         None => {
-                            rounds.lost().await?;
+                            rounds.lost_to(None).await?;
                             continue;
                         }
                     }
@@ -83,9 +72,7 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
             };
             match done {
                 Compared::Done => return Ok(new),
-                Compared::Other(told) => {
-                    seen = rounds.lost().await?.then_some(told);
-                }
+                Compared::Other(told) => rounds.lost_to(Some(told)).await?,
             }
         }
     }

@@ -32,12 +32,9 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (name, map) = self.place.named()?;
         let fields = self.fields([key])?;
         let field = &fields[0];
-        // What has a 0 in it is no name: nobody else's.
-        let turn: Bytes = [&map[..], b"\0", &field[..]].concat().into();
-        let mut rounds = Rounds::in_line(self.place.client(), name, &turn).await?;
+        let mut rounds = Rounds::of_part(&self.place, field).await?;
         loop {
             let found: Vec<Option<Bytes>> = rounds.read(Y::read(&self.place, Asked::Peek, &fields)?).await?;
             let Some(was) = found.into_iter().next().flatten() else { return Ok(None) };

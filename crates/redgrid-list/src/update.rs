@@ -1,6 +1,5 @@
 //! Changing what is at an index by a function, whatever others do meanwhile.
 
-use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::object::{Compared, ObjectError, Rounds};
 
@@ -36,23 +35,16 @@ impl<T, C: Encode<T> + Decode<T>> List<T, C> {
     pub async fn update_at(&self, index: u64, mut change: impl FnMut(&mut T)) -> Result<Option<T>, ObjectError> {
         let (name, key) = self.place.named()?;
         let at = number(name, "index", index)?;
-        // What has a 0 in it is no name: nobody else's.
-        let turn: Bytes = [&key[..], b"\0", at.to_string().as_bytes()].concat().into();
-        let mut rounds = Rounds::in_line(self.place.client(), name, &turn).await?;
-        let mut seen: Option<Option<Bytes>> = None;
+        let mut rounds = Rounds::of_part(&self.place, at.to_string().as_bytes()).await?;
         loop {
-            let was = match seen.take() {
-                Some(told) => told,
-                // From the primary, whatever the read mode: an old value would only be refused.
-                None => rounds.read(self.place.command("LINDEX")?.int(at)).await?,
-            };
+            let was = rounds.stored(|| Ok(self.place.command("LINDEX")?.int(at))).await?;
             let Some(was) = was else { return Ok(None) };
             let mut value = self.at(index, &was)?;
             change(&mut value);
             let new = self.encoded(&value)?;
             match rounds.change(compare_and_set(key, true, at, [was, new])).await? {
                 Compared::Done => return Ok(Some(value)),
-                Compared::Other(told) => seen = rounds.lost().await?.then_some(told),
+                Compared::Other(told) => rounds.lost_to(Some(told)).await?,
             }
         }
     }

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, Rounds};
+use redgrid_core::object::{ObjectError, Rounds, in_place};
 
 use crate::map::LocalCachedMap;
 use crate::write::When;
@@ -21,18 +21,12 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// As [`LocalCachedMap::set`].
     #[doc(alias = "computeIfPresent")]
-    pub async fn update<Q: ?Sized>(&self, key: &Q, mut change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
+    pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.alter(key, |value| {
-            value.map(|mut value| {
-                change(&mut value);
-                value
-            })
-        })
-        .await
+        self.alter(key, in_place(change)).await
     }
 
     /// Changes what the key has, or has not, by a function that tells what it is to have; it is called again when others have
@@ -57,17 +51,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (name, map) = self.place.named()?;
         let field = self.place.encoded(&self.keys, key)?;
-        // What has a 0 in it is no name: nobody else's. The same as a map's, so that handles of either kind are one line.
-        let turn: Bytes = [&map[..], b"\0", &field[..]].concat().into();
-        let mut rounds = Rounds::in_line(self.place.client(), name, &turn).await?;
-        let mut seen: Option<Option<Bytes>> = None;
+        // The same line as a map's: handles of either kind do not overtake each other.
+        let mut rounds = Rounds::of_part(&self.place, &field).await?;
         loop {
-            let was = match seen.take() {
-                Some(told) => told,
-                None => rounds.read(self.place.command("HGET")?.arg(field.clone())).await?,
-            };
+            let was = rounds.stored(|| Ok(self.place.command("HGET")?.arg(field.clone()))).await?;
             let new = change(self.value(&field, was.as_ref())?);
             let value = new.as_ref().map(|new| self.place.encoded(&self.values, new)).transpose()?;
             let when = match (was, &value) {
@@ -81,7 +69,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
             };
             match told {
                 (true, _) => return Ok(new),
-                (false, has) => seen = rounds.lost().await?.then_some(has),
+                (false, has) => rounds.lost_to(Some(has)).await?,
             }
         }
     }

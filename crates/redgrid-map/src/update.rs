@@ -4,7 +4,8 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{Compared, ObjectError, Rounds};
+use redgrid_core::Request;
+use redgrid_core::object::{Compared, ObjectError, Rounds, in_place};
 
 use crate::compare::{compare_and_remove, compare_and_set};
 use crate::map::Map;
@@ -26,18 +27,12 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "computeIfPresent")]
     #[doc(alias = "replaceAll")]
-    pub async fn update<Q: ?Sized>(&self, key: &Q, mut change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
+    pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.alter(key, |value| {
-            value.map(|mut value| {
-                change(&mut value);
-                value
-            })
-        })
-        .await
+        self.alter(key, in_place(change)).await
     }
 
     /// Replaces the key's value, or its absence, by what `change` makes of it: `None` removes it. Tells what it is then.
@@ -68,28 +63,25 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (name, map) = self.place.named()?;
         let field = self.place.encoded(&self.keys, key)?;
-        // What has a 0 in it is no name: nobody else's.
-        let turn: Bytes = [&map[..], b"\0", &field[..]].concat().into();
-        let mut rounds = Rounds::in_line(self.place.client(), name, &turn).await?;
-        let mut seen: Option<Option<Bytes>> = None;
+        let mut rounds = Rounds::of_part(&self.place, &field).await?;
         loop {
-            let was = match seen.take() {
-                Some(told) => told,
-                None => self.stored(&rounds, &field).await?,
-            };
+            let was = rounds.stored(|| self.look(&field)).await?;
             let new = change(self.value(&field, was.clone())?);
             match self.step(&rounds, &field, was, new.as_ref()).await? {
                 Step::Done => return Ok(new),
-                Step::Other(told) => seen = rounds.lost().await?.then_some(told).flatten(),
+                Step::Other(told) => rounds.lost_to(told).await?,
             }
         }
     }
 
     /// What a key has, from the primary, whatever the read mode: an old value would only be refused.
     pub(crate) async fn stored(&self, rounds: &Rounds, field: &Bytes) -> Result<Option<Bytes>, ObjectError> {
-        rounds.read(self.place.command("HGET")?.arg(field.clone())).await
+        rounds.read(self.look(field)?).await
+    }
+
+    fn look(&self, field: &Bytes) -> Result<Request, ObjectError> {
+        Ok(self.place.command("HGET")?.arg(field.clone()))
     }
 
     /// One round: gives the key a value, or none, where it still has what it had.

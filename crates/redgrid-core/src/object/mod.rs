@@ -23,7 +23,7 @@ use self::layouts::none;
 pub use self::lives::{Lives, millis};
 pub use self::parts::parts;
 pub use self::place::Place;
-pub use self::rounds::{Compared, Rounds};
+pub use self::rounds::{Compared, Rounds, in_place};
 pub use self::scan::Scan;
 pub use self::transfer::{Copy, Dump, Rename, Restore};
 use crate::connection::{Client, FromReply, Request};

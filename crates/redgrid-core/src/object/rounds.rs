@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::ObjectError;
+use super::{ObjectError, Place};
 use crate::clock::Instant;
 use crate::connection::{Client, FromReply, Reply, Request, jittered};
 use crate::error::ServerError;
@@ -51,6 +51,8 @@ pub struct Rounds {
     /// From then on no round is begun: one that is has half a request's time left, so that its end is seldom the end of the time.
     last: Instant,
     lost: u32,
+    /// What is there, as the round that was lost last has told it.
+    told: Option<Option<Bytes>>,
     _turn: Option<Turn>,
 }
 
@@ -59,7 +61,7 @@ impl Rounds {
     pub fn of(client: &Client, name: &Name) -> Rounds {
         let (now, patience) = (client.clock().now(), client.patience());
         let (until, last) = (now + patience, now + patience.saturating_sub(client.timeout() / 2));
-        Rounds { client: client.clone(), name: name.clone(), until, last, lost: 0, _turn: None }
+        Rounds { client: client.clone(), name: name.clone(), until, last, lost: 0, told: None, _turn: None }
     }
 
     /// The same behind other tasks of this client that change what has this key. Where whoever has the turn does not go on, it goes
@@ -99,6 +101,42 @@ impl Rounds {
                     }
                 }
             }
+        }
+    }
+
+    /// The same of a part of an object, as a map's key, by its bytes: those who change other parts are not in front.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rounds::in_line`]; [`ObjectError::InvalidName`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it leaves the line.
+    pub async fn of_part(place: &Place, part: &[u8]) -> Result<Rounds, ObjectError> {
+        let (name, key) = place.named()?;
+        // What has a 0 in it is no name: nobody else's.
+        let turn: Bytes = [&key[..], b"\0", part].concat().into();
+        Rounds::in_line(place.client(), name, &turn).await
+    }
+
+    /// What is there: as the round that was lost last has told it, where that is still new, else as the primary says when it is asked, whatever
+    /// the read mode: an old value would only be refused.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn stored(
+        &mut self,
+        ask: impl FnOnce() -> Result<Request, ObjectError>,
+    ) -> Result<Option<Bytes>, ObjectError> {
+        match self.told.take() {
+            Some(told) => Ok(told),
+            None => self.read(ask()?).await,
         }
     }
 
@@ -157,9 +195,33 @@ impl Rounds {
         }
     }
 
+    /// The same, and what is there now, where that was told: [`Rounds::stored`] begins with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rounds::lost`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn lost_to(&mut self, told: Option<Option<Bytes>>) -> Result<(), ObjectError> {
+        self.told = if self.lost().await? { told } else { None };
+        Ok(())
+    }
+
     /// What is told when others were quicker to the end.
     pub fn contended(&self) -> ObjectError {
         ObjectError::Contended { name: self.name.clone(), times: self.lost }
+    }
+}
+
+/// A change of what is there as one of what may be: what is not stays so.
+pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> Option<V> {
+    move |value| {
+        value.map(|mut value| {
+            change(&mut value);
+            value
+        })
     }
 }
 
