@@ -38,6 +38,7 @@
 //!   whole, and what is to be removed is removed all the same: all that a `pop_…_many` took.
 
 mod combine;
+mod common;
 mod elements;
 mod set;
 mod sorted;

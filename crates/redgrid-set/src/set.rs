@@ -4,9 +4,11 @@ use std::borrow::Borrow;
 
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
-use redgrid_core::object::{Object, ObjectError, Scan, alone};
+use redgrid_core::object::{ObjectError, Scan};
 
+use crate::common::common_methods;
 use crate::elements::{Elements, handle};
+use crate::whole::RETAIN;
 
 /// The type, with the codec of one that names none: there is one only with the feature `json`, so that what a set stores never
 /// depends on the features that others ask for.
@@ -30,6 +32,7 @@ set!(= redgrid_codecs::Json);
 set!();
 
 handle!(Set);
+common_methods!(Set, "SCARD", "SREM", "SRANDMEMBER", RETAIN);
 
 impl<T, C: Codec + Default> Set<T, C> {
     /// The set with this name. Making one asks nobody: an invalid name is told by the first call.
@@ -39,57 +42,6 @@ impl<T, C: Codec + Default> Set<T, C> {
 }
 
 impl<T, C: Codec> Set<T, C> {
-    /// The same name with another codec.
-    pub fn with_codec<D: Codec>(self, codec: D) -> Set<T, D> {
-        Set { of: self.of.with_codec(codec) }
-    }
-
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory.
-    pub fn object(&self) -> Object {
-        self.of.place.object(alone)
-    }
-
-    /// How many values it has.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it changes nothing.
-    #[doc(alias = "size")]
-    pub async fn len(&self) -> Result<u64, ObjectError> {
-        self.of.place.read(self.of.place.command("SCARD")?).await
-    }
-
-    /// Whether it has none.
-    ///
-    /// # Errors
-    ///
-    /// As [`Set::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Set::len`].
-    #[doc(alias = "isEmpty")]
-    pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        Ok(self.len().await? == 0)
-    }
-
-    /// Removes all values, in one step; tells whether there were any.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    pub async fn clear(&self) -> Result<bool, ObjectError> {
-        self.of.place.change(self.of.place.command("DEL")?).await
-    }
-
     /// Inserts a value; tells whether it is new.
     ///
     /// # Errors
@@ -130,47 +82,6 @@ impl<T, C: Codec> Set<T, C> {
     {
         let values = self.of.encoded_all(values)?;
         self.of.change_parts("SADD", &values).await
-    }
-
-    /// Removes a value; tells whether it was in.
-    ///
-    /// # Errors
-    ///
-    /// As [`Set::insert`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Set::insert`].
-    pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
-        let value = self.of.encoded(value)?;
-        self.of.place.change(self.of.place.command("SREM")?.arg(value)).await
-    }
-
-    /// Removes values, 500 of them or about 4 MiB at a time; tells how many were in. After an error some may be removed.
-    ///
-    /// # Errors
-    ///
-    /// As [`Set::insert`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Set::insert`].
-    #[doc(alias = "removeAll")]
-    #[doc(alias = "removeAllCounted")]
-    pub async fn remove_many<'a, Q: ?Sized + 'a>(
-        &self,
-        values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
-        let values = self.of.encoded_all(values)?;
-        self.of.change_parts("SREM", &values).await
     }
 
     /// Whether a value is in.
@@ -248,33 +159,6 @@ impl<T, C: Decode<T>> Set<T, C> {
     #[doc(alias = "readAll")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
         self.of.all(&self.of.place.read::<Vec<_>>(self.of.place.command("SMEMBERS")?).await?)
-    }
-
-    /// A value by chance, which stays; `None` where there is none.
-    ///
-    /// # Errors
-    ///
-    /// As [`Set::read_all`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Set::read_all`].
-    pub async fn random(&self) -> Result<Option<T>, ObjectError> {
-        self.of.maybe(self.of.place.read(self.of.place.command("SRANDMEMBER")?).await?)
-    }
-
-    /// Some values by chance, each once: `count` of them, or all where there are fewer. They stay.
-    ///
-    /// # Errors
-    ///
-    /// As [`Set::read_all`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Set::read_all`].
-    #[doc(alias = "random")]
-    pub async fn random_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
-        self.of.all(&self.of.place.read::<Vec<_>>(self.of.place.command("SRANDMEMBER")?.int(count.into())).await?)
     }
 
     /// Removes a value by chance, and tells it; `None` where there is none. Where its answer is lost the value is gone.

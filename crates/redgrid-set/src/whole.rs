@@ -9,7 +9,7 @@ use redgrid_core::{Request, Script};
 use crate::set::Set;
 
 static INSERT_ALL: Script<1> = Script::new("set/insert_all", include_str!("scripts/insert_all.lua"));
-static RETAIN: Script<1> = Script::new("set/retain", include_str!("scripts/retain.lua"));
+pub(crate) static RETAIN: Script<1> = Script::new("set/retain", include_str!("scripts/retain.lua"));
 
 impl<T, C: Codec> Set<T, C> {
     /// Inserts all of these, up to 100,000, if none of them is in; tells whether it did.
@@ -32,29 +32,6 @@ impl<T, C: Codec> Set<T, C> {
     {
         let values = self.of.encoded_together(values)?;
         let request = values.into_iter().fold(self.of.script(&INSERT_ALL)?, Request::arg);
-        self.of.place.change(request).await
-    }
-
-    /// Removes all but these, up to 100,000, in one step; tells how many. Its lifetime stays.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of more.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    #[doc(alias = "retainAll")]
-    pub async fn retain_many<'a, Q: ?Sized + 'a>(
-        &self,
-        values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
-        let values = self.of.encoded_together(values)?;
-        let request = values.into_iter().fold(self.of.script(&RETAIN)?, Request::arg);
         self.of.place.change(request).await
     }
 

@@ -8,10 +8,11 @@ use std::ops::RangeBounds;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use redgrid_codecs::{Codec, Decode, Encode, Natural, Ordered, Text};
-use redgrid_core::object::{Object, ObjectError, alone, parts};
-use redgrid_core::{Client, Pairs, Request};
+use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::{Client, Pairs};
 
 use super::{RETAIN, Range, ordered_methods};
+use crate::common::common_methods;
 use crate::elements::{Elements, handle};
 
 /// Values of type `T`, each once and in their own order, shared by all processes that reach the same server: a `BTreeSet` of all of them.

@@ -6,10 +6,11 @@ use std::ops::RangeBounds;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{Object, ObjectError, Scan, alone};
+use redgrid_core::object::{ObjectError, Scan};
 use redgrid_core::{BulkScript, Client, Pairs, Reply, Request, Script};
 
 use super::{RETAIN, Range, ordered_methods};
+use crate::common::common_methods;
 use crate::elements::{Elements, handle};
 
 static RANK_AND_SCORE: Script<1> = Script::new("set/rank_and_score", include_str!("../scripts/rank_and_score.lua"));
