@@ -1,25 +1,23 @@
 //! Maps and sets whose entries have lifetimes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use redgrid_cache::{
-    EntryEvent, Events, Lifetime, Limit, MapCache, NativeMapCache, Notice, ObjectError, SetCache, codecs::Json,
-};
+use redgrid_cache::{EntryEvent, Events, Lifetime, Limit, MapCache, Notice, ObjectError, codecs::Json};
 use redgrid_core::{Client, Code, ServerError};
 use redgrid_keys::Keys;
-use redgrid_testkit::{Action, Kind as Connections, Observer, Proxy, RedisServer, ServerBinary, wait_until};
+use redgrid_testkit::{Action, Kind as Connections, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, in_full, server, sha};
 
-const HOUR: Duration = Duration::from_secs(3600);
-const ENDS: &str = "redisson__timeout__set:{c}";
-const IDLES: &str = "redisson__idle__set:{c}";
-const USES: &str = "redisson__map_cache__last_access__set:{c}";
-const OPTIONS: &str = "{c}:redisson_options";
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const ENDS: &str = "redisson__timeout__set:{c}";
+pub(super) const IDLES: &str = "redisson__idle__set:{c}";
+pub(super) const USES: &str = "redisson__map_cache__last_access__set:{c}";
+pub(super) const OPTIONS: &str = "{c}:redisson_options";
 
-type Cache = MapCache<String, u32>;
+pub(super) type Cache = MapCache<String, u32>;
 
-async fn ready() -> (RedisServer, Client, Observer) {
+pub(super) async fn ready() -> (RedisServer, Client, Observer) {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     (server, client, observer)
@@ -280,7 +278,7 @@ async fn more_than_the_limit_go_by_their_use() {
     }
 }
 
-async fn next(events: &mut Events<String, u32, Json, Json>) -> Notice<String, u32> {
+pub(super) async fn next(events: &mut Events<String, u32, Json, Json>) -> Notice<String, u32> {
     tokio::time::timeout(SOON, events.next()).await.expect("something comes").expect("the client lives")
 }
 
@@ -460,211 +458,4 @@ async fn what_is_refused_changes_nothing_and_lost_answers_are_told() {
     proxy.next(1, sha(put), Action::SwallowReply);
     assert!(matches!(map.set("d", &5).await, Err(ObjectError::OutcomeUnknown { .. })));
     assert_eq!(map.get("d").await.unwrap(), Some(5), "it is made, and told to be unknown");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn values_of_a_set_are_in_for_their_time() {
-    let (_server, client, observer) = ready().await;
-    let set: SetCache<u32> = SetCache::new(&client, "s");
-    assert!(set.is_empty().await.unwrap() && set.insert(&1).await.unwrap() && !set.insert(&1).await.unwrap());
-    assert_eq!(set.lifetime(&1).await.unwrap(), Lifetime::Endless);
-    assert!(!set.insert(&1).expires_in(HOUR).await.unwrap() && set.insert(&2).expires_in(HOUR).await.unwrap());
-    assert!(matches!(set.lifetime(&1).await.unwrap(), Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2));
-    assert!(!set.insert_if_absent(&1).await.unwrap() && set.insert_if_absent(&3).expires_in(HOUR).await.unwrap());
-    assert!(set.prolong(&1).expires_in(2 * HOUR).await.unwrap() && !set.prolong(&1).expires_in(HOUR).await.unwrap());
-    assert!(set.shorten(&1).expires_in(HOUR).await.unwrap() && !set.shorten(&1).expires_in(2 * HOUR).await.unwrap());
-    assert!(set.expire(&1).await.unwrap() && !set.expire(&9).await.unwrap() && !set.prolong(&9).await.unwrap());
-    assert_eq!(set.lifetime(&1).await.unwrap(), Lifetime::Endless);
-    assert_eq!(set.insert_many(&[3, 4, 5]).expires_in(HOUR).await.unwrap(), 2);
-    assert!(!set.try_insert_all(&[6, 5]).await.unwrap() && !set.contains(&6).await.unwrap());
-    assert!(set.try_insert_all(&[6, 7]).expires_in(HOUR).await.unwrap());
-    let over = async |value: u32| {
-        observer.cmd(&["ZADD", "s", "XX", "1000", &value.to_string()]).await.unwrap();
-    };
-    over(4).await;
-    over(5).await;
-    assert_eq!((set.len().await.unwrap(), set.lifetime(&4).await.unwrap()), (5, Lifetime::Absent));
-    assert_eq!(set.contains_many(&[1, 4, 7, 8]).await.unwrap(), [true, false, true, false]);
-    assert_eq!(set.stream().try_collect::<BTreeSet<_>>().await.unwrap(), BTreeSet::from([1, 2, 3, 6, 7]));
-    assert!(!set.contains(&5).await.unwrap() && !set.remove(&5).await.unwrap());
-    assert_eq!(observer.query::<u64>(&["ZCARD", "s"]).await.unwrap(), 5, "who writes takes out what is over");
-    over(7).await;
-    assert!(!set.expire(&7).await.unwrap() && set.insert(&7).await.unwrap());
-    assert!(set.remove(&7).await.unwrap() && !set.remove(&7).await.unwrap());
-    assert_eq!(set.remove_many(&[1, 2, 9]).await.unwrap(), 2);
-    let many: Vec<u32> = (100..1300).collect();
-    assert_eq!(set.insert_many(&many).await.unwrap(), 1200);
-    assert_eq!(set.stream().try_collect::<BTreeSet<_>>().await.unwrap().len(), 1202);
-    assert!(in_full(&set.try_insert_all(&many).await.unwrap_err()).contains("up to 500"));
-    set.insert(&1).expires_in(Duration::from_millis(50)).await.unwrap();
-    wait_until(SOON, async || !set.contains(&1).await.unwrap()).await;
-    assert!(set.clear().await.unwrap() && !set.object().exists().await.unwrap());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn fields_with_lifetimes_are_the_servers() {
-    let test = "fields_with_lifetimes_are_the_servers";
-    let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
-    let server = RedisServer::builder().binary(newest).start().await.unwrap();
-    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    let map: NativeMapCache<String, u32> = NativeMapCache::new(&client, "n");
-    let ends = async |key: &str| matches!(map.lifetime(key).await.unwrap(), Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2);
-    assert!(map.set("a", &1).expires_in(HOUR).await.unwrap() && ends("a").await);
-    assert_eq!((map.replace("a", &2).await.unwrap(), map.update("a", |n| *n += 1).await.unwrap()), (Some(1), Some(3)));
-    assert!(map.compare_and_set("a", &3, &4).await.unwrap() && ends("a").await, "as long as it would have");
-    assert!(!map.compare_and_set("a", &3, &9).await.unwrap());
-    assert!(!map.set("a", &5).await.unwrap());
-    assert_eq!(
-        (map.lifetime("a").await.unwrap(), map.lifetime("x").await.unwrap()),
-        (Lifetime::Endless, Lifetime::Absent)
-    );
-    assert_eq!(map.insert_if_absent("b", &6).expires_in(HOUR).await.unwrap(), None);
-    assert_eq!(map.expire(["a", "b", "x"]).expires_in(HOUR).only_endless().await.unwrap(), 1);
-    assert!(ends("a").await && ends("b").await);
-    assert_eq!(map.expire(["a", "b"]).await.unwrap(), 2);
-    assert_eq!(map.lifetime("b").await.unwrap(), Lifetime::Endless);
-    let at = SystemTime::now() + HOUR;
-    assert!(map.set("c", &7).expires_at(at).await.unwrap() && ends("c").await);
-    let all = [("d", &8), ("e", &9)];
-    map.set_many(all).expires_in(HOUR).await.unwrap();
-    assert!(ends("e").await && map.contains_key("e").await.unwrap() && !map.contains_key("x").await.unwrap());
-    assert_eq!(map.get_many(["d", "x"]).await.unwrap(), [Some(8), None]);
-    assert_eq!((map.len().await.unwrap(), map.entries().try_collect::<Vec<_>>().await.unwrap().len()), (5, 5));
-    map.set("f", &1).expires_in(Duration::from_millis(50)).await.unwrap();
-    wait_until(SOON, async || map.get("f").await.unwrap().is_none()).await;
-    assert_eq!((map.remove("e").await.unwrap(), map.remove_many(["d", "x"]).await.unwrap()), (Some(9), 1));
-    assert!(!map.compare_and_remove("a", &1).await.unwrap() && map.compare_and_remove("a", &5).await.unwrap());
-    assert!(map.contains_value(&7).await.unwrap());
-    map.clear().await.unwrap();
-    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_lifetimes_of_fields_is_told() {
-    let (_server, client, observer) = ready().await;
-    let knows: u64 = observer
-        .query(&["EVAL", "return #redis.call('COMMAND', 'LIST', 'FILTERBY', 'PATTERN', 'hpexpire')", "0"])
-        .await
-        .unwrap();
-    let map: NativeMapCache<String, u32> = NativeMapCache::new(&client, "n");
-    if knows > 0 {
-        return assert!(map.set("a", &1).expires_in(HOUR).await.unwrap());
-    }
-    assert!(map.set("a", &1).await.unwrap() && map.get("a").await.unwrap() == Some(1), "the rest is there");
-    for told in [
-        map.set("b", &1).expires_in(HOUR).await.map(drop),
-        map.expire(["a"]).expires_in(HOUR).await.map(drop),
-        map.lifetime("a").await.map(drop),
-    ] {
-        assert!(matches!(told, Err(ObjectError::Unsupported { .. })), "{told:?}");
-    }
-    assert_eq!(observer.query::<u64>(&["HLEN", "n"]).await.unwrap(), 1, "nothing is written");
-}
-
-/// A map, and what it is to be, through the same operations in any order. An end is made to have come by its score.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_map_is_what_its_model_is() {
-    let (_server, client, observer) = ready().await;
-    let (seeds, steps) = (0..10, 60);
-    for seed in seeds {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let name = format!("m{seed}");
-        let map: MapCache<u8, u8> = MapCache::new(&client, &name);
-        // The value, whether it has a lifetime and an idle time.
-        let mut model: BTreeMap<u8, (u8, bool, bool)> = BTreeMap::new();
-        let mut story = Vec::new();
-        for _ in 0..steps {
-            let (step, key, one, other) = (random.u8(..12), random.u8(..5), random.u8(..3), random.u8(..3));
-            let (lives, idles) = (random.bool(), random.bool());
-            story.push((step, key, one, other, lives, idles));
-            let had = model.get(&key).copied();
-            let was = had.map(|(value, ..)| value);
-            macro_rules! put {
-                ($put:expr) => {{
-                    let mut put = $put;
-                    if lives {
-                        put = put.expires_in(HOUR);
-                    }
-                    if idles {
-                        put = put.idle_for(HOUR);
-                    }
-                    put.await.unwrap()
-                }};
-            }
-            let new = (one, lives, idles);
-            let fits = match step {
-                0 => put!(map.insert(&key, &one)) == model.insert(key, new).map(|(value, ..)| value),
-                1 => put!(map.set(&key, &one)) == model.insert(key, new).is_none(),
-                2 => {
-                    model.entry(key).or_insert(new);
-                    put!(map.insert_if_absent(&key, &one)) == was
-                }
-                3 => {
-                    if let Some(had) = model.get_mut(&key) {
-                        had.0 = one;
-                    }
-                    map.replace(&key, &one).await.unwrap() == was
-                }
-                4 => {
-                    let fits = was == Some(other);
-                    if fits {
-                        model.get_mut(&key).unwrap().0 = one;
-                    }
-                    map.compare_and_set(&key, &other, &one).await.unwrap() == fits
-                }
-                5 => {
-                    model.remove(&key);
-                    map.remove(&key).await.unwrap() == was
-                }
-                6 => {
-                    let fits = was == Some(one);
-                    if fits {
-                        model.remove(&key);
-                    }
-                    map.compare_and_remove(&key, &one).await.unwrap() == fits
-                }
-                7 => {
-                    if let Some(had) = model.get_mut(&key) {
-                        (had.1, had.2) = (lives, idles);
-                    }
-                    put!(map.expire([&key])) == u64::from(had.is_some())
-                }
-                // Its time comes.
-                8 | 9 => {
-                    let (set, ends) = match step {
-                        8 => ("redisson__timeout__set", had.is_some_and(|(_, lives, _)| lives)),
-                        _ => ("redisson__idle__set", had.is_some_and(|(_, _, idles)| idles)),
-                    };
-                    let set = format!("{set}:{{{name}}}");
-                    let done: u64 = observer.query(&["ZADD", &set, "XX", "CH", "1", &key.to_string()]).await.unwrap();
-                    if ends {
-                        model.remove(&key);
-                    }
-                    // What was over before may be stored still.
-                    had.is_none() || (done == 1) == ends
-                }
-                10 => map.get(&key).await.unwrap() == was,
-                _ => {
-                    let ends = had.map(|(_, lives, idles)| lives || idles);
-                    let told = map.lifetime(&key).await.unwrap();
-                    match ends {
-                        None => told == Lifetime::Absent,
-                        Some(false) => told == Lifetime::Endless,
-                        Some(true) => matches!(told, Lifetime::Ends(_)),
-                    }
-                }
-            };
-            assert!(fits, "seed {seed}: {story:?}");
-        }
-        let all: BTreeMap<u8, u8> = model.iter().map(|(key, (value, ..))| (*key, *value)).collect();
-        assert_eq!(map.entries().try_collect::<BTreeMap<_, _>>().await.unwrap(), all, "seed {seed}: {story:?}");
-        assert_eq!(map.len().await.unwrap(), all.len() as u64, "seed {seed}: {story:?}");
-        for (set, there) in [
-            ("redisson__timeout__set", model.values().filter(|(_, lives, _)| *lives).count()),
-            ("redisson__idle__set", model.values().filter(|(_, _, idles)| *idles).count()),
-        ] {
-            let stored: usize = observer.query(&["ZCARD", &format!("{set}:{{{name}}}")]).await.unwrap();
-            assert_eq!(stored, there, "{set} of seed {seed}: {story:?}");
-        }
-    }
 }

@@ -3,32 +3,16 @@
 use std::time::{Duration, SystemTime};
 
 use redgrid_cache::{EntryEvent, Events, Limit, MapCache, NativeMapCache, Notice, ObjectError, SetCache, codecs::Json};
-use redgrid_core::{Client, Code, ServerError};
-use redgrid_testkit::{Observer, RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, in_full, server};
+use redgrid_core::{Code, ServerError};
+use redgrid_testkit::{Observer, wait_until};
+use redgrid_tests::{SOON, client_with, in_full};
 
-const HOUR: Duration = Duration::from_secs(3600);
-const ENDS: &str = "redisson__timeout__set:{c}";
-const IDLES: &str = "redisson__idle__set:{c}";
-const USES: &str = "redisson__map_cache__last_access__set:{c}";
-const OPTIONS: &str = "{c}:redisson_options";
-
-type Cache = MapCache<String, u32>;
-
-async fn ready() -> (RedisServer, Client, Observer) {
-    let server = server().await;
-    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    (server, client, observer)
-}
+use super::caches::{Cache, ENDS, HOUR, IDLES, OPTIONS, USES, next, ready};
 
 /// Whether the server knows lifetimes of fields.
 async fn knows(observer: &Observer) -> bool {
     let script = "return #redis.call('COMMAND', 'LIST', 'FILTERBY', 'PATTERN', 'hpexpire')";
     observer.query::<u64>(&["EVAL", script, "0"]).await.unwrap() > 0
-}
-
-async fn next(events: &mut Events<String, u32, Json, Json>) -> Notice<String, u32> {
-    tokio::time::timeout(SOON, events.next()).await.expect("something comes").expect("the client lives")
 }
 
 async fn gap(events: &mut Events<String, u32, Json, Json>) {
