@@ -46,6 +46,8 @@
 mod ask;
 mod body;
 mod changes;
+mod configure;
+mod counts;
 mod dead;
 mod delivery;
 mod desk;
@@ -59,12 +61,13 @@ mod queue;
 mod receive;
 mod settings;
 
+pub use counts::{Counts, Totals};
 pub use dead::DeadLetters;
 pub use delivery::Delivery;
 pub use error::QueueError;
 pub use message::{InvalidId, Message, MessageId, MessageState, Receipt};
 pub use push::{Push, PushMany, Pushed};
-pub use queue::{Counts, ReliableQueue, Totals};
+pub use queue::ReliableQueue;
 pub use receive::{Receive, ReceiveMany};
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};

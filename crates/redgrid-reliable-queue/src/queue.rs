@@ -21,7 +21,7 @@ use crate::look;
 use crate::message::{Message, MessageId, Receipt};
 use crate::push::{Push, PushMany};
 use crate::receive::{Receive, ReceiveMany};
-use crate::settings::{NAMES, QueueSettings, delay_of, reason_of, visibility_of};
+use crate::settings::{delay_of, reason_of, visibility_of};
 
 /// The type, with the codec of one that names none: there is one only with the feature `json`.
 macro_rules! reliable_queue_type {
@@ -357,100 +357,15 @@ impl<T, C> ReliableQueue<T, C> {
         Ok(cleared.first().copied().unwrap_or(0))
     }
 
-    async fn once(&self, desk: &Desk, request: redgrid_core::OnceRequest) -> Result<Vec<u64>, ObjectError> {
+    pub(crate) async fn once(&self, desk: &Desk, request: redgrid_core::OnceRequest) -> Result<Vec<u64>, ObjectError> {
         desk.client.run_once(request).await.map_err(|source| ObjectError::of(&desk.name, source))
     }
 
-    /// How many messages there are, and what has happened to how many.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it changes nothing.
-    #[doc(alias = "size")]
-    #[doc(alias = "isEmpty")]
-    #[doc(alias = "countDelayedMessages")]
-    #[doc(alias = "countUnacknowledgedMessages")]
-    pub async fn counts(&self) -> Result<Counts, ObjectError> {
-        let said: Vec<u64> = self.place.read(self.desk()?.keys.counts()).await?;
-        self.counts_of(&said)
-    }
-
-    /// What counts.lua has said.
-    pub(crate) fn counts_of(&self, said: &[u64]) -> Result<Counts, ObjectError> {
-        let [ready, delayed, in_flight, dead, counted @ ..] = said else {
-            return Err(self.unexpected("counts"));
-        };
-        let &[pushed, first, redelivered, acknowledged, returned, died, expired] = counted else {
-            return Err(self.unexpected("counts"));
-        };
-        let totals =
-            Totals { pushed, received: first + redelivered, redelivered, acknowledged, returned, died, expired };
-        Ok(Counts { ready: *ready, delayed: *delayed, in_flight: *in_flight, dead: *dead, totals })
-    }
-
-    fn unexpected(&self, expected: &'static str) -> ObjectError {
+    pub(crate) fn unexpected(&self, expected: &'static str) -> ObjectError {
         match self.place.named() {
             Ok((name, _)) => ObjectError::of(name, ServerError::Decode { expected, got: "something else".into() }),
             Err(invalid) => invalid,
         }
-    }
-
-    /// Sets the settings of the queue, all of them: messages that are pushed or received from now on go by them.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] for settings that can not be.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    #[doc(alias = "setConfig")]
-    pub async fn set_settings(&self, settings: &QueueSettings) -> Result<(), ObjectError> {
-        self.settings_set(settings, false).await.map(drop)
-    }
-
-    /// The same where none were set before; tells whether it did.
-    ///
-    /// # Errors
-    ///
-    /// As [`ReliableQueue::set_settings`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`ReliableQueue::set_settings`].
-    #[doc(alias = "setConfigIfAbsent")]
-    pub async fn try_set_settings(&self, settings: &QueueSettings) -> Result<bool, ObjectError> {
-        self.settings_set(settings, true).await
-    }
-
-    async fn settings_set(&self, settings: &QueueSettings, only_if_none: bool) -> Result<bool, ObjectError> {
-        let desk = self.desk()?;
-        let request = desk.keys.set().arg(if only_if_none { "1" } else { "0" });
-        let values = settings.values(&self.place)?;
-        let request = values.into_iter().fold(request, |request, (name, value)| request.arg(name).arg(value));
-        let set = self.once(desk, request).await?;
-        Ok(set.first() == Some(&1))
-    }
-
-    /// The settings of the queue; those of one that has none are all `None`.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it changes nothing.
-    #[doc(alias = "getConfig")]
-    pub async fn settings(&self) -> Result<QueueSettings, ObjectError> {
-        let queue = self.desk()?.keys.queue().clone();
-        let request = NAMES.into_iter().fold(Request::command("HMGET").key(queue), Request::arg);
-        let values: Vec<Option<u64>> = self.place.read(request).await?;
-        QueueSettings::read(&values).ok_or_else(|| self.unexpected("settings"))
     }
 
     /// Messages that are given to nobody any more.
@@ -461,42 +376,6 @@ impl<T, C> ReliableQueue<T, C> {
     {
         DeadLetters::new(self.clone())
     }
-}
-
-/// How many messages a queue has, by where they are, and what has happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counts {
-    /// They wait to be received; those whose lifetime is over among them, until a change or a receive has dropped them.
-    pub ready: u64,
-    /// They will be ready later.
-    pub delayed: u64,
-    /// They were given to somebody, and are not settled.
-    pub in_flight: u64,
-    /// They are given to nobody any more.
-    pub dead: u64,
-    /// Since the queue was made.
-    pub totals: Totals,
-}
-
-/// How often what has happened since a queue was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Totals {
-    /// Messages that were pushed.
-    pub pushed: u64,
-    /// Messages that were given to somebody.
-    pub received: u64,
-    /// Of these, how many not for the first time.
-    pub redelivered: u64,
-    /// Messages that were acknowledged.
-    pub acknowledged: u64,
-    /// Messages that were given back, or not settled in time.
-    pub returned: u64,
-    /// Messages that died.
-    pub died: u64,
-    /// Messages whose lifetime was over, those of the dead among them.
-    pub expired: u64,
 }
 
 impl<T, C: Clone> Clone for ReliableQueue<T, C> {
