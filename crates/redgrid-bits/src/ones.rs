@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
-use redgrid_core::object::{ObjectError, Place};
+use futures_util::{Stream, StreamExt, TryStreamExt};
+use redgrid_core::object::{Asking, ObjectError, Paged, Pages, Place};
 use redgrid_core::{FromReply, Reply, Script, ServerError};
 
 use crate::bit_set::{BITS, BitSet};
@@ -29,20 +29,20 @@ impl FromReply for Page {
     }
 }
 
-type Asking = Pin<Box<dyn Future<Output = Result<Page, ObjectError>> + Send>>;
-
 /// The indices of the bits that are set, from low to high; made by [`BitSet::ones`]. A page is asked for when the one before has been taken.
 ///
 /// What is set from beginning to end comes exactly once; what is set or cleared meanwhile may come or not. Behind an error it is over.
 #[must_use = "a stream asks nobody until it is polled"]
 pub struct Ones {
+    pages: Pages<Walk>,
+}
+
+struct Walk {
     place: Place,
     /// The byte to go on at; nowhere at the end.
     at: Option<u64>,
     /// Bits before it are not wanted.
     from: u64,
-    asking: Option<Asking>,
-    found: VecDeque<u64>,
 }
 
 impl BitSet {
@@ -55,7 +55,7 @@ impl BitSet {
     /// The same from this bit on.
     pub fn ones_from(&self, from: u64) -> Ones {
         let at = (from < BITS).then_some(from / 8);
-        Ones { place: self.place.clone(), at, from, asking: None, found: VecDeque::new() }
+        Ones { pages: Pages::of(Walk { place: self.place.clone(), at, from }) }
     }
 }
 
@@ -82,34 +82,36 @@ impl Ones {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing on the server.
-    pub async fn try_collect<B: Default + Extend<u64>>(mut self) -> Result<B, ObjectError> {
-        let mut all = B::default();
-        while let Some(one) = self.try_next().await? {
-            all.extend([one]);
-        }
-        Ok(all)
+    pub async fn try_collect<B: Default + Extend<u64>>(self) -> Result<B, ObjectError> {
+        TryStreamExt::try_collect(self).await
     }
+}
 
-    fn ask(&self, at: u64) -> Asking {
-        let place = self.place.clone();
-        Box::pin(async move {
+impl Paged for Walk {
+    type Page = Page;
+    type Item = u64;
+
+    fn ask(&self) -> Option<Asking<Page>> {
+        let (at, place) = (self.at?, self.place.clone());
+        Some(Box::pin(async move {
             let (_, key) = place.named()?;
             // From the primary, whatever the read mode: a replica may lack what was set before it began.
             place.ask(ONES.with([key.clone()]).arg(at.to_string()).arg(PAGE.to_string())).await
-        })
+        }))
     }
 
-    fn take(&mut self, page: Page) {
-        let Page(Some((begin, bytes))) = page else {
-            self.at = None;
-            return;
-        };
+    fn take(&mut self, page: Page, found: &mut VecDeque<Result<u64, ObjectError>>) {
+        let Page(Some((begin, bytes))) = page else { return self.end() };
         for (at, byte) in (begin..).zip(&bytes) {
             let set = (0..8).filter(|bit| byte & (0x80 >> bit) != 0).map(|bit| at * 8 + bit);
-            self.found.extend(set.filter(|index| *index >= self.from));
+            found.extend(set.filter(|index| *index >= self.from).map(Ok));
         }
         let next = begin + PAGE;
         self.at = (next < BITS / 8).then_some(next);
+    }
+
+    fn end(&mut self) {
+        self.at = None;
     }
 }
 
@@ -117,30 +119,13 @@ impl Stream for Ones {
     type Item = Result<u64, ObjectError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        loop {
-            if let Some(one) = this.found.pop_front() {
-                return Poll::Ready(Some(Ok(one)));
-            }
-            let Some(at) = this.at else { return Poll::Ready(None) };
-            let mut asking = this.asking.take().unwrap_or_else(|| this.ask(at));
-            match asking.as_mut().poll(cx) {
-                Poll::Pending => {
-                    this.asking = Some(asking);
-                    return Poll::Pending;
-                }
-                Poll::Ready(Ok(page)) => this.take(page),
-                Poll::Ready(Err(error)) => {
-                    this.at = None;
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
-        }
+        self.get_mut().pages.poll_next(cx)
     }
 }
 
 impl fmt::Debug for Ones {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ones").field("name", &self.place.name()).field("at", &self.at).finish_non_exhaustive()
+        let walk = &self.pages.walk;
+        f.debug_struct("Ones").field("name", &walk.place.name()).field("at", &walk.at).finish_non_exhaustive()
     }
 }

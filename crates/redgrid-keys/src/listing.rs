@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use redgrid_core::Client;
 
 use crate::KeysError;
@@ -107,12 +107,8 @@ impl Listing {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing on the server.
-    pub async fn try_collect<B: Default + Extend<Key>>(mut self) -> Result<B, KeysError> {
-        let mut all = B::default();
-        while let Some(one) = self.try_next().await? {
-            all.extend([one]);
-        }
-        Ok(all)
+    pub async fn try_collect<B: Default + Extend<Key>>(self) -> Result<B, KeysError> {
+        TryStreamExt::try_collect(self).await
     }
 
     /// Its pages, of which no more than one is there at a time.

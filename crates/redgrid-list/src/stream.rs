@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use redgrid_codecs::Decode;
-use redgrid_core::object::{ObjectError, layouts};
+use redgrid_core::object::{Asking, ObjectError, Paged, Pages, layouts};
 use redgrid_core::{Name, Script};
 
 use crate::list::List;
@@ -24,8 +24,6 @@ const PAGE: u32 = 100;
 
 /// A page: the index of its first element, the elements, and where to go on, if anywhere.
 type Page = (u64, Vec<Bytes>, Option<Way>);
-
-type Asking = Pin<Box<dyn Future<Output = Result<Page, ObjectError>> + Send>>;
 
 /// Which page is next.
 #[derive(Debug, Clone)]
@@ -54,23 +52,25 @@ enum Way {
 /// An element that can not be decoded is an error, and the stream goes on behind it; behind any other error it is over.
 #[must_use = "a stream asks nobody until it is polled"]
 pub struct Elements<T> {
+    pages: Pages<Walk<T>>,
+}
+
+struct Walk<T> {
     list: Box<dyn Ask<T>>,
     page: u32,
     /// Where to go on; nowhere at the end.
     way: Option<Way>,
-    asking: Option<Asking>,
-    found: VecDeque<Result<T, ObjectError>>,
 }
 
 /// A list, whatever its codec.
 trait Ask<T>: Send + Sync {
-    fn ask(&self, way: Way, page: u32) -> Asking;
+    fn ask(&self, way: Way, page: u32) -> Asking<Page>;
     fn read(&self, index: u64, bytes: &Bytes) -> Result<T, ObjectError>;
     fn name(&self) -> Option<&Name>;
 }
 
 impl<T: 'static, C: Decode<T>> Ask<T> for List<T, C> {
-    fn ask(&self, way: Way, page: u32) -> Asking {
+    fn ask(&self, way: Way, page: u32) -> Asking<Page> {
         let list = self.clone();
         Box::pin(async move {
             match way {
@@ -204,12 +204,12 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
 
 impl<T> Elements<T> {
     fn new(list: impl Ask<T> + 'static, way: Way) -> Self {
-        Elements { list: Box::new(list), page: PAGE, way: Some(way), asking: None, found: VecDeque::new() }
+        Elements { pages: Pages::of(Walk { list: Box::new(list), page: PAGE, way: Some(way) }) }
     }
 
     /// So many elements a page, 1 at least; 100 unless it is said. More are fewer requests, and more in memory here and there.
     pub fn page(mut self, elements: u32) -> Self {
-        self.page = elements.max(1);
+        self.pages.walk.page = elements.max(1);
         self
     }
 
@@ -235,12 +235,30 @@ impl<T> Elements<T> {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing of the list; of a shared stream, what was taken is gone for the others.
-    pub async fn try_collect<B: Default + Extend<T>>(mut self) -> Result<B, ObjectError> {
-        let mut all = B::default();
-        while let Some(one) = self.try_next().await? {
-            all.extend([one]);
+    pub async fn try_collect<B: Default + Extend<T>>(self) -> Result<B, ObjectError> {
+        TryStreamExt::try_collect(self).await
+    }
+}
+
+impl<T> Paged for Walk<T> {
+    type Page = Page;
+    type Item = T;
+
+    fn ask(&self) -> Option<Asking<Page>> {
+        Some(self.list.ask(self.way.clone()?, self.page))
+    }
+
+    fn take(&mut self, (first, elements, way): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
+        let back = matches!(self.way, Some(Way::Back(_)));
+        self.way = way;
+        found.extend((first..).zip(&elements).map(|(index, bytes)| self.list.read(index, bytes)));
+        if back {
+            found.make_contiguous().reverse();
         }
-        Ok(all)
+    }
+
+    fn end(&mut self) {
+        self.way = None;
     }
 }
 
@@ -248,33 +266,7 @@ impl<T> Stream for Elements<T> {
     type Item = Result<T, ObjectError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        loop {
-            if let Some(one) = this.found.pop_front() {
-                return Poll::Ready(Some(one));
-            }
-            let Some(way) = this.way.clone() else { return Poll::Ready(None) };
-            let back = matches!(way, Way::Back(_));
-            let mut asking = this.asking.take().unwrap_or_else(|| this.list.ask(way, this.page));
-            match asking.as_mut().poll(cx) {
-                Poll::Pending => {
-                    this.asking = Some(asking);
-                    return Poll::Pending;
-                }
-                Poll::Ready(Ok((first, elements, way))) => {
-                    this.way = way;
-                    let read = (first..).zip(&elements).map(|(index, bytes)| this.list.read(index, bytes));
-                    this.found.extend(read);
-                    if back {
-                        this.found.make_contiguous().reverse();
-                    }
-                }
-                Poll::Ready(Err(error)) => {
-                    this.way = None;
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
-        }
+        self.get_mut().pages.poll_next(cx)
     }
 }
 
@@ -282,6 +274,7 @@ impl<T> Unpin for Elements<T> {}
 
 impl<T> fmt::Debug for Elements<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Elements").field("name", &self.list.name()).field("way", &self.way).finish_non_exhaustive()
+        let walk = &self.pages.walk;
+        f.debug_struct("Elements").field("name", &walk.list.name()).field("way", &walk.way).finish_non_exhaustive()
     }
 }

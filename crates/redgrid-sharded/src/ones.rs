@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
-use futures_util::stream::{BoxStream, StreamExt};
+use futures_util::stream::{BoxStream, StreamExt, TryStreamExt};
 use redgrid_bits::BitSet;
 use redgrid_core::object::ObjectError;
 
@@ -55,12 +55,8 @@ impl ShardedOnes {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing on the server.
-    pub async fn try_collect<B: Default + Extend<u64>>(mut self) -> Result<B, ObjectError> {
-        let mut all = B::default();
-        while let Some(one) = self.try_next().await? {
-            all.extend([one]);
-        }
-        Ok(all)
+    pub async fn try_collect<B: Default + Extend<u64>>(self) -> Result<B, ObjectError> {
+        TryStreamExt::try_collect(self).await
     }
 }
 

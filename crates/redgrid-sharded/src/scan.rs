@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
-use futures_util::stream::{BoxStream, StreamExt};
+use futures_util::stream::{BoxStream, StreamExt, TryStreamExt};
 use redgrid_core::object::{ObjectError, Scan};
 
 use crate::spread::{Part, Spread};
@@ -80,12 +80,8 @@ impl<T> ShardedScan<T> {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing on the server.
-    pub async fn try_collect<B: Default + Extend<T>>(mut self) -> Result<B, ObjectError> {
-        let mut all = B::default();
-        while let Some(one) = self.try_next().await? {
-            all.extend([one]);
-        }
-        Ok(all)
+    pub async fn try_collect<B: Default + Extend<T>>(self) -> Result<B, ObjectError> {
+        TryStreamExt::try_collect(self).await
     }
 }
 

@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 
-use super::{ObjectError, Place};
+use super::{Asking, ObjectError, Paged, Pages, Place};
 use crate::connection::{Epoch, Request};
 
 /// How many entries a page has, about, unless it is said.
@@ -17,8 +17,6 @@ const PAGE: u32 = 100;
 /// A page: where to go on, and what is on it.
 type Page = (Option<Epoch>, (Bytes, Vec<Bytes>));
 
-type Asking = Pin<Box<dyn Future<Output = Result<Page, ObjectError>> + Send>>;
-
 /// A stream over a map or a set, in no order. A page is asked for when the one before has been taken.
 ///
 /// What is there from beginning to end comes at least once; what is added or removed meanwhile may come or not. An entry may
@@ -26,6 +24,10 @@ type Asking = Pin<Box<dyn Future<Output = Result<Page, ObjectError>> + Send>>;
 /// An entry that can not be decoded is an error, and the stream goes on behind it; behind any other error it is over.
 #[must_use = "a stream asks nobody until it is polled"]
 pub struct Scan<T> {
+    pages: Pages<Walk<T>>,
+}
+
+struct Walk<T> {
     place: Place,
     request: Ask,
     /// How many strings of a page are one entry.
@@ -37,8 +39,6 @@ pub struct Scan<T> {
     at: Option<Bytes>,
     /// Where the page before came from.
     from: Option<Option<Epoch>>,
-    asking: Option<Asking>,
-    found: VecDeque<Result<T, ObjectError>>,
 }
 
 /// The request for a page: where it begins, how many entries it is to have, and the pattern of what is wanted.
@@ -69,21 +69,21 @@ impl<T> Scan<T> {
         request: impl Fn(&Place, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync + 'static,
         read: impl Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync + 'static,
     ) -> Self {
-        let (at, found) = (Some(Bytes::from_static(b"0")), VecDeque::new());
-        let (request, read) = (Box::new(request), Box::new(read));
-        Scan { place, request, width, pattern: None, page: PAGE, read, at, from: None, asking: None, found }
+        let (request, read, at) = (Box::new(request), Box::new(read), Some(Bytes::from_static(b"0")));
+        let walk = Walk { place, request, width, pattern: None, page: PAGE, read, at, from: None };
+        Scan { pages: Pages::of(walk) }
     }
 
     /// Only those whose keys, of a set the values, match this pattern of the server as their codec writes them: `*` anything, `?` one byte,
     /// `[ab]` one of these.
     pub fn matching(mut self, pattern: impl Into<Bytes>) -> Self {
-        self.pattern = Some(pattern.into());
+        self.pages.walk.pattern = Some(pattern.into());
         self
     }
 
     /// About so many entries a page, 1 at least; 100 unless it is said. What is small comes in one page whatever is said.
     pub fn page(mut self, entries: u32) -> Self {
-        self.page = entries.max(1);
+        self.pages.walk.page = entries.max(1);
         self
     }
 
@@ -109,26 +109,27 @@ impl<T> Scan<T> {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing on the server.
-    pub async fn try_collect<B: Default + Extend<T>>(mut self) -> Result<B, ObjectError> {
-        let mut all = B::default();
-        while let Some(one) = self.try_next().await? {
-            all.extend([one]);
-        }
-        Ok(all)
+    pub async fn try_collect<B: Default + Extend<T>>(self) -> Result<B, ObjectError> {
+        TryStreamExt::try_collect(self).await
     }
+}
 
-    fn ask(&self, at: Bytes) -> Asking {
-        let (place, request) = (self.place.clone(), (self.request)(&self.place, at, self.page, self.pattern.clone()));
-        Box::pin(async move {
+impl<T> Paged for Walk<T> {
+    type Page = Page;
+    type Item = T;
+
+    fn ask(&self) -> Option<Asking<Page>> {
+        let (at, place) = (self.at.clone()?, self.place.clone());
+        let request = (self.request)(&place, at, self.page, self.pattern.clone());
+        Some(Box::pin(async move {
             // From the primary, whatever the read mode: each replica has an order of its own.
             let request = request?;
             let epoch = place.client().epoch_of(place.named()?.1);
             Ok((epoch, place.ask(request).await?))
-        })
+        }))
     }
 
-    /// Takes a page.
-    fn take(&mut self, (from, (next, page)): Page) {
+    fn take(&mut self, (from, (next, page)): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
         // Another process has another order: of its own a cursor of the former says nothing.
         let began = self.from.is_some();
         if began && self.from.as_ref() != Some(&from) {
@@ -138,7 +139,11 @@ impl<T> Scan<T> {
         }
         self.from = Some(from);
         self.at = (&*next != b"0").then_some(next);
-        self.found.extend(page.chunks_exact(self.width).map(|entry| (self.read)(entry)));
+        found.extend(page.chunks_exact(self.width).map(|entry| (self.read)(entry)));
+    }
+
+    fn end(&mut self) {
+        self.at = None;
     }
 }
 
@@ -146,25 +151,7 @@ impl<T> Stream for Scan<T> {
     type Item = Result<T, ObjectError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        loop {
-            if let Some(one) = this.found.pop_front() {
-                return Poll::Ready(Some(one));
-            }
-            let Some(at) = this.at.clone() else { return Poll::Ready(None) };
-            let mut asking = this.asking.take().unwrap_or_else(|| this.ask(at));
-            match asking.as_mut().poll(cx) {
-                Poll::Pending => {
-                    this.asking = Some(asking);
-                    return Poll::Pending;
-                }
-                Poll::Ready(Ok(page)) => this.take(page),
-                Poll::Ready(Err(error)) => {
-                    this.at = None;
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
-        }
+        self.get_mut().pages.poll_next(cx)
     }
 }
 
@@ -172,6 +159,7 @@ impl<T> Unpin for Scan<T> {}
 
 impl<T> fmt::Debug for Scan<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scan").field("name", &self.place.name()).field("at", &self.at).finish_non_exhaustive()
+        let walk = &self.pages.walk;
+        f.debug_struct("Scan").field("name", &walk.place.name()).field("at", &walk.at).finish_non_exhaustive()
     }
 }
