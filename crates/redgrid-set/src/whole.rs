@@ -9,7 +9,8 @@ use redgrid_core::{Request, Script};
 use crate::set::Set;
 
 static INSERT_ALL: Script<1> = Script::new("set/insert_all", include_str!("scripts/insert_all.lua"));
-pub(crate) static RETAIN: Script<1> = Script::new("set/retain", include_str!("scripts/retain.lua"));
+pub(crate) static RETAIN: Script<1> =
+    Script::new("set/retain", concat!(include_str!("scripts/retain.lua"), include_str!("scripts/retained.lua")));
 
 impl<T, C: Codec> Set<T, C> {
     /// Inserts all of these, up to 100,000, if none of them is in; tells whether it did.

@@ -14,7 +14,10 @@ pub use self::range::Range;
 pub use self::scored::ScoredSortedSet;
 use redgrid_core::Script;
 
-static RETAIN: Script<1> = Script::new("set/retain_sorted", include_str!("../scripts/retain_sorted.lua"));
+static RETAIN: Script<1> = Script::new(
+    "set/retain_sorted",
+    concat!(include_str!("../scripts/retain_sorted.lua"), include_str!("../scripts/retained.lua")),
+);
 
 /// What the two types of sorted sets have in common, whatever orders them.
 macro_rules! ordered_methods {
