@@ -101,7 +101,11 @@ async fn holds_and_waiters_outlive_each_connection() {
     for _ in 0..2 {
         for id in connections(&server).await {
             let _ = observer.cmd(&["CLIENT", "KILL", "ID", &id]).await;
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            let is_replaced = async || {
+                let now = connections(&server).await;
+                now.len() == 2 * CONNECTIONS as usize && !now.contains(&id)
+            };
+            wait_until(SOON, is_replaced).await;
         }
     }
     assert!(guards.iter().all(LockGuard::is_held));

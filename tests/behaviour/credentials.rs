@@ -120,6 +120,7 @@ async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
     server.set_user("app", &["<first"]).await.unwrap();
     // New connections log in with it, too.
     assert!(server.kill_connections_where(|client| client.user == "app").await.unwrap() >= 4);
+    // What was not renewed since would be lost then.
     tokio::time::sleep(lease).await;
 
     assert!(held.iter().all(LockGuard::is_held), "renewed over the rotation");

@@ -513,6 +513,7 @@ async fn a_renewal_is_as_durable_as_each_of_its_names_asked_whoever_has_the_firs
     one.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
     gated.pass.notify_one();
+    // An answer that counted would have been heard by then, as a rule: nothing else tells that it does not.
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(other.remaining() <= left, "{:?} {left:?}", other.remaining());
     drop((next, other));

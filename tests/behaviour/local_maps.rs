@@ -251,6 +251,7 @@ async fn so_much_is_kept_and_for_so_long() {
         let name = prices.object().name().unwrap().as_str().to_owned();
         // By hand: nobody is told.
         observer.cmd(&["HSET", &name, "\"a\"", "2"]).await.unwrap();
+        // Either time is over then.
         tokio::time::sleep(Duration::from_millis(150)).await;
         assert_eq!(prices.get("a").await.unwrap(), Some(2));
     }

@@ -180,6 +180,7 @@ async fn a_server_in_a_black_hole_costs_no_time() {
         proxy.heal();
         wait_until(SOON, async || {
             let guard = quorum.lock("probe").acquire().wait(SOON).await.unwrap();
+            // The last votes may come behind those that were enough.
             tokio::time::sleep(5 * MS).await;
             guard.votes() == SERVERS
         })

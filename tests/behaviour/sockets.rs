@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redgrid_core::{Client, Config};
 use redgrid_locks::Lock;
-use redgrid_testkit::RedisServer;
+use redgrid_testkit::{RedisServer, wait_until};
 use redgrid_tests::{SOON, client, in_full};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -20,9 +20,7 @@ async fn a_lock_passes_between_a_client_at_the_socket_and_one_at_the_port() {
     let two = client(&server).await;
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
     let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(SOON).into_future());
-    while two.in_hand().channels == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_until(SOON, async || two.in_hand().channels > 0).await;
     guard.release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();
     // A restart behind the socket is followed as one behind a port.

@@ -24,6 +24,7 @@ async fn a_waiter_whose_time_is_over_and_that_is_not_polled_delays_nobody() {
     assert!(futures_util::poll!(&mut stuck).is_pending());
     let second = tokio::spawn(lock.acquire().wait(Duration::from_secs(10)).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 2).await;
+    // The time of the one that is stuck is over then.
     tokio::time::sleep(300 * MS).await;
     owner.release().await.unwrap();
     let second = second.await.unwrap();
@@ -48,6 +49,7 @@ async fn after_a_cancelled_extend(fixed: bool) {
     owner.release().await.unwrap();
     let second = second.await.unwrap().unwrap();
     assert!(second.remaining() > Duration::from_secs(5), "{:?}", second.remaining());
+    // The lease for which nobody waited any more would be over then.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(second.is_held(), "{second:?}");
 }
@@ -162,7 +164,7 @@ async fn who_waits_behind_a_release_without_an_answer_is_told_in_time() {
     let owner = lock.acquire().await.unwrap();
     server.pause().await.unwrap();
     drop(owner);
-    tokio::time::sleep(50 * MS).await;
+    wait_until(SOON, async || client.in_hand().holds == 0).await;
     let got = tokio::time::timeout(Duration::from_secs(15), lock.acquire().into_future()).await;
     server.resume().await.unwrap();
     assert!(got.is_ok(), "no answer in 15 s, where a call without contact ends after 0.6 s");

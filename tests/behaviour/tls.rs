@@ -58,9 +58,7 @@ async fn a_lock_passes_between_clients_over_tls() {
     let two = connected(config(&server, trusting(&server))).await;
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
     let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(SOON).into_future());
-    while two.in_hand().channels == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait_until(SOON, async || two.in_hand().channels > 0).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
     for client in [one, two] {

@@ -179,8 +179,9 @@ async fn what_another_transaction_has_locked_is_not_written() {
         write(Transaction::ignore_locks).await.unwrap();
         set.insert("a").await.unwrap();
         // It waits until the lock is free.
+        let asked = scripts(&client).await;
         let (waits, freed) = tokio::join!(write(|tx| tx.timeout(SOON)), async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            wait_until(SOON, async || scripts(&client).await > asked).await;
             guard.release().await
         });
         freed.unwrap();
