@@ -241,7 +241,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     where
         C: Encode<Q>,
     {
-        elements.into_iter().map(|element| self.place.encoded(&self.codec, element)).collect()
+        self.place.encoded_all(&self.codec, elements)
     }
 
     /// Adds an element; tells whether it was not in it: then it is new for certain. `false` is that it, or others with the same bits, were

@@ -85,9 +85,7 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let elements: Result<Vec<Bytes>, _> =
-            elements.into_iter().map(|element| self.place.encoded(&self.codec, element)).collect();
-        let (elements, mut changed) = (elements?, false);
+        let (elements, mut changed) = (self.place.encoded_all(&self.codec, elements)?, false);
         for part in parts(&elements, Bytes::len) {
             let request = part.iter().cloned().fold(self.place.command("PFADD")?, Request::arg);
             changed |= self.place.change::<bool>(request).await?;

@@ -335,12 +335,8 @@ impl<T, C: Codec> SetCache<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let (values, mut removed) = (self.encoded(values)?, 0);
-        for part in parts(&values, Bytes::len) {
-            let request = part.iter().cloned().fold(self.script(&REMOVE)?, Request::arg);
-            removed += self.place.change::<u64>(request).await?;
-        }
-        Ok(removed)
+        let values = self.encoded(values)?;
+        self.place.change_parts(&values, || self.script(&REMOVE)).await
     }
 
     fn inserting<'a, Q: ?Sized + 'a, R>(
@@ -370,7 +366,7 @@ impl<T, C: Codec> SetCache<T, C> {
     where
         C: Encode<Q>,
     {
-        values.into_iter().map(|value| self.place.encoded(&self.codec, value)).collect()
+        self.place.encoded_all(&self.codec, values)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 
-use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{ObjectError, parts};
 use redgrid_core::{Request, Script};
@@ -183,14 +182,8 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let members: Result<Vec<Bytes>, _> =
-            members.into_iter().map(|member| self.place.encoded(&self.codec, member)).collect();
-        let (members, mut removed) = (members?, 0);
-        for part in parts(&members, Bytes::len) {
-            let request = part.iter().cloned().fold(self.place.command("ZREM")?, Request::arg);
-            removed += self.place.change::<u64>(request).await?;
-        }
-        Ok(removed)
+        let members = self.place.encoded_all(&self.codec, members)?;
+        self.place.change_parts(&members, || self.place.command("ZREM")).await
     }
 
     /// Removes all members, in one step; tells whether there were any.

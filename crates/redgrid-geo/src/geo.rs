@@ -4,10 +4,9 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{Object, ObjectError, Place, alone, parts};
-use redgrid_core::{Client, FromReply, Request};
+use redgrid_core::object::{Object, ObjectError, Place, alone};
+use redgrid_core::{Client, FromReply};
 
 use crate::position::{Distance, Position};
 
@@ -182,14 +181,8 @@ impl<T, C: Codec> Geo<T, C> {
     where
         C: Encode<Q>,
     {
-        let members: Result<Vec<Bytes>, _> =
-            members.into_iter().map(|member| self.place.encoded(&self.codec, member)).collect();
-        let (members, mut found) = (members?, Vec::new());
-        for part in parts(&members, Bytes::len) {
-            let request = part.iter().cloned().fold(self.place.command(command)?, Request::arg);
-            found.extend(self.place.read::<Vec<Option<R>>>(request).await?);
-        }
-        Ok(found)
+        let members = self.place.encoded_all(&self.codec, members)?;
+        self.place.read_parts(&members, || self.place.command(command)).await
     }
 
     /// How far two members are apart; `None` where one of them is not in it.

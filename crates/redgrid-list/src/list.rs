@@ -102,7 +102,7 @@ impl<T, C: Encode<T>> List<T, C> {
     where
         T: 'a,
     {
-        values.into_iter().map(|value| self.encoded(value)).collect()
+        self.place.encoded_all(&self.codec, values)
     }
 }
 

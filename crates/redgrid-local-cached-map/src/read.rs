@@ -54,8 +54,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         let near = self.near()?;
-        let fields: Result<Vec<Bytes>, _> = keys.into_iter().map(|key| self.place.encoded(&self.keys, key)).collect();
-        let fields = fields?;
+        let fields = self.place.encoded_all(&self.keys, keys)?;
         let mut values: Vec<Option<Bytes>> = Vec::with_capacity(fields.len());
         let mut missing = Vec::new();
         for (place, field) in fields.iter().enumerate() {

@@ -263,9 +263,9 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let fields: Result<Vec<Bytes>, _> = keys.into_iter().map(|key| self.place.encoded(&self.keys, key)).collect();
+        let fields = self.place.encoded_all(&self.keys, keys)?;
         let mut removed = 0;
-        for part in parts(&fields?, Bytes::len) {
+        for part in parts(&fields, Bytes::len) {
             let fields: Vec<&Bytes> = part.iter().collect();
             removed += self.carry_out::<u64>("HDEL", &fields, part.to_vec()).await?;
         }

@@ -50,8 +50,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let fields: Result<Vec<Bytes>, _> = keys.into_iter().map(|key| self.place.encoded(&self.keys, key)).collect();
-        let fields = fields?;
+        let fields = self.place.encoded_all(&self.keys, keys)?;
         let mut found = Vec::with_capacity(fields.len());
         for part in parts(&fields, Bytes::len) {
             let request = self.place.command("HMGET")?;

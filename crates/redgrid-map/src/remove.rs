@@ -2,10 +2,9 @@
 
 use std::borrow::Borrow;
 
-use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::fence::Write;
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::ObjectError;
 use redgrid_core::{Script, Token};
 
 use crate::map::Map;
@@ -31,15 +30,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let fields: Result<Vec<Bytes>, _> = keys.into_iter().map(|key| self.place.encoded(&self.keys, key)).collect();
-        let mut removed = 0;
-        let fields = fields?;
-        for part in parts(&fields, Bytes::len) {
-            let request = self.place.command("HDEL")?;
-            let request = part.iter().fold(request, |request, field| request.arg(field.clone()));
-            removed += self.place.change::<u64>(request).await?;
-        }
-        Ok(removed)
+        let fields = self.place.encoded_all(&self.keys, keys)?;
+        self.place.change_parts(&fields, || self.place.command("HDEL")).await
     }
 
     /// Removes the key if `token` is not stale; tells whether it was in the map. See [`Map::set_fenced`].

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, Place, parts};
+use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{Client, FromReply, Name, Pairs, Request, Script};
 
 pub(crate) struct Elements<T, C> {
@@ -55,7 +55,7 @@ impl<T, C: Codec> Elements<T, C> {
     where
         C: Encode<Q>,
     {
-        values.into_iter().map(|value| self.encoded(value)).collect()
+        self.place.encoded_all(&self.codec, values)
     }
 
     /// Values that one script takes: a server does nothing else meanwhile.
@@ -75,12 +75,7 @@ impl<T, C: Codec> Elements<T, C> {
 
     /// Changes by a command for each part of some values; tells how many it says in all.
     pub(crate) async fn change_parts(&self, command: &'static str, values: &[Bytes]) -> Result<u64, ObjectError> {
-        let mut sum = 0;
-        for part in parts(values, Bytes::len) {
-            let request = part.iter().cloned().fold(self.place.command(command)?, Request::arg);
-            sum += self.place.change::<u64>(request).await?;
-        }
-        Ok(sum)
+        self.place.change_parts(values, || self.place.command(command)).await
     }
 
     /// Asks by a command for each part of some values, which answers for each of them.
@@ -89,12 +84,7 @@ impl<T, C: Codec> Elements<T, C> {
         command: &'static str,
         values: &[Bytes],
     ) -> Result<Vec<R>, ObjectError> {
-        let mut all = Vec::with_capacity(values.len());
-        for part in parts(values, Bytes::len) {
-            let request = part.iter().cloned().fold(self.place.command(command)?, Request::arg);
-            all.extend(self.place.read::<Vec<R>>(request).await?);
-        }
-        Ok(all)
+        self.place.read_parts(values, || self.place.command(command)).await
     }
 }
 

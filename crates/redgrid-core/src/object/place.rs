@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
 
-use super::{Layout, Object, ObjectError};
+use super::{Layout, Object, ObjectError, parts};
 use crate::connection::{Client, FromReply, Request};
 use crate::fence::{Fence, Write};
 use crate::name::{InvalidName, Name};
@@ -168,6 +168,62 @@ impl Place {
     pub fn encoded<T: ?Sized>(&self, codec: &impl Encode<T>, value: &T) -> Result<Bytes, ObjectError> {
         let (name, _) = self.named()?;
         codec.encode(value).map_err(|source| ObjectError::encode(name, codec.name(), source))
+    }
+
+    /// Values as their codec writes them, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Place::encoded`], of the first.
+    pub fn encoded_all<'a, T: ?Sized + 'a>(
+        &self,
+        codec: &impl Encode<T>,
+        values: impl IntoIterator<Item = &'a T>,
+    ) -> Result<Vec<Bytes>, ObjectError> {
+        values.into_iter().map(|value| self.encoded(codec, value)).collect()
+    }
+
+    /// Changes by one request for each part of some values, which are behind what `request` makes; tells the sum of what they tell. After an
+    /// error those of some parts may be carried out.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then, of the part at which it ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// What has left is carried out although nobody waits for it.
+    pub async fn change_parts(
+        &self,
+        values: &[Bytes],
+        request: impl Fn() -> Result<Request, ObjectError>,
+    ) -> Result<u64, ObjectError> {
+        let mut sum = 0;
+        for part in parts(values, Bytes::len) {
+            sum += self.change::<u64>(part.iter().cloned().fold(request()?, Request::arg)).await?;
+        }
+        Ok(sum)
+    }
+
+    /// Reads by one request for each part of some values, which are behind what `request` makes; tells all that they tell.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn read_parts<T: FromReply>(
+        &self,
+        values: &[Bytes],
+        request: impl Fn() -> Result<Request, ObjectError>,
+    ) -> Result<Vec<T>, ObjectError> {
+        let mut all = Vec::with_capacity(values.len());
+        for part in parts(values, Bytes::len) {
+            all.extend(self.read::<Vec<T>>(part.iter().cloned().fold(request()?, Request::arg)).await?);
+        }
+        Ok(all)
     }
 
     /// What a codec makes of some bytes; `field` says where in the object they are, if it has several values.
