@@ -73,6 +73,8 @@ mod permit_losses;
 mod permits;
 mod phaser;
 mod phaser_losses;
+mod priority_queues;
+mod priority_waits;
 mod processes;
 mod queue_troubles;
 mod queue_waits;
