@@ -29,7 +29,8 @@ impl<T, C: Codec> PriorityQueue<T, C> {
 }
 
 impl<T, C: Encode<T>> PriorityQueue<T, C> {
-    /// Whether an element is this value. The server looks through the queue, at 500 elements a request: one that is there from beginning to end is found.
+    /// Whether an element is this value. The server looks through the queue, at 500 elements a request: one that is there from beginning to end,
+    /// with one priority, is found.
     ///
     /// # Errors
     ///
@@ -87,7 +88,8 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
         one(&self.of, member)
     }
 
-    /// All elements with their priorities in one answer, in their order: as large as all of them. For large queues there is [`PriorityQueue::stream`].
+    /// All elements with their priorities in one answer, in their order: as large as all of them. For large queues there is
+    /// [`PriorityQueue::stream`].
     ///
     /// # Errors
     ///
@@ -105,8 +107,8 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
 }
 
 impl<T: Send + 'static, C: Decode<T>> PriorityQueue<T, C> {
-    /// All elements with their priorities in their order, a page of 100 at a time. What is there from beginning to end comes once, whatever others
-    /// add and take. One that can not be decoded is an error, and the stream goes on behind it; behind any other error it is over.
+    /// All elements with their priorities in their order, a page of 100 at a time. What is there from beginning to end, with one
+    /// priority, comes once, whatever others add and take. One that can not be decoded is an error, and the stream goes on behind it; behind any other error it is over.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<(i64, T), ObjectError>> {
         streamed(self.of.clone(), End::Front)

@@ -113,8 +113,8 @@ impl<T, C: Codec> PriorityQueue<T, C> {
         self.of.place.change(CANCEL.with([self.of.key()?]).arg(pushed.0.clone())).await
     }
 
-    /// Gives an element that is not taken yet another priority, in one step; it is behind those that have it, also where it is the same as before. Tells
-    /// what it can be cancelled by from then on; `None` where it is not there with the priority that this tells of: taken, or changed before.
+    /// Gives an element that is not taken yet another priority, in one step; it is behind those that have it, also where it is the same as before.
+    /// Tells what it can be cancelled by from then on; `None` where it is not there with the priority that this tells of: taken, or changed before.
     ///
     /// # Errors
     ///
@@ -153,8 +153,8 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
         Ok(pushed.pop().unwrap_or(Prioritized(Bytes::new())))
     }
 
-    /// Adds elements, each with its priority, in their order; tells what each can be cancelled by. 500 of them or about 4 MiB go in one step; of more,
-    /// what others add may come in between.
+    /// Adds elements, each with its priority, in their order; tells what each can be cancelled by. 500 of them or about 4 MiB go in one step; of
+    /// more, what others add may come in between.
     ///
     /// # Errors
     ///

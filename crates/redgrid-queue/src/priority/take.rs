@@ -85,7 +85,8 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`PriorityQueue::pop`]; behind the first 10,000 [`ObjectError::Partial`]. One that can not be decoded is an error of all, and all are removed.
+    /// As [`PriorityQueue::pop`]; behind the first 10,000 [`ObjectError::Partial`]. One that can not be decoded is an error of all, and all are
+    /// removed.
     ///
     /// # Cancel safety
     ///
@@ -169,8 +170,8 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
         found.first().map(|member| self.one(member)).transpose()
     }
 
-    /// Moves the element at an end to an end of a [`Queue`](crate::Queue) or a [`Deque`](crate::Deque), where it has no priority, in one step; tells it
-    /// with the one that it had, `None` where there is none.
+    /// Moves the element at an end to an end of a [`Queue`](crate::Queue) or a [`Deque`](crate::Deque), where it has no priority, in one step; tells
+    /// it with the one that it had, `None` where there is none.
     ///
     /// # Errors
     ///
