@@ -76,6 +76,8 @@ mod permit_losses;
 mod permits;
 mod phaser;
 mod phaser_losses;
+mod priority_queues;
+mod priority_waits;
 mod processes;
 mod queue_troubles;
 mod queue_waits;

@@ -1,9 +1,9 @@
-//! What holds for queues, delayed queues and rings, wherever they live.
+//! What holds for queues, delayed queues, priority queues and rings, wherever they live.
 
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use redgrid_queue::{DelayedQueue, Deque, End, ObjectError, Queue, RingBuffer};
+use redgrid_queue::{DelayedQueue, Deque, End, ObjectError, PriorityQueue, Queue, RingBuffer};
 use redgrid_tests::SOON;
 use redgrid_tests::cancel::at_most;
 
@@ -17,6 +17,7 @@ clauses![
     elements_go_in_and_out_at_both_ends,
     elements_are_waited_for_and_none_is_lost,
     what_is_delayed_is_taken_when_it_is_due,
+    what_is_first_by_priority_is_taken_and_none_is_lost,
     a_ring_keeps_the_last,
 ];
 
@@ -96,6 +97,47 @@ async fn what_is_delayed_is_taken_when_it_is_due(on: Ground) {
     assert!(here.cancel(&pushed[0]).await.unwrap() && !there.cancel(&pushed[0]).await.unwrap());
     there.push(&4, HOUR).await.unwrap();
     assert!(here.object().expire_in(HOUR).await.unwrap() && here.clear().await.unwrap());
+}
+
+async fn what_is_first_by_priority_is_taken_and_none_is_lost(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let (a, b) = (beside(&on, "a"), beside(&on, "b"));
+    let (here, there): (PriorityQueue<u64>, PriorityQueue<u64>) =
+        (PriorityQueue::new(&one, &a), PriorityQueue::new(&two, &a));
+    let waiting = tokio::spawn({
+        let here = here.clone();
+        async move { here.take().await.unwrap() }
+    });
+    let mut got = Vec::new();
+    for n in 0..60 {
+        there.push(&n, (n % 5) as i64).await.unwrap();
+        let left = match n % 2 {
+            0 => at_most(1 + n as usize % 3, here.take()).await,
+            _ => at_most(1 + n as usize % 3, here.take_last()).await,
+        };
+        got.extend(left.map(Result::unwrap));
+    }
+    got.push(waiting.await.unwrap());
+    while got.len() < 60 {
+        got.push(there.take_within(SOON).await.unwrap().unwrap());
+    }
+    assert!(got.iter().all(|(priority, n)| *priority == (*n % 5) as i64));
+    got.sort_unstable_by_key(|(_, n)| *n);
+    assert_eq!(got.into_iter().map(|(_, n)| n).collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
+    assert_eq!(here.take_last_within(Duration::ZERO).await.unwrap(), None);
+
+    let pushed = here.push_many([(&3, 3), (&1, 1), (&2, i64::MIN), (&4, 3)]).await.unwrap();
+    assert!(here.contains(&4).await.unwrap() && !here.contains(&9).await.unwrap());
+    assert_eq!((here.peek().await.unwrap(), here.peek_last().await.unwrap()), (Some((i64::MIN, 2)), Some((3, 4))));
+    assert!(here.change_priority(&pushed[1], i64::MAX).await.unwrap().is_some());
+    assert!(there.cancel(&pushed[2]).await.unwrap() && there.remove(&4).await.unwrap());
+    assert_eq!(there.stream().try_collect::<Vec<_>>().await.unwrap(), [(3, 3), (i64::MAX, 1)]);
+    assert_eq!(there.move_to(End::Front, &b, End::Back).await.unwrap(), Some((3, 3)));
+    assert_eq!(Queue::<u64>::new(&one, &b).take().await.unwrap(), 3);
+    assert!(here.object().expire_in(HOUR).await.unwrap());
+    assert_eq!((here.pop_last_many(5).await.unwrap(), here.pop().await.unwrap()), (vec![(i64::MAX, 1)], None));
+    here.push(&1, 1).await.unwrap();
+    assert!(here.clear().await.unwrap() && there.is_empty().await.unwrap());
 }
 
 async fn a_ring_keeps_the_last(on: Ground) {

@@ -9,13 +9,12 @@ use redgrid_core::name::companion;
 use redgrid_core::object::{Object, ObjectError, layouts, parts};
 use redgrid_core::{Client, LIFETIMES, OnceRequest, OnceScript, Pairs, Request, Script};
 
-use crate::elements::{Elements, channel, queue};
+use crate::elements::{CANCEL, Elements, channel, queue};
 use crate::ends::{End, put_back};
 use crate::line::{BYTES_AT_ONCE, Line, Source};
 use crate::taking;
 
 static DELAY: Script<1> = Script::new("queue/delay", include_str!("scripts/delay.lua"));
-static CANCEL: Script<1> = Script::new("queue/cancel", include_str!("scripts/cancel.lua"));
 static LOOK: Script<2> = Script::new("queue/look_due", include_str!("scripts/look_due.lua"));
 static TAKE: OnceScript<3> = OnceScript::new("queue/take_due", include_str!("scripts/take_due.lua"));
 

@@ -6,7 +6,16 @@ use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::name::companion;
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Client, Name};
+use redgrid_core::{Client, Name, Script};
+
+/// How many elements a page of a stream has.
+pub(crate) const PAGE: usize = 100;
+
+/// How many elements one request removes at most: a server does nothing else meanwhile.
+pub(crate) const POPPED_AT_ONCE: u64 = 10_000;
+
+/// Removes a member of a sorted set, of a queue that has told it when it was pushed.
+pub(crate) static CANCEL: Script<1> = Script::new("queue/cancel", include_str!("scripts/cancel.lua"));
 
 pub(crate) struct Elements<T, C> {
     pub(crate) place: Place,

@@ -7,19 +7,13 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{ObjectError, Place, parts};
 use redgrid_core::{OnceRequest, OnceScript, Request, Script};
 
-use crate::elements::{Elements, channel};
+use crate::elements::{Elements, PAGE, POPPED_AT_ONCE, channel};
 use crate::line::{BYTES_AT_ONCE, Line, Source};
 
 static PUSH: Script<1> = Script::new("queue/push", include_str!("scripts/push.lua"));
 static MOVE: Script<2> = Script::new("queue/move", include_str!("scripts/move.lua"));
-static TAKE: OnceScript<1> = OnceScript::new("queue/take", include_str!("scripts/take.lua"));
+pub(crate) static TAKE: OnceScript<1> = OnceScript::new("queue/take", include_str!("scripts/take.lua"));
 static PUT_BACK: OnceScript<2> = OnceScript::new("queue/put_back", include_str!("scripts/put_back.lua"));
-
-/// How many elements a page of a stream has.
-const PAGE: usize = 100;
-
-/// How many elements one request removes at most: a server does nothing else meanwhile.
-const POPPED_AT_ONCE: u64 = 10_000;
 
 /// An end of a deque.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,11 +25,16 @@ pub enum End {
 }
 
 impl End {
-    fn of<A>(self, front: A, back: A) -> A {
+    pub(crate) fn of<A>(self, front: A, back: A) -> A {
         match self {
             End::Front => front,
             End::Back => back,
         }
+    }
+
+    /// What a line of those who wait at this end of a key is known by, among those of its type.
+    pub(crate) fn line_of(self, key: &[u8]) -> Bytes {
+        [self.of(&b"<"[..], b">"), key].concat().into()
     }
 }
 
@@ -75,8 +74,7 @@ pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, items: &[Bytes]) ->
 /// Of one that waits for a channel, told by a place.
 pub(crate) fn line(place: &Place, end: End) -> Result<std::sync::Arc<Line<OfList>>, ObjectError> {
     let (_, key) = place.named()?;
-    let by = [end.of(&b"<"[..], b">"), key].concat().into();
-    Ok(Line::of(place.client(), &by, || OfList { key: key.clone(), end }))
+    Ok(Line::of(place.client(), &end.line_of(key), || OfList { key: key.clone(), end }))
 }
 
 impl<T, C: Codec> Elements<T, C> {

@@ -1,4 +1,4 @@
-//! Queues that all processes share, in the wire format of Redisson: waiting that loses nothing, both ends, delays, rings.
+//! Queues that all processes share, in the wire format of Redisson: waiting that loses nothing, both ends, delays, rings; and priorities.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -25,6 +25,7 @@
 //! | `name` | list: elements as their codec writes them; Redisson's | none, unless set |
 //! | `redisson_delay_queue_timeout:{name}` | sorted set of a delayed queue: elements behind an id, by when they are due; Redisson's | none, unless set |
 //! | `redisson_delay_queue:{name}` | list of what Redisson's clients have delayed; not written but for what is taken | none, unless set |
+//! | `name` of a priority queue | sorted set with scores of 0: elements behind priority and number | none, unless set |
 //! | `redisson_rb:{name}` | string: how many elements a ring has room for; Redisson's | none, unless set |
 //! | `redgrid_once:{name}:<client id>`, `redgrid_once:redgrid_queue_back:{name}:<id>:<client id>` | string: what was answered to who waits, for a lost answer | 30 s and twice `timeout` |
 //! | `redgrid_queue__channel:{name}` | channel: there is something to take | |
@@ -47,6 +48,7 @@ mod deque;
 mod elements;
 mod ends;
 mod line;
+mod priority;
 mod queue;
 mod ring;
 mod taking;
@@ -54,6 +56,7 @@ mod taking;
 pub use delayed::{Delayed, DelayedQueue};
 pub use deque::Deque;
 pub use ends::End;
+pub use priority::{Prioritized, PriorityQueue};
 pub use queue::Queue;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};

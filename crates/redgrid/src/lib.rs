@@ -95,7 +95,7 @@ pub use redgrid_multimap::{self as multimap, ListMultimap, SetMultimap};
 #[cfg(feature = "permit-expirable-semaphore")]
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
 #[cfg(feature = "queue")]
-pub use redgrid_queue::{self as queue, DelayedQueue, Deque, Queue, RingBuffer};
+pub use redgrid_queue::{self as queue, DelayedQueue, Deque, PriorityQueue, Queue, RingBuffer};
 #[cfg(feature = "rate-limiter")]
 pub use redgrid_rate_limiter::{self as rate_limiter, GcraLimiter, LimitError, Quota, Rate, RateKind, RateLimiter};
 #[cfg(feature = "reliable-queue")]

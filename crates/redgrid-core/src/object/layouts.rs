@@ -176,7 +176,7 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 33] = [
+pub static ALL: [Kind; 34] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     of("map cache", map_cache),
@@ -190,6 +190,7 @@ pub static ALL: [Kind; 33] = [
     of("geo", alone),
     of("reliable topic", reliable_topic),
     of("delayed queue", delayed_queue),
+    of("priority queue", alone),
     of("ring buffer", ring_buffer),
     of("lock", alone),
     of("fair lock", fair_lock),

@@ -72,4 +72,24 @@ impl Grid {
     ) -> redgrid_queue::RingBuffer<T, C> {
         redgrid_queue::RingBuffer::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
+
+    /// Elements that are taken by their priority, as JSON. See [`PriorityQueue`](redgrid_queue::PriorityQueue).
+    #[cfg(all(feature = "queue", feature = "json"))]
+    #[doc(alias = "getPriorityQueue")]
+    #[doc(alias = "getPriorityBlockingQueue")]
+    #[doc(alias = "getPriorityDeque")]
+    #[doc(alias = "getPriorityBlockingDeque")]
+    pub fn priority_queue<T>(&self, name: impl AsRef<str>) -> redgrid_queue::PriorityQueue<T> {
+        redgrid_queue::PriorityQueue::new(&self.client, name)
+    }
+
+    /// The same, as this codec writes them. See [`PriorityQueue`](redgrid_queue::PriorityQueue).
+    #[cfg(feature = "queue")]
+    pub fn priority_queue_with<T, C: redgrid_codecs::Codec>(
+        &self,
+        name: impl AsRef<str>,
+        codec: C,
+    ) -> redgrid_queue::PriorityQueue<T, C> {
+        redgrid_queue::PriorityQueue::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
+    }
 }

@@ -1,0 +1,214 @@
+//! Those who wait for a priority queue: each element is somebody's, once, and goes back to its place.
+
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use redgrid_queue::{Client, ObjectError, PriorityQueue};
+use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::cancel::at_most;
+use redgrid_tests::{SOON, client, client_with, server, sha};
+
+/// How many waits are dropped: `REDGRID_CANCELLATIONS`.
+fn cancellations() -> u64 {
+    std::env::var("REDGRID_CANCELLATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
+}
+
+fn take() -> String {
+    let once = include_str!("../../crates/redgrid-core/src/once/once.lua");
+    sha(&format!("{once}{}", include_str!("../../crates/redgrid-queue/src/scripts/take.lua")))
+}
+
+async fn members(observer: &Observer) -> Vec<Vec<u8>> {
+    observer.query(&["ZRANGE", "jobs", "0", "-1"]).await.unwrap()
+}
+
+/// How often commands were called since the server began, by their names.
+async fn calls(observer: &Observer, name: &str) -> u64 {
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+    line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+async fn waits(observer: &Observer) {
+    let channel = "redgrid_queue__channel:{jobs}".to_owned();
+    wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
+}
+
+/// A client behind a proxy, which knows the scripts.
+async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, PriorityQueue<u64>) {
+    let proxy = Proxy::to(server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    let queue = PriorityQueue::new(&client, "jobs");
+    queue.push(&0, 0).await.unwrap();
+    queue.take().await.unwrap();
+    (proxy, client, queue)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_get_the_first_in_their_order_by_few_requests() {
+    let server = server().await;
+    let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    let (here, there): (PriorityQueue<u64>, PriorityQueue<u64>) =
+        (PriorityQueue::new(&one, "jobs"), PriorityQueue::new(&two, "jobs"));
+    let all = tokio::spawn(async move { join_all((0..150).map(|_| here.take())).await });
+    waits(&observer).await;
+    let before = (calls(&observer, "evalsha").await, calls(&observer, "publish").await);
+    let pushed: Vec<u64> = (0..200).collect();
+    there.push_many(pushed.iter().map(|n| (n, 7 - (n / 50) as i64))).await.unwrap();
+    let got: Vec<(i64, u64)> = all.await.unwrap().into_iter().map(Result::unwrap).collect();
+    let expected: Vec<u64> = (150..200).chain(100..150).chain(50..100).collect();
+    assert_eq!(got.iter().map(|(_, n)| *n).collect::<Vec<_>>(), expected);
+    assert!(got.is_sorted_by_key(|(priority, _)| *priority));
+    // One push, two of up to a hundred each, and some looks; and the push tells of itself only where there was nothing.
+    there.push(&1, 1).await.unwrap();
+    let asked = (calls(&observer, "evalsha").await - before.0, calls(&observer, "publish").await - before.1);
+    assert!(asked.0 < 20 && asked.1 == 1, "{asked:?}");
+    assert_eq!(there.len().await.unwrap(), 51);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_wakes_who_waits_at_either_end() {
+    let server = server().await;
+    let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    let (here, there): (PriorityQueue<u64>, PriorityQueue<u64>) =
+        (PriorityQueue::new(&one, "jobs"), PriorityQueue::new(&two, "jobs"));
+    let mut quick = 0;
+    for n in 0..10 {
+        let waiting = tokio::spawn({
+            let here = here.clone();
+            async move { if n % 2 == 0 { here.take().await } else { here.take_last().await }.unwrap() }
+        });
+        waits(&observer).await;
+        // The pauses of a wait that finds nothing grow to a second: the next look is far off.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let began = Instant::now();
+        there.push(&n, -1).await.unwrap();
+        assert_eq!(waiting.await.unwrap(), (-1, n));
+        quick += u32::from(began.elapsed() < Duration::from_millis(100));
+        if quick == 2 {
+            break;
+        }
+    }
+    assert_eq!(quick, 2, "a message wakes");
+    // Both ends at once: what the one has is not there for the other.
+    let (first, last, ()) = tokio::join!(here.take(), here.take_last(), async {
+        for n in [1, 2] {
+            there.push(&n, 1).await.unwrap();
+        }
+    });
+    let mut both = [first.unwrap(), last.unwrap()];
+    both.sort_unstable();
+    assert_eq!(both, [(1, 1), (1, 2)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_leaves_loses_no_element_and_all_go_back_to_their_places() {
+    let server = server().await;
+    let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    let queues: [PriorityQueue<u64>; 2] = [PriorityQueue::new(&one, "jobs"), PriorityQueue::new(&two, "jobs")];
+    let wanted = cancellations();
+    let all: Vec<u64> = (0..2 * wanted).collect();
+    queues[0].push_many(all.iter().map(|n| (n, (n % 7) as i64))).await.unwrap();
+    let before = members(&observer).await;
+    let leavers = (0..8_u64).map(|seed| {
+        let queue = &queues[seed as usize % 2];
+        async move {
+            let (mut random, mut got, mut dropped) = (fastrand::Rng::with_seed(seed), Vec::new(), 0);
+            while dropped < wanted / 8 && got.len() < (wanted / 8) as usize {
+                let left = match random.u8(..4) {
+                    0 => at_most(random.usize(1..4), queue.take()).await.transpose().unwrap(),
+                    1 => at_most(random.usize(1..4), queue.take_last()).await.transpose().unwrap(),
+                    2 => {
+                        let within = Duration::from_micros(random.u64(..2_000));
+                        tokio::time::timeout(within, queue.take_last()).await.ok().transpose().unwrap()
+                    }
+                    _ => queue.take_within(Duration::from_micros(random.u64(..1_000))).await.unwrap(),
+                };
+                match left {
+                    Some((_, one)) => got.push(one),
+                    None => dropped += 1,
+                }
+            }
+            (got, dropped)
+        }
+    });
+    let (got, dropped): (Vec<Vec<u64>>, Vec<u64>) = join_all(leavers).await.into_iter().unzip();
+    // What is nobody's goes back before either client has ended.
+    for client in [one, two] {
+        client.shutdown(SOON).await.unwrap();
+    }
+    let got: Vec<String> = got.into_iter().flatten().map(|one| one.to_string()).collect();
+    // As if nobody had ever had them: the same bytes.
+    let taken: std::collections::HashSet<&[u8]> = got.iter().map(String::as_bytes).collect();
+    assert_eq!(taken.len(), got.len(), "none came twice");
+    let left: Vec<Vec<u8>> = before.into_iter().filter(|member| !taken.contains(&member[16..])).collect();
+    assert_eq!(members(&observer).await, left);
+    println!("{} waits dropped, {} taken, {} left", dropped.iter().sum::<u64>(), got.len(), left.len());
+}
+
+/// Has a take leave when its first answer is lost.
+async fn leaves(proxy: &Proxy, taking: impl Future<Output = Result<(i64, u64), ObjectError>>) {
+    let swallowed = proxy.counts().swallowed;
+    proxy.next(1, take(), Action::SwallowReply);
+    let mut taking = Box::pin(taking);
+    assert!((&mut taking).now_or_never().is_none());
+    wait_until(SOON, async || proxy.counts().swallowed == swallowed + 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_is_asked_for_again_and_a_late_copy_takes_nothing() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (proxy, _client, queue) = rig(&server, Duration::from_secs(2)).await;
+    queue.push_many([(&1, 1), (&2, 2), (&4, 2), (&3, 2), (&9, 9)]).await.unwrap();
+    proxy.next(1, take(), Action::SwallowReply);
+    assert_eq!(queue.take().await.unwrap(), (1, 1));
+    assert_eq!(proxy.counts().swallowed, 1);
+    // Its caller has left when it is answered: it goes to the next.
+    leaves(&proxy, queue.take()).await;
+    assert_eq!(queue.take().await.unwrap(), (2, 2));
+    // Or back to its place, from either end.
+    let before = members(&observer).await;
+    leaves(&proxy, queue.take()).await;
+    wait_until(SOON, async || members(&observer).await == before).await;
+    leaves(&proxy, queue.take_last()).await;
+    wait_until(SOON, async || members(&observer).await == before).await;
+    for key in observer.keys("redgrid_once:*").await.unwrap() {
+        assert!(observer.time_to_live(&key).await.unwrap().is_some(), "{key}");
+    }
+    // A copy that comes late, of a request that has found nothing.
+    queue.clear().await.unwrap();
+    let (proxy, _client, queue) = rig(&server, Duration::from_secs(30)).await;
+    proxy.next(1, take(), Action::Hold);
+    let (found, ()) = tokio::join!(queue.take_within(Duration::ZERO), async {
+        wait_until(SOON, async || proxy.counts().held == 1).await;
+        // The next copy leaves at once, and finds nothing.
+        proxy.cut_all();
+    });
+    assert_eq!(found.unwrap(), None);
+    observer.cmd(&["ZADD", "jobs", "0", "a priority is 16"]).await.unwrap();
+    assert_eq!(proxy.release_held().await, 1);
+    assert_eq!(members(&observer).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_back_finds_its_like_there_and_both_stay() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
+    let take = |queue: PriorityQueue<u64>| Box::pin(async move { queue.take().await });
+    let (mut first, mut second) = (take(queue.clone()), take(queue.clone()));
+    assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+    queue.push_many([(&1, 1), (&2, 1), (&3, 1), (&5, 5)]).await.unwrap();
+    // They are served in their order: the first has been given 1, and is not polled.
+    assert_eq!(second.await.unwrap(), (1, 2));
+    // As a clock would do it that was set back: the same priority, number and element. What came in one step has numbers in turn.
+    let third = &members(&observer).await[0];
+    let number = u64::from_be_bytes(third[8..16].try_into().unwrap()) - 2;
+    let back = [&third[..8], &number.to_be_bytes(), b"1"].concat();
+    observer.cmd(&[b"ZADD".as_slice(), b"jobs", b"0", &back]).await.unwrap();
+    drop(first);
+    wait_until(SOON, async || members(&observer).await.len() == 4).await;
+    assert_eq!(queue.read_all().await.unwrap(), [(1, 1), (1, 3), (1, 1), (5, 5)]);
+}
