@@ -307,7 +307,7 @@ async fn a_multimap_with_lifetimes_is_what_its_model_is() {
             let fits = match step {
                 0 | 1 => {
                     model.entry(key).or_default().0.insert(one);
-                    map.insert(&key, &one).await.unwrap() == !had.0.contains(&one)
+                    map.insert(&key, &one).await.unwrap() != had.0.contains(&one)
                 }
                 2 => {
                     if let Some(values) = model.get_mut(&key) {

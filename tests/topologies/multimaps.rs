@@ -1,5 +1,6 @@
 //! What holds for multimaps, wherever they live.
 
+use std::any::type_name;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -73,7 +74,9 @@ async fn keys_end<Y: Lifetimes>(on: &Ground) {
     let (one, two) = (on.client().await, on.client().await);
     let here: Multimap<u32, u32, Json, Json, Y> = Multimap::new(&one, &on.name);
     let there: Multimap<u32, u32, Json, Json, Y> = Multimap::new(&two, &on.name);
-    if matches!(here.persist_key(&0).await, Err(ObjectError::Unsupported { .. })) {
+    // Of a native one on a server that knows no lifetimes of fields; the rules of the user here have no commands that only newer servers know.
+    if matches!(here.persist_key(&0).await, Err(ObjectError::Unsupported { .. } | ObjectError::Refused { .. })) {
+        assert!(type_name::<Y>().contains("Native"));
         return;
     }
     for key in 0..150 {
