@@ -1,6 +1,5 @@
 //! What holds for multimaps, wherever they live.
 
-use std::any::type_name;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -67,16 +66,18 @@ async fn all_keys_are_gone_through_and_removed(on: Ground) {
 
 async fn keys_end_and_are_gone(on: Ground) {
     keys_end::<Expiring<Sets>>(&on).await;
-    keys_end::<Native<Lists>>(&on).await;
+    // The published rules in tests have no commands that only newer servers know.
+    if !on.name.starts_with("app:") {
+        keys_end::<Native<Lists>>(&on).await;
+    }
 }
 
 async fn keys_end<Y: Lifetimes>(on: &Ground) {
     let (one, two) = (on.client().await, on.client().await);
     let here: Multimap<u32, u32, Json, Json, Y> = Multimap::new(&one, &on.name);
     let there: Multimap<u32, u32, Json, Json, Y> = Multimap::new(&two, &on.name);
-    // Of a native one on a server that knows no lifetimes of fields; the rules of the user here have no commands that only newer servers know.
-    if matches!(here.persist_key(&0).await, Err(ObjectError::Unsupported { .. } | ObjectError::Refused { .. })) {
-        assert!(type_name::<Y>().contains("Native"));
+    // A native one on a server that knows no lifetimes of fields.
+    if matches!(here.persist_key(&0).await, Err(ObjectError::Unsupported { .. })) {
         return;
     }
     for key in 0..150 {
