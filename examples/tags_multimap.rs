@@ -1,4 +1,4 @@
-//! Multimaps: the tags of each post, and what happened to it, in order.
+//! Multimaps: the tags of each post, what happened to it, in order, and who looks at it now.
 //!
 //! `cargo run -p redgrid-examples --example tags_multimap`
 
@@ -37,6 +37,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("post 1: {:?}", log.get_all("post 1").await?);
     println!("closed with {:?}", log.remove_all("post 1").await?);
 
+    // Keys with lifetimes: who looks at a post is forgotten when nobody has come for a while.
+    let readers = grid.set_multimap_cache::<String, String>("redgrid-example:readers");
+    for reader in ["ann", "bob"] {
+        readers.insert("post 1", &text(reader)).await?;
+        readers.expire_key("post 1", Duration::from_millis(200)).await?;
+    }
+    println!("{} readers: {:?}", readers.values_len("post 1").await?, readers.key_lifetime("post 1").await?);
+    while readers.contains_key("post 1").await? {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    println!("nobody reads post 1; {} posts are read", readers.key_len().await?);
+
+    // All of its keys together have an end.
+    let all = tags.object();
+    all.expire_in(Duration::from_secs(3600)).await?;
+    println!("tags live for {:?}", all.lifetime().await?);
     println!("{} posts removed", tags.clear().await?);
     grid.shutdown(Duration::from_secs(5)).await?;
     Ok(())

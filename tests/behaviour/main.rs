@@ -68,6 +68,8 @@ mod map_streams;
 mod maps;
 mod multi;
 mod multimaps;
+mod multimaps_expiring;
+mod multimaps_whole;
 mod object_events;
 mod objects;
 mod once;

@@ -10,6 +10,12 @@ use redgrid_multimap::{Kind, ListMultimap, Multimap, ObjectError, SetMultimap};
 use redgrid_testkit::{Action, Observer, Proxy};
 use redgrid_tests::{client, client_with, in_full, server, sha};
 
+/// The script that inserts.
+const INSERT: &str = concat!(
+    include_str!("../../crates/redgrid-multimap/src/scripts/head.lua"),
+    include_str!("../../crates/redgrid-multimap/src/scripts/insert.lua")
+);
+
 fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values.sort();
     values
@@ -133,7 +139,7 @@ async fn what_can_not_be_written_leaves_nothing_half_done() {
     // Its first change: nothing else is asked within this time.
     let hasty = client_with(&url, |config| config.timeout(Duration::from_millis(500))).await;
     let hasty: ListMultimap<String, u32> = ListMultimap::new(&hasty, "list");
-    proxy.next(1, sha(include_str!("../../crates/redgrid-multimap/src/scripts/insert.lua")), Action::SwallowReply);
+    proxy.next(1, sha(INSERT), Action::SwallowReply);
     assert!(matches!(hasty.insert("a", &2).await, Err(ObjectError::OutcomeUnknown { .. })));
     assert_eq!(list.get_all("a").await.unwrap(), [1, 2]);
 }

@@ -1,7 +1,14 @@
 //! Multimaps that the one side fills and the other reads.
 
+use std::time::Duration;
+
 use redgrid_multimap::codecs::{Codec, Decode, Encode, Kryo, Text};
-use redgrid_multimap::{ListMultimap, SetMultimap};
+use redgrid_multimap::{
+    Lifetime, Lifetimes, ListMultimap, ListMultimapCache, Multimap, NativeListMultimapCache, NativeSetMultimapCache,
+    SetMultimap, SetMultimapCache,
+};
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
 
 use crate::actor::Actor;
 use crate::ground::{Ground, scenarios};
@@ -10,7 +17,19 @@ scenarios![
     multimaps_of_text_are_read_on_both_sides,
     multimaps_of_kryo_are_read_on_both_sides,
     lists_of_a_key_are_in_one_order_on_both_sides,
+    lifetimes_that_java_gives_keys_of_sets_are_kept_here,
+    lifetimes_that_java_gives_keys_of_lists_are_kept_here,
+    lifetimes_that_keys_of_sets_get_here_are_kept_by_java,
+    lifetimes_that_keys_of_lists_get_here_are_kept_by_java,
+    keys_of_kryo_have_lifetimes_on_both_sides,
+    a_map_that_java_has_end_ends_here,
+    a_map_that_ends_here_ends_for_java,
+    a_map_that_one_side_renames_the_other_finds,
+    a_map_with_lifetimes_that_one_side_deletes_is_gone,
+    native_lifetimes_are_kept_on_both_sides,
 ];
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 async fn java(actor: &mut Actor, on: &Ground, verb: &str, words: &[&str]) -> String {
     actor.value_of(verb, &on.name, words).await
@@ -75,4 +94,193 @@ async fn lists_of_a_key_are_in_one_order_on_both_sides(on: Ground) {
     assert_eq!(java(&mut actor, &on, "lists.replaceValues", &["string", "k", "z"]).await, "[y, x]");
     assert_eq!(map.remove_all("k").await.unwrap(), ["z"]);
     assert_eq!(java(&mut actor, &on, "lists.keySize", &["string"]).await, "0");
+}
+
+fn text(word: &str) -> String {
+    word.to_owned()
+}
+
+/// Whether it ends within the hour, and not soon.
+fn within_the_hour(left: Lifetime) -> bool {
+    matches!(left, Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2)
+}
+
+async fn java_gives<Y: Lifetimes>(
+    on: &Ground,
+    kind: &str,
+    codec: &str,
+    map: Multimap<String, String, impl Both, impl Both, Y>,
+) {
+    let mut actor = on.java();
+    let verb = |verb: &str| format!("{kind}.{verb}");
+    assert_eq!(java(&mut actor, on, &verb("put"), &[codec, "k", "1"]).await, "true");
+    assert_eq!(java(&mut actor, on, &verb("put"), &[codec, "on", "1"]).await, "true");
+    assert_eq!(java(&mut actor, on, &verb("expireKey"), &[codec, "x", "1000"]).await, "false");
+    assert_eq!(map.key_lifetime("k").await.unwrap(), Lifetime::Endless);
+    assert_eq!(java(&mut actor, on, &verb("expireKey"), &[codec, "k", "3600000"]).await, "true");
+    assert!(within_the_hour(map.key_lifetime("k").await.unwrap()));
+    assert!(map.insert("k", &text("2")).await.unwrap() && within_the_hour(map.key_lifetime("k").await.unwrap()));
+    assert_eq!(java(&mut actor, on, &verb("getAll"), &[codec, "k"]).await, "[1, 2]");
+    assert_eq!(java(&mut actor, on, &verb("expireKey"), &[codec, "k", "20"]).await, "true");
+    wait_until(SOON, async || !map.contains_key("k").await.unwrap()).await;
+    assert!(map.get_all("k").await.unwrap().is_empty());
+    wait_until(SOON, async || map.key_len().await.unwrap() == 1).await;
+    // What comes again lives on, for both.
+    assert!(map.insert("k", &text("3")).await.unwrap());
+    assert_eq!(java(&mut actor, on, &verb("getAll"), &[codec, "k"]).await, "[3]");
+    assert_eq!(map.key_lifetime("k").await.unwrap(), Lifetime::Endless);
+}
+
+async fn given_here<Y: Lifetimes>(
+    on: &Ground,
+    kind: &str,
+    codec: &str,
+    map: Multimap<String, String, impl Both, impl Both, Y>,
+) {
+    let mut actor = on.java();
+    let verb = |verb: &str| format!("{kind}.{verb}");
+    map.insert_many("k", &[text("1"), text("2")]).await.unwrap();
+    assert!(map.expire_key("k", HOUR).await.unwrap());
+    assert_eq!(java(&mut actor, on, &verb("getAll"), &[codec, "k"]).await, "[1, 2]");
+    assert_eq!(java(&mut actor, on, &verb("put"), &[codec, "k", "3"]).await, "true");
+    assert!(within_the_hour(map.key_lifetime("k").await.unwrap()));
+    assert_eq!(java(&mut actor, on, &verb("containsEntry"), &[codec, "k", "3"]).await, "true");
+    assert!(map.expire_key("k", Duration::from_millis(20)).await.unwrap());
+    wait_until(SOON, async || java(&mut on.java(), on, &verb("containsKey"), &[codec, "k"]).await == "false").await;
+    assert_eq!(java(&mut actor, on, &verb("getAll"), &[codec, "k"]).await, "[]");
+    assert_eq!(java(&mut actor, on, &verb("containsEntry"), &[codec, "k", "1"]).await, "false");
+    // And one that is to live on after all.
+    map.insert("p", &text("1")).await.unwrap();
+    assert_eq!(java(&mut actor, on, &verb("expireKey"), &[codec, "p", "3600000"]).await, "true");
+    assert!(map.persist_key("p").await.unwrap() && map.key_lifetime("p").await.unwrap() == Lifetime::Endless);
+    assert_eq!(java(&mut actor, on, &verb("getAll"), &[codec, "p"]).await, "[1]");
+}
+
+/// What reads and writes text on both sides.
+trait Both: Codec + Encode<String> + Decode<String> + Encode<str> {}
+
+impl<C: Codec + Encode<String> + Decode<String> + Encode<str>> Both for C {}
+
+async fn lifetimes_that_java_gives_keys_of_sets_are_kept_here(on: Ground) {
+    let map = SetMultimapCache::<String, String>::new(&on.client().await, &on.name).with_codecs(Text, Text);
+    java_gives(&on, "expiringSets", "string", map).await;
+}
+
+async fn lifetimes_that_java_gives_keys_of_lists_are_kept_here(on: Ground) {
+    let map = ListMultimapCache::<String, String>::new(&on.client().await, &on.name).with_codecs(Text, Text);
+    java_gives(&on, "expiringLists", "string", map).await;
+}
+
+async fn lifetimes_that_keys_of_sets_get_here_are_kept_by_java(on: Ground) {
+    let map = SetMultimapCache::<String, String>::new(&on.client().await, &on.name).with_codecs(Text, Text);
+    given_here(&on, "expiringSets", "string", map).await;
+}
+
+async fn lifetimes_that_keys_of_lists_get_here_are_kept_by_java(on: Ground) {
+    let map = ListMultimapCache::<String, String>::new(&on.client().await, &on.name).with_codecs(Text, Text);
+    given_here(&on, "expiringLists", "string", map).await;
+}
+
+async fn keys_of_kryo_have_lifetimes_on_both_sides(on: Ground) {
+    let map =
+        || async { SetMultimapCache::<String, String>::new(&on.client().await, &on.name).with_codecs(Kryo, Kryo) };
+    java_gives(&on, "expiringSets", "kryo", map().await).await;
+    map().await.clear().await.unwrap();
+    given_here(&on, "expiringSets", "kryo", map().await).await;
+}
+
+async fn a_map_that_java_has_end_ends_here(on: Ground) {
+    let (mut actor, client) = (on.java(), on.client().await);
+    let map = ListMultimapCache::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
+    for key in ["a", "b"] {
+        assert_eq!(java(&mut actor, &on, "expiringLists.put", &["string", key, "1"]).await, "true");
+    }
+    assert_eq!(java(&mut actor, &on, "expiringLists.expire", &["string", "3600000"]).await, "true");
+    assert!(within_the_hour(map.object().lifetime().await.unwrap()));
+    assert!(within_the_hour(map.key_lifetime("a").await.unwrap()));
+    // What comes here lives as long.
+    map.insert("c", &text("1")).await.unwrap();
+    assert!(within_the_hour(map.key_lifetime("c").await.unwrap()));
+    assert_eq!((map.key_len().await.unwrap(), map.len().await.unwrap()), (3, 3));
+    assert_eq!(java(&mut actor, &on, "expiringLists.clearExpire", &["string"]).await, "true");
+    assert_eq!(map.object().lifetime().await.unwrap(), Lifetime::Endless);
+    assert_eq!(map.key_lifetime("c").await.unwrap(), Lifetime::Endless);
+    assert_eq!(java(&mut actor, &on, "expiringLists.expire", &["string", "20"]).await, "true");
+    wait_until(SOON, async || !map.object().exists().await.unwrap()).await;
+    assert!(map.get_all("a").await.unwrap().is_empty() && map.get_all("c").await.unwrap().is_empty());
+}
+
+async fn a_map_that_ends_here_ends_for_java(on: Ground) {
+    let (mut actor, client) = (on.java(), on.client().await);
+    let map = SetMultimap::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
+    map.insert("a", &text("1")).await.unwrap();
+    assert!(map.object().expire_in(HOUR).await.unwrap());
+    let left: u64 = java(&mut actor, &on, "sets.remainTimeToLive", &["string"]).await.parse().unwrap();
+    assert!(left > 1_800_000 && left <= 3_600_000, "{left}");
+    assert!(map.object().persist().await.unwrap());
+    assert_eq!(java(&mut actor, &on, "sets.remainTimeToLive", &["string"]).await, "-1");
+    // Lifetimes of keys and of the map, one beside the other.
+    let cache = SetMultimapCache::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
+    assert!(cache.object().expire_in(HOUR).await.unwrap());
+    assert_eq!(java(&mut actor, &on, "expiringSets.expireKey", &["string", "a", "1800000"]).await, "true");
+    assert!(matches!(cache.key_lifetime("a").await.unwrap(), Lifetime::Ends(left) if left <= HOUR / 2));
+    assert!(map.object().expire_in(Duration::from_millis(20)).await.unwrap());
+    wait_until(SOON, async || java(&mut on.java(), &on, "sets.size", &["string"]).await == "0").await;
+}
+
+async fn a_map_that_one_side_renames_the_other_finds(on: Ground) {
+    let (mut actor, client) = (on.java(), on.client().await);
+    let map = SetMultimap::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
+    map.insert_many("a", &[text("1"), text("2")]).await.unwrap();
+    let (there, back) = (format!("{}:there", on.name), format!("{}:back", on.name));
+    assert_eq!(java(&mut actor, &on, "sets.rename", &["string", &there]).await, "done");
+    assert!(!map.object().exists().await.unwrap());
+    let moved = SetMultimap::<String, String>::new(&client, &there).with_codecs(Text, Text);
+    assert_eq!(moved.values_len("a").await.unwrap(), 2);
+    assert!(moved.object().rename(&back).await.unwrap());
+    assert_eq!(actor.value_of("sets.getAll", &back, &["string", "a"]).await, "[1, 2]");
+    let moved = SetMultimap::<String, String>::new(&client, &back);
+    assert!(moved.object().copy_to(&on.name).await.unwrap());
+    assert_eq!(java(&mut actor, &on, "sets.size", &["string"]).await, "2");
+    assert!(moved.object().delete().await.unwrap());
+    assert_eq!(actor.value_of("sets.size", &back, &["string"]).await, "0");
+}
+
+async fn a_map_with_lifetimes_that_one_side_deletes_is_gone(on: Ground) {
+    let (mut actor, client) = (on.java(), on.client().await);
+    let map = ListMultimapCache::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
+    map.insert("a", &text("1")).await.unwrap();
+    map.expire_key("a", HOUR).await.unwrap();
+    assert_eq!(java(&mut actor, &on, "expiringLists.delete", &["string"]).await, "true");
+    assert!(!map.object().exists().await.unwrap() && map.get_all("a").await.unwrap().is_empty());
+    // Redisson leaves the end of a key that it removes; here it is not that of the next.
+    assert_eq!(java(&mut actor, &on, "expiringLists.put", &["string", "b", "1"]).await, "true");
+    assert_eq!(java(&mut actor, &on, "expiringLists.expireKey", &["string", "b", "3600000"]).await, "true");
+    assert_eq!(java(&mut actor, &on, "expiringLists.fastRemove", &["string", "b"]).await, "1");
+    map.insert("b", &text("2")).await.unwrap();
+    assert_eq!(map.key_lifetime("b").await.unwrap(), Lifetime::Endless);
+    assert!(map.expire_key("b", HOUR).await.unwrap() && map.object().delete().await.unwrap());
+    assert_eq!(java(&mut actor, &on, "expiringLists.keySize", &["string"]).await, "0");
+    assert_eq!(java(&mut actor, &on, "expiringLists.put", &["string", "b", "3"]).await, "true");
+    assert_eq!(
+        (map.get_all("b").await.unwrap(), map.key_lifetime("b").await.unwrap()),
+        (vec![text("3")], Lifetime::Endless)
+    );
+}
+
+async fn native_lifetimes_are_kept_on_both_sides(on: Ground) {
+    let knows = "return #redis.call('COMMAND', 'LIST', 'FILTERBY', 'PATTERN', 'hpexpire')";
+    if on.observer.query::<u64>(&["EVAL", knows, "0"]).await.unwrap() == 0 {
+        return eprintln!("SKIPPED native_lifetimes_are_kept_on_both_sides: the server knows no lifetimes of fields");
+    }
+    let client = on.client().await;
+    let sets = || NativeSetMultimapCache::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
+    java_gives(&on, "nativeSets", "string", sets()).await;
+    sets().clear().await.unwrap();
+    given_here(&on, "nativeSets", "string", sets()).await;
+    sets().clear().await.unwrap();
+    let lists = || NativeListMultimapCache::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
+    java_gives(&on, "nativeLists", "string", lists()).await;
+    lists().clear().await.unwrap();
+    given_here(&on, "nativeLists", "string", lists()).await;
 }

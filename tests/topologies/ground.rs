@@ -245,7 +245,7 @@ impl Shared {
 
 /// A clause's place.
 pub(crate) struct Ground {
-    topology: Topology,
+    pub(crate) topology: Topology,
     config: Config,
     /// A name of the clause's own.
     pub(crate) name: String,

@@ -1,17 +1,28 @@
 //! What holds for multimaps, wherever they live.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use redgrid_multimap::{ListMultimap, SetMultimap};
+use redgrid_multimap::codecs::Json;
+use redgrid_multimap::{
+    Expiring, Lifetime, Lifetimes, ListMultimap, ListMultimapCache, Lists, Multimap, Native, ObjectError, SetMultimap,
+    Sets,
+};
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::ground::{Ground, Topology};
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 clauses![
     "multimaps";
     a_key_has_values_whoever_inserts_them,
     all_keys_are_gone_through_and_removed,
+    keys_end_and_are_gone,
+    a_map_goes_with_all_its_keys,
 ];
 
 async fn a_key_has_values_whoever_inserts_them(on: Ground) {
@@ -51,4 +62,58 @@ async fn all_keys_are_gone_through_and_removed(on: Ground) {
     assert_eq!(map.values().try_collect::<Vec<_>>().await.unwrap().len(), 499);
     assert!(map.contains_value(&249).await.unwrap() && !map.contains_value(&250).await.unwrap());
     assert_eq!((map.clear().await.unwrap(), map.is_empty().await.unwrap()), (250, true));
+}
+
+async fn keys_end_and_are_gone(on: Ground) {
+    keys_end::<Expiring<Sets>>(&on).await;
+    // The published rules in tests have no commands that only newer servers know.
+    if !on.name.starts_with("app:") {
+        keys_end::<Native<Lists>>(&on).await;
+    }
+}
+
+async fn keys_end<Y: Lifetimes>(on: &Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let here: Multimap<u32, u32, Json, Json, Y> = Multimap::new(&one, &on.name);
+    let there: Multimap<u32, u32, Json, Json, Y> = Multimap::new(&two, &on.name);
+    // A native one on a server that knows no lifetimes of fields.
+    if matches!(here.persist_key(&0).await, Err(ObjectError::Unsupported { .. })) {
+        return;
+    }
+    for key in 0..150 {
+        here.insert_many(&key, &[key, 7]).await.unwrap();
+        assert!(there.expire_key(&key, if key < 120 { Duration::from_millis(1) } else { HOUR }).await.unwrap());
+    }
+    wait_until(SOON, async || there.len().await.unwrap() == 60 && there.key_len().await.unwrap() == 30).await;
+    assert_eq!(there.keys().try_collect::<BTreeSet<u32>>().await.unwrap(), (120..150).collect());
+    assert!(here.get_all(&0).await.unwrap().is_empty() && !there.contains_key(&119).await.unwrap());
+    assert!(matches!(here.key_lifetime(&120).await.unwrap(), Lifetime::Ends(left) if left <= HOUR));
+    assert!(there.persist_key(&120).await.unwrap() && here.key_lifetime(&120).await.unwrap() == Lifetime::Endless);
+    assert!(here.insert(&0, &1).await.unwrap() && there.key_lifetime(&0).await.unwrap() == Lifetime::Endless);
+    assert_eq!((here.remove_all(&0).await.unwrap(), there.key_len().await.unwrap()), (vec![1], 30));
+    assert_eq!((here.read_all_keys().await.unwrap().len(), there.remove_keys(&[120, 121]).await.unwrap()), (30, 2));
+    assert_eq!((here.clear().await.unwrap(), there.is_empty().await.unwrap()), (28, true));
+}
+
+async fn a_map_goes_with_all_its_keys(on: Ground) {
+    let (one, two) = (on.client().await, on.client().await);
+    let (name, other) = (format!("{{{}}}", on.name), format!("{{{}}}:other", on.name));
+    let here: ListMultimapCache<u32, u32> = ListMultimapCache::new(&one, &name);
+    let there: ListMultimapCache<u32, u32> = ListMultimapCache::new(&two, &other);
+    for key in 0..50 {
+        here.insert_many(&key, &[key, key]).await.unwrap();
+    }
+    assert!(here.expire_key(&0, HOUR).await.unwrap() && here.object().expire_in(HOUR * 2).await.unwrap());
+    assert!(here.object().memory().await.unwrap() > Some(50 * 2) && here.object().touch().await.unwrap());
+    assert!(here.object().copy_to(&other).await.unwrap() && !here.object().copy_to(&other).await.unwrap());
+    assert!(matches!(there.key_lifetime(&0).await.unwrap(), Lifetime::Ends(left) if left <= HOUR));
+    assert!(matches!(there.key_lifetime(&1).await.unwrap(), Lifetime::Ends(left) if left > HOUR));
+    assert!(there.object().persist().await.unwrap() && there.key_lifetime(&1).await.unwrap() == Lifetime::Endless);
+    assert!(there.object().rename(&name).await.unwrap() && !there.object().exists().await.unwrap());
+    assert_eq!((here.len().await.unwrap(), here.object().lifetime().await.unwrap()), (100, Lifetime::Endless));
+    if matches!(on.topology, Topology::Cluster) {
+        let elsewhere = here.object().rename(format!("{}:elsewhere", on.name)).await;
+        assert!(matches!(elsewhere, Err(ObjectError::InvalidArgument { .. })), "{elsewhere:?}");
+    }
+    assert!(here.object().delete().await.unwrap() && !here.object().exists().await.unwrap());
 }

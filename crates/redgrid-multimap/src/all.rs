@@ -9,12 +9,13 @@ use redgrid_core::object::{ObjectError, Scan};
 use redgrid_core::{BulkScript, FromReply, Request};
 
 use crate::kind::Kind;
-use crate::multimap::{Found, Multimap, values_of};
+use crate::kind::sealed::{Values, Way};
+use crate::multimap::{Found, Multimap};
 
 static EACH: BulkScript = BulkScript::new("multimap/each", include_str!("scripts/each.lua"));
 
 /// How many keys are asked about at once.
-const PAGE: u32 = 100;
+pub(crate) const PAGE: u32 = 100;
 
 /// Of how many keys the values are read at once.
 const READ: usize = 20;
@@ -24,18 +25,20 @@ const READ: usize = 20;
 pub type Stream<T> = BoxStream<'static, Result<T, ObjectError>>;
 
 impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// The keys as they are written, with where their values are.
-    fn scan(&self) -> Result<Scan<Found>, ObjectError> {
+    /// The keys that are not over as they are written, with where their values are.
+    pub(crate) fn scan(&self) -> Result<Scan<Found>, ObjectError> {
         let map = self.place.named()?.1.clone();
-        let scan = Scan::by("HSCAN", 2, self.place.clone(), move |found| {
-            let (field, hash) = (found[0].clone(), found[1].clone());
-            Ok(Found { values: values_of(&map, &hash), map: map.clone(), field, hash })
-        });
-        Ok(scan.page(PAGE))
+        Ok(self.scan_by(move |found| Ok(Found::new(&map, found))).page(PAGE))
+    }
+
+    /// The same with those that are over.
+    pub(crate) fn scan_all(&self) -> Result<Scan<Found>, ObjectError> {
+        let map = self.place.named()?.1.clone();
+        Ok(Scan::by("HSCAN", 2, self.place.clone(), move |found| Ok(Found::new(&map, found))).page(PAGE))
     }
 
     /// A page of them; none at the end.
-    async fn page(scan: &mut Scan<Found>, most: usize) -> Result<Vec<Found>, ObjectError> {
+    pub(crate) async fn page(scan: &mut Scan<Found>, most: usize) -> Result<Vec<Found>, ObjectError> {
         let mut page = Vec::new();
         while page.len() < most {
             let Some(found) = scan.try_next().await? else { break };
@@ -44,17 +47,22 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         Ok(page)
     }
 
-    /// Asks the same about the values of each.
-    async fn each<R: FromReply>(
+    /// Asks the same about the values of each; nothing of those that are over.
+    pub(crate) async fn each<R: FromReply>(
         &self,
         page: &[Found],
         command: &[&'static str],
         arg: Option<&Bytes>,
-    ) -> Result<Vec<R>, ObjectError> {
-        let request = EACH.with(page.iter().map(|found| found.values.clone()));
+    ) -> Result<Vec<Option<R>>, ObjectError> {
+        let words = i64::try_from(command.len() + usize::from(arg.is_some())).unwrap_or(i64::MAX);
+        let ends = self.ends()?;
+        let request = EACH.with(page.iter().map(|found| found.values.clone()).chain(ends.clone()));
+        let request = request.arg(Y::WAY.word()).int(words);
         let request = command.iter().fold(request, |request, word| request.arg(*word));
+        let request = arg.into_iter().cloned().fold(request, Request::arg);
+        let fields = page.iter().filter(|_| ends.is_some()).map(|found| found.field.clone());
         // From the primary: a script.
-        self.place.ask(arg.into_iter().cloned().fold(request, Request::arg)).await
+        self.place.ask(fields.fold(request, Request::arg)).await
     }
 
     /// How many values all keys have together: by pages of 100 keys. What is added or removed meanwhile may be counted or not. So that none is
@@ -76,8 +84,9 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
             if page.is_empty() {
                 return Ok(counts.into_values().sum());
             }
-            let lens: Vec<u64> = self.each(&page, &[Y::LEN], None).await?;
-            counts.extend(page.into_iter().map(|found| found.hash).zip(lens));
+            let lens: Vec<Option<u64>> = self.each(&page, &[Y::Values::LEN], None).await?;
+            counts
+                .extend(page.into_iter().map(|found| found.hash).zip(lens.into_iter().map(Option::unwrap_or_default)));
         }
     }
 
@@ -93,10 +102,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     /// What has left is carried out although nobody waits for it; the rest stays.
     #[doc(alias = "delete")]
     pub async fn clear(&self) -> Result<u64, ObjectError> {
-        let (mut scan, mut removed) = (self.scan()?, 0);
+        let (mut scan, mut removed) = (self.scan_all()?, 0);
         loop {
             let page = Self::page(&mut scan, PAGE as usize).await?;
             if page.is_empty() {
+                if Y::WAY == Way::Ends {
+                    // What others may have left of keys that they removed.
+                    let _: u64 = self.changed(self.removing("any", &[])?).await?;
+                }
                 return Ok(removed);
             }
             removed += self.remove_found(&page).await?;
@@ -122,8 +135,8 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
             if page.is_empty() {
                 return Ok(false);
             }
-            let found: Vec<Option<i64>> = self.each(&page, &[Y::CONTAINS], Some(&value)).await?;
-            if found.into_iter().any(Y::is_in) {
+            let found: Vec<Option<i64>> = self.each(&page, &[Y::Values::CONTAINS], Some(&value)).await?;
+            if found.into_iter().any(Y::Values::is_in) {
                 return Ok(true);
             }
         }
@@ -151,7 +164,8 @@ impl<K: 'static, V: 'static, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, V
                     if page.is_empty() {
                         return Ok(None);
                     }
-                    let values: Vec<Vec<Bytes>> = map.each(&page, Y::ALL, None).await?;
+                    let values: Vec<Option<Vec<Bytes>>> = map.each(&page, Y::Values::ALL, None).await?;
+                    let values = values.into_iter().map(Option::unwrap_or_default);
                     Ok(Some(page.into_iter().map(|found| found.field).zip(values).collect::<VecDeque<_>>()))
                 };
                 match next.await {

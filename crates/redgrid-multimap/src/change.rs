@@ -5,15 +5,16 @@ use std::borrow::Borrow;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{ObjectError, parts};
-use redgrid_core::{BulkScript, Request, Script};
+use redgrid_core::{BulkScript, Request};
 
 use crate::kind::Kind;
-use crate::multimap::{Found, Multimap};
+use crate::kind::sealed::Values;
+use crate::multimap::{Found, Multimap, script};
 
-static INSERT: Script<2> = Script::new("multimap/insert", include_str!("scripts/insert.lua"));
-static REMOVE: Script<2> = Script::new("multimap/remove", include_str!("scripts/remove.lua"));
-static REPLACE: Script<2> = Script::new("multimap/replace", include_str!("scripts/replace.lua"));
-static REMOVE_KEYS: BulkScript = BulkScript::new("multimap/remove_keys", include_str!("scripts/remove_keys.lua"));
+script!(INSERT, "insert");
+script!(REMOVE, "remove");
+script!(REPLACE, "replace");
+script!(REMOVE_KEYS, "remove_keys");
 
 /// How many values replace others at most: some tens of milliseconds.
 const TOGETHER: usize = 100_000;
@@ -59,9 +60,9 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     {
         let (found, values, mut new) = (self.found(key)?, self.written(values)?, 0);
         for part in parts(&values, Bytes::len) {
-            let request = on(&INSERT, &found).arg(found.hash.clone()).arg(Y::LEN).arg(Y::ADD);
+            let request = self.on(&INSERT, &found)?.arg(Y::Values::LEN).arg(Y::Values::ADD);
             let request = part.iter().cloned().fold(request, Request::arg);
-            new += self.place.change::<u64>(request).await?;
+            new += self.changed::<u64>(request).await?;
         }
         Ok(new)
     }
@@ -81,8 +82,8 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         KC: Encode<Q>,
     {
         let (found, value) = (self.found(key)?, self.place.encoded(&self.values, value)?);
-        let request = on(&REMOVE, &found).arg(found.hash.clone());
-        self.place.change(request.arg(Y::LEN).arg(Y::REMOVE).arg(value)).await
+        let request = self.on(&REMOVE, &found)?.arg(Y::Values::LEN).arg(Y::Values::REMOVE);
+        self.changed(request.arg(value)).await
     }
 
     /// Gives a key other values, up to 100,000, in place of those that it has, in one step. Without any it is removed.
@@ -116,17 +117,11 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     {
         let found = self.found(key)?;
         if by.len() > TOGETHER {
-            let (name, _) = self.place.named()?;
-            return Err(ObjectError::InvalidArgument {
-                name: name.clone(),
-                option: "values",
-                expected: format!("up to {TOGETHER} at once"),
-                got: by.len().to_string(),
-            });
+            return Err(self.place.invalid("values", format_args!("up to {TOGETHER} at once"), by.len()));
         }
-        let told = if told { Y::ALL[0] } else { "" };
-        let request = on(&REPLACE, &found).arg(found.hash.clone()).arg(told).arg(Y::LEN).arg(Y::ADD);
-        self.place.change(by.into_iter().fold(request, Request::arg)).await
+        let told = if told { Y::Values::ALL[0] } else { "" };
+        let request = self.on(&REPLACE, &found)?.arg(told).arg(Y::Values::LEN).arg(Y::Values::ADD);
+        self.changed(by.into_iter().fold(request, Request::arg)).await
     }
 
     /// Removes keys with all their values, 500 of them at a time; tells how many were in the map. The memory is freed in the background.
@@ -154,13 +149,20 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     pub(crate) async fn remove_found(&self, all: &[Found]) -> Result<u64, ObjectError> {
         let mut removed = 0;
         for part in parts(all, |found| found.field.len() + found.values.len()) {
-            let keys = part.iter().map(|found| found.values.clone());
-            let request = REMOVE_KEYS.with(std::iter::once(part[0].map.clone()).chain(keys));
-            let request =
-                part.iter().fold(request, |request, found| request.arg(found.field.clone()).arg(found.hash.clone()));
-            removed += self.place.change::<u64>(request).await?;
+            removed += self.changed::<u64>(self.removing("any", part)?).await?;
         }
         Ok(removed)
+    }
+
+    /// Has keys removed: any, or those that are over. Without keys the ends that no map has any more.
+    pub(crate) fn removing(&self, which: &'static str, all: &[Found]) -> Result<Request, ObjectError> {
+        let request = self.script(&REMOVE_KEYS, all.iter().map(|found| found.values.clone()))?.arg(which);
+        Ok(all.iter().fold(request, |request, found| request.arg(found.field.clone()).arg(found.hash.clone())))
+    }
+
+    /// A script on a key of the map, and its values.
+    pub(crate) fn on(&self, script: &'static BulkScript, found: &Found) -> Result<Request, ObjectError> {
+        Ok(self.script(script, [found.values.clone()])?.arg(found.field.clone()).arg(found.hash.clone()))
     }
 }
 
@@ -209,9 +211,4 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     {
         self.replaced(key, Vec::new(), true).await?.iter().map(|bytes| self.value(bytes)).collect()
     }
-}
-
-/// A script on a key of the map, and its values.
-fn on(script: &'static Script<2>, found: &Found) -> Request {
-    script.with([found.map.clone(), found.values.clone()]).arg(found.field.clone())
 }

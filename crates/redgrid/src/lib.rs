@@ -91,7 +91,10 @@ pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, Upgr
 #[cfg(feature = "map")]
 pub use redgrid_map::{self as map, Map};
 #[cfg(feature = "multimap")]
-pub use redgrid_multimap::{self as multimap, ListMultimap, SetMultimap};
+pub use redgrid_multimap::{
+    self as multimap, ListMultimap, ListMultimapCache, NativeListMultimapCache, NativeSetMultimapCache, SetMultimap,
+    SetMultimapCache,
+};
 #[cfg(feature = "permit-expirable-semaphore")]
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
 #[cfg(feature = "queue")]

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use super::layouts::{ALL, CACHE_OPTIONS};
+use super::layouts::{ALL, CACHE_OPTIONS, LIST_MULTIMAP_ENDS, SET_MULTIMAP_ENDS};
 use crate::name::{companion, companion_apart, suffixed, tagged};
 
 /// What becomes of a key when the object to which it belongs is deleted by its name.
@@ -148,7 +148,7 @@ pub fn may_be_beside(key: &[u8]) -> Option<Perhaps> {
 }
 
 fn once(key: &[u8]) -> Option<(Bytes, Fate)> {
-    by_prefix(key).or_else(|| of_reader(key)).or_else(|| options(key))
+    by_prefix(key).or_else(|| of_reader(key)).or_else(|| by_word(key))
 }
 
 fn by_prefix(key: &[u8]) -> Option<(Bytes, Fate)> {
@@ -169,10 +169,11 @@ fn of_reader(key: &[u8]) -> Option<(Bytes, Fate)> {
     Some((untagged(before).filter(|_| is_lease)?, Fate::Goes))
 }
 
-/// What a cache is set to: a word that nobody gives a name.
-fn options(key: &[u8]) -> Option<(Bytes, Fate)> {
+/// What a cache is set to, and when keys of a multimap are over: words that nobody gives a name.
+fn by_word(key: &[u8]) -> Option<(Bytes, Fate)> {
     let (before, [word]) = last_parts(key)?;
-    Some((untagged(before).filter(|_| word == CACHE_OPTIONS.as_bytes())?, Fate::Goes))
+    let ours = [CACHE_OPTIONS, SET_MULTIMAP_ENDS, LIST_MULTIMAP_ENDS].iter().any(|own| own.as_bytes() == word);
+    Some((untagged(before).filter(|_| ours)?, Fate::Goes))
 }
 
 /// A client's permits, and a round of an adder.
@@ -318,6 +319,7 @@ mod tests {
         assert_eq!(of("__redisson_list_cursor_a"), None);
         assert_eq!(of("{a:b}:redisson_options"), Some(("a:b".to_owned(), Fate::Goes)));
         assert_eq!(of("a:redisson_options"), None);
+        assert_eq!(of("{a:b}:redisson_set_multimap_ttl"), Some(("a:b".to_owned(), Fate::Goes)));
         for birth in ["redgrid_birth", "prod:redgrid_birth"] {
             assert_eq!(of(birth), Some((birth.to_owned(), Fate::Stays)));
         }

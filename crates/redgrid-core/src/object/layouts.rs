@@ -160,6 +160,17 @@ pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
 /// What stands behind the name of such a map for what it is set to.
 pub(super) const CACHE_OPTIONS: &str = "redisson_options";
 
+/// What stands behind the name of a multimap for the ends of its keys' lifetimes: of one of sets.
+pub const SET_MULTIMAP_ENDS: &str = "redisson_set_multimap_ttl";
+
+/// The same of lists.
+pub const LIST_MULTIMAP_ENDS: &str = "redisson_list_multimap_ttl";
+
+/// A multimap, and when its keys are over. The values of its keys are in keys of theirs, which only the hash tells.
+pub fn multimap(key: &[u8]) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(key), suffixed(key, SET_MULTIMAP_ENDS), suffixed(key, LIST_MULTIMAP_ENDS)]
+}
+
 /// A delayed queue: what is delayed, what a client of Redisson has delayed, and what such a client has found due or was put back.
 pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
     let parts = ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));
@@ -180,6 +191,7 @@ pub static ALL: [Kind; 34] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     of("map cache", map_cache),
+    of("multimap", multimap),
     Kind { name: "list", keys: list, along: fence },
     of("set", alone),
     of("sorted set", alone),

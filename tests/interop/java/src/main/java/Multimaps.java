@@ -1,14 +1,17 @@
+import java.time.Duration;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.List;
 import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
 import org.redisson.api.RMultimap;
+import org.redisson.api.RMultimapCache;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.Codec;
 
-/** Multimaps: the verbs of {@link Peer} that begin with {@code sets} or {@code lists}. */
+/** Multimaps: the verbs of {@link Peer} that begin with {@code sets}, {@code lists}, or these behind {@code expiring} or {@code native}. */
 final class Multimaps {
     private Multimaps() {
     }
@@ -17,9 +20,8 @@ final class Multimaps {
     static Object perform(RedissonClient redisson, String[] words) {
         String[] verb = words[1].split("\\.", 2);
         Codec codec = Codecs.of(words[3]);
-        boolean sets = verb[0].equals("sets");
-        RMultimap<Object, Object> map =
-            sets ? redisson.getSetMultimap(words[2], codec) : redisson.getListMultimap(words[2], codec);
+        boolean sets = verb[0].endsWith("ets");
+        RMultimap<Object, Object> map = map(redisson, verb[0], words[2], codec);
         Object key = words.length > 4 ? Codecs.value(words[4]) : null;
         Object value = words.length > 5 ? Codecs.value(words[5]) : null;
         switch (verb[1]) {
@@ -41,10 +43,45 @@ final class Multimaps {
                 return shown(map.replaceValues(key, Collections.singletonList(value)), sets);
             case "remove":
                 return map.remove(key, value);
+            case "removeAll":
+                return shown(map.removeAll(key), sets);
             case "fastRemove":
                 return map.fastRemove(key);
+            case "expireKey":
+                // Of both kinds, and not of RMultimap.
+                return ((RMultimapCache<Object, Object>) map).expireKey(key, Long.parseLong(words[5]), TimeUnit.MILLISECONDS);
+            case "expire":
+                return map.expire(Duration.ofMillis(Long.parseLong(words[4])));
+            case "remainTimeToLive":
+                return map.remainTimeToLive();
+            case "clearExpire":
+                return map.clearExpire();
+            case "rename":
+                map.rename(words[4]);
+                return "done";
+            case "delete":
+                return map.delete();
             default:
                 throw new IllegalArgumentException("no such command: " + words[1]);
+        }
+    }
+
+    private static RMultimap<Object, Object> map(RedissonClient redisson, String kind, String name, Codec codec) {
+        switch (kind) {
+            case "sets":
+                return redisson.getSetMultimap(name, codec);
+            case "lists":
+                return redisson.getListMultimap(name, codec);
+            case "expiringSets":
+                return redisson.getSetMultimapCache(name, codec);
+            case "expiringLists":
+                return redisson.getListMultimapCache(name, codec);
+            case "nativeSets":
+                return redisson.getSetMultimapCacheNative(name, codec);
+            case "nativeLists":
+                return redisson.getListMultimapCacheNative(name, codec);
+            default:
+                throw new IllegalArgumentException("no such map: " + kind);
         }
     }
 

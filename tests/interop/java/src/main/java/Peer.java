@@ -93,7 +93,7 @@ public final class Peer {
         if (words[1].startsWith("mapCache.") || words[1].startsWith("setCache.")) {
             return Caches.perform(redisson, words);
         }
-        if (words[1].startsWith("sets.") || words[1].startsWith("lists.")) {
+        if (words[1].matches("(sets|lists|(expiring|native)(Sets|Lists))\\..*")) {
             return Multimaps.perform(redisson, words);
         }
         if (words[1].startsWith("bucket.") || words[1].startsWith("map.")) {

@@ -1,0 +1,11 @@
+-- memory.lua: how many bytes keys take together.
+--
+-- KEYS     some hundreds at most
+-- Returns  how many, by the server's estimate
+--
+-- Work: O(KEYS); only reads.
+local sum = 0
+for i = 1, #KEYS do
+  sum = sum + (redis.call('MEMORY', 'USAGE', KEYS[i]) or 0)
+end
+return sum
