@@ -1,9 +1,12 @@
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.List;
 import java.util.TreeSet;
 import java.util.stream.Collectors;
 
+import org.redisson.api.RListMultimap;
 import org.redisson.api.RMultimap;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.Codec;
@@ -43,9 +46,42 @@ final class Multimaps {
                 return map.remove(key, value);
             case "fastRemove":
                 return map.fastRemove(key);
+            case "putAll":
+                return map.putAll(key, values(words, 5));
+            case "removeAll":
+                return shown(map.removeAll(key), sets);
+            case "fastReplaceValues":
+                map.fastReplaceValues(key, values(words, 5));
+                return "";
+            case "keySet":
+                return new TreeSet<>(map.readAllKeySet());
+            case "values":
+                return new ArrayList<>(map.values()).stream().map(String::valueOf).sorted().collect(Collectors.toList());
+            case "entries":
+                return map.entries().stream().map(String::valueOf).sorted().collect(Collectors.toList());
+            case "delete":
+                return map.delete();
+            case "clear":
+                map.clear();
+                return "";
+            case "get.add":
+                return map.get(key).add(value);
+            case "get.remove":
+                return map.get(key).remove(value);
+            case "get.size":
+                return map.get(key).size();
+            case "get.addAt":
+                ((RListMultimap<Object, Object>) map).get(key).add(Integer.parseInt(words[6]), value);
+                return "";
+            case "get.set":
+                return ((RListMultimap<Object, Object>) map).get(key).set(Integer.parseInt(words[6]), value);
             default:
                 throw new IllegalArgumentException("no such command: " + words[1]);
         }
+    }
+
+    private static List<Object> values(String[] words, int from) {
+        return Arrays.stream(words).skip(from).map(Codecs::value).collect(Collectors.toList());
     }
 
     private static Collection<String> shown(Collection<Object> values, boolean sorted) {
