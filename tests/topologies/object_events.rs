@@ -59,7 +59,8 @@ async fn what_happens_to_an_object_and_to_those_of_a_pattern_is_told(on: Ground)
     let client = on.client().await;
     set(&on.observer).await;
     for time in 0..TIMES {
-        let name = format!("{}:{time}", on.name);
+        // Of the slot whose server was set.
+        let name = format!("{{{}}}:{time}", on.name);
         let object = Object::new(&client, &name);
         let mut one = object.events(Kinds::changes()).unchecked().await.unwrap();
         let mut all = Listen::to(&client, name.as_str(), [Kind::Updated, Kind::Expired]).unchecked().await.unwrap();
