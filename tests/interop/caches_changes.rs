@@ -82,6 +82,7 @@ async fn lifetimes_are_changed_by_either_side(on: Ground) {
     assert_eq!(java(&mut actor, &on, "expireEntry", &["a", "7200000", "3600000"]).await, "true");
     assert!(left(&map, "a").await <= HOUR + Duration::from_secs(5));
     map.expire(["a"]).expires_in(Duration::from_millis(1)).await.unwrap();
+    wait_until(SOON, async || map.peek("a").await.unwrap().is_none()).await;
     assert_eq!(java(&mut actor, &on, "getWithTTLOnly", &["a"]).await, "null");
     // A lifetime that is given to all at once.
     java(&mut actor, &on, "putAll", &["3600000", "x", "1", "y", "2"]).await;
