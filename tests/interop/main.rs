@@ -11,7 +11,9 @@ mod redisson;
 
 mod adders;
 mod bits;
+mod bits_counts;
 mod caches;
+mod caches_changes;
 mod codecs;
 mod crowd;
 mod deaths;
@@ -26,12 +28,15 @@ mod latch;
 mod leases;
 mod lists;
 mod local_maps;
+mod local_maps_strategies;
 mod map_keys;
 mod multi;
 mod multimaps;
+mod multimaps_whole;
 mod numbers;
 mod numbers_real;
 mod queues;
+mod queues_shared;
 mod rates;
 mod read_write;
 mod reentry;
@@ -42,9 +47,13 @@ mod semaphore_ids;
 mod semaphore_leases;
 mod semaphore_wire;
 mod sets;
+mod sets_ranges;
 mod spin;
 mod streams;
+mod streams_shared;
+mod table;
 mod topics;
+mod topics_shared;
 mod traces;
 mod transactions;
 mod values;
@@ -75,6 +84,7 @@ fn main() -> ExitCode {
     let scenarios = [
         adders::scenarios(),
         bits::scenarios(),
+        bits_counts::scenarios(),
         codecs::scenarios(),
         crowd::scenarios(),
         deaths::scenarios(),
@@ -88,14 +98,19 @@ fn main() -> ExitCode {
         leases::scenarios(),
         lists::scenarios(),
         local_maps::scenarios(),
+        local_maps_strategies::scenarios(),
         map_keys::scenarios(),
         multi::scenarios(),
         caches::scenarios(),
+        caches_changes::scenarios(),
         multimaps::scenarios(),
+        multimaps_whole::scenarios(),
         streams::scenarios(),
+        streams_shared::scenarios(),
         numbers::scenarios(),
         numbers_real::scenarios(),
         queues::scenarios(),
+        queues_shared::scenarios(),
         rates::scenarios(),
         read_write::scenarios(),
         reentry::scenarios(),
@@ -106,15 +121,17 @@ fn main() -> ExitCode {
         semaphore_leases::scenarios(),
         semaphore_wire::scenarios(),
         sets::scenarios(),
+        sets_ranges::scenarios(),
         transactions::scenarios(),
         spin::scenarios(),
         topics::scenarios(),
+        topics_shared::scenarios(),
         traces::scenarios(),
         values::scenarios(),
         keys::scenarios(),
     ]
     .concat();
-    let mut trials = Vec::new();
+    let mut trials = vec![table::trial(&scenarios, &VERSIONS)];
     for version in VERSIONS {
         let names: Vec<_> = scenarios.iter().map(|one| full_name(one, version)).collect();
         // Nothing is fetched for a list, or for the names of other tests.

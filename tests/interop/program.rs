@@ -7,21 +7,6 @@ use std::{env, fs, io};
 
 use tokio::process::Command;
 
-/// A program is built anew when any of it changes.
-const SOURCES: &[&str] = &[
-    include_str!("java/src/main/java/Adders.java"),
-    include_str!("java/src/main/java/Caches.java"),
-    include_str!("java/src/main/java/Codecs.java"),
-    include_str!("java/src/main/java/LocalMaps.java"),
-    include_str!("java/src/main/java/OfKeys.java"),
-    include_str!("java/src/main/java/KeySpace.java"),
-    include_str!("java/src/main/java/Peer.java"),
-    include_str!("java/src/main/java/Numbers.java"),
-    include_str!("java/src/main/java/Permits.java"),
-    include_str!("java/src/main/java/Rates.java"),
-    include_str!("java/src/main/java/Values.java"),
-    include_str!("java/src/main/java/Variants.java"),
-];
 const POM: &str = include_str!("java/pom.xml");
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
@@ -44,7 +29,7 @@ impl Program {
         let run = Command::new(&java).arg("-version").output().await;
         run.ok().filter(|output| output.status.success()).ok_or("there is no `java`")?;
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
-        let sum = redgrid_tests::sha(&[&[POM][..], SOURCES].concat().concat());
+        let sum = redgrid_tests::sha(&(POM.to_owned() + &all_sources()));
         let folder = home.join(format!("redisson-{version}-{}", &sum[..12]));
         if !folder.exists() {
             // Elsewhere first, and gone if it fails: another run of the tests may be doing the same.
@@ -57,6 +42,18 @@ impl Program {
         }
         Ok(Program { version, java, classpath: classpath(&folder) })
     }
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/java/src/main/java")
+}
+
+/// A program is built anew when any of it changes.
+fn all_sources() -> String {
+    let files = fs::read_dir(sources()).expect("the sources are there").map(|file| file.expect("it is").path());
+    let mut files: Vec<_> = files.collect();
+    files.sort();
+    files.iter().map(|file| fs::read_to_string(file).expect("a source can be read")).collect()
 }
 
 /// From the local repository where that has all; a registry is asked only then.
@@ -80,7 +77,7 @@ async fn fetch(version: &str, lib: &Path) -> Result<(), String> {
 }
 
 async fn compile(folder: &Path) -> Result<(), String> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/java/src/main/java");
+    let sources = sources();
     let mut javac = Command::new(tool("javac"));
     javac.args(["-encoding", "UTF-8", "-d"]).arg(folder.join("classes"));
     javac.arg("-cp").arg(classpath(folder)).arg("-sourcepath").arg(&sources).arg(sources.join("Peer.java"));

@@ -25,6 +25,7 @@ mod lists;
 mod local_maps;
 mod maps;
 mod migration;
+mod migration_collections;
 mod multimaps;
 mod object_events;
 mod pipe;
@@ -38,6 +39,7 @@ mod scripts;
 mod semaphores;
 mod sets;
 mod sharded;
+mod stream_failover;
 mod streams;
 mod topics;
 mod transactions;
@@ -126,10 +128,12 @@ fn main() -> ExitCode {
         listening::scenarios(),
         local_maps::local_maps_failover::scenarios(),
         migration::scenarios(),
+        migration_collections::scenarios(),
         object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
         topics::topics_alone::scenarios(),
         sharded::sharded_alone::scenarios(),
+        stream_failover::scenarios(),
         transactions::transactions_alone::scenarios(),
     ];
     for scenario in alone.concat() {

@@ -53,6 +53,27 @@ final class Bits {
                 return bits.or(words);
             case "and":
                 return bits.and(words);
+            case "xor":
+                return bits.xor(words);
+            case "not":
+                return bits.not();
+            case "clear":
+                bits.clear();
+                return "";
+            case "clearRange":
+                bits.clear(Long.parseLong(words[0]), Long.parseLong(words[1]));
+                return "";
+            case "setMany":
+                bits.set(Arrays.stream(words).mapToLong(Long::parseLong).toArray(), true);
+                return "";
+            case "getMany":
+                return Arrays.toString(bits.get(Arrays.stream(words).mapToLong(Long::parseLong).toArray()));
+            case "toByteArray":
+                return java.util.HexFormat.of().formatHex(bits.toByteArray());
+            case "incrementAndGetUnsigned":
+                return bits.incrementAndGetUnsigned(Integer.parseInt(words[0]), Long.parseLong(words[1]), Long.parseLong(words[2]));
+            case "setLong":
+                return bits.setLong(Long.parseLong(words[0]), Long.parseLong(words[1]));
             case "getSigned":
                 return bits.getSigned(Integer.parseInt(words[0]), Long.parseLong(words[1]));
             case "setUnsigned":
@@ -95,10 +116,12 @@ final class Bits {
             case "count":
                 return log.count();
             case "countWith":
-                return log.countWith(words[4]);
+                return log.countWith(Arrays.copyOfRange(words, 4, words.length));
             case "mergeWith":
-                log.mergeWith(words[4]);
+                log.mergeWith(Arrays.copyOfRange(words, 4, words.length));
                 return "";
+            case "add":
+                return log.add(Codecs.value(words[4]));
             default:
                 throw new IllegalArgumentException("no such command: " + verb);
         }
@@ -117,6 +140,22 @@ final class Bits {
             case "search":
                 return geo.search(GeoSearchArgs.from(Codecs.value(words[4])).radius(Double.parseDouble(words[5]), GeoUnit.KILOMETERS)
                         .order(GeoOrder.ASC));
+            case "pos":
+                TreeMap<Object, Object> places = new TreeMap<>();
+                geo.pos(values(words).toArray()).forEach((member, at) -> places.put(member, at.getLongitude() + "," + at.getLatitude()));
+                return places;
+            case "addIfExists":
+                return geo.addIfExists(Double.parseDouble(words[5]), Double.parseDouble(words[6]), Codecs.value(words[4]));
+            case "remove":
+                return geo.remove(Codecs.value(words[4]));
+            case "around":
+                return geo.search(around(words));
+            case "aroundWithDistance":
+                return geo.searchWithDistance(around(words));
+            case "aroundWithPosition":
+                return geo.searchWithPosition(around(words)).keySet();
+            case "storeSortedAroundTo":
+                return geo.storeSortedSearchTo(words[10], around(words));
             case "storeSearchTo":
                 return geo.storeSearchTo(words[6],
                         GeoSearchArgs.from(Codecs.value(words[4])).radius(Double.parseDouble(words[5]), GeoUnit.KILOMETERS));
@@ -125,6 +164,15 @@ final class Bits {
             default:
                 throw new IllegalArgumentException("no such command: " + verb);
         }
+    }
+
+    /** {@code LONGITUDE LATITUDE UNIT WIDTH HEIGHT ORDER}; without a height it is a radius. */
+    private static OptionalGeoSearch around(String[] words) {
+        ShapeGeoSearch from = GeoSearchArgs.from(Double.parseDouble(words[4]), Double.parseDouble(words[5]));
+        GeoUnit unit = GeoUnit.valueOf(words[6]);
+        double width = Double.parseDouble(words[7]);
+        OptionalGeoSearch search = words[8].equals("-") ? from.radius(width, unit) : from.box(width, Double.parseDouble(words[8]), unit);
+        return search.order(GeoOrder.valueOf(words[9]));
     }
 
     /** Those from the fifth word on; of numbers, {@code first..end}. */

@@ -1,6 +1,10 @@
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
 import org.redisson.api.EvictionMode;
 import org.redisson.api.RMapCache;
@@ -41,6 +45,41 @@ final class Caches {
                 return map.putIfAbsent(key, Codecs.value(words[5]), time(words[6]), TimeUnit.MILLISECONDS);
             case "get":
                 return map.get(key);
+            case "getWithTTLOnly":
+                return map.getWithTTLOnly(key);
+            case "fastPutFor":
+                return map.fastPut(key, Codecs.value(words[5]), time(words[6]), TimeUnit.MILLISECONDS, time(words[7]),
+                    TimeUnit.MILLISECONDS);
+            case "fastPutIfAbsent":
+                return map.fastPutIfAbsent(key, Codecs.value(words[5]), time(words[6]), TimeUnit.MILLISECONDS);
+            case "putAll":
+                map.putAll(entries(words), time(words[4]), TimeUnit.MILLISECONDS);
+                return "";
+            case "expireEntry":
+                return map.expireEntry(key, Duration.ofMillis(time(words[5])), Duration.ofMillis(time(words[6])));
+            case "expireEntryIfNotSet":
+                return map.expireEntryIfNotSet(key, Duration.ofMillis(time(words[5])), Duration.ofMillis(time(words[6])));
+            case "replace":
+                return words.length > 6 ? map.replace(key, Codecs.value(words[5]), Codecs.value(words[6]))
+                    : map.replace(key, Codecs.value(words[5]));
+            case "putIfExists":
+                return map.putIfExists(key, Codecs.value(words[5]));
+            case "removeIf":
+                return map.remove(key, Codecs.value(words[5]));
+            case "fastRemove":
+                return map.fastRemove(Arrays.stream(words).skip(4).map(Codecs::value).toArray());
+            case "getAll":
+                return new TreeMap<>(map.getAll(Arrays.stream(words).skip(4).map(Codecs::value).collect(Collectors.toSet())));
+            case "addAndGet":
+                return map.addAndGet(key, (Number) Codecs.value(words[5]));
+            case "computeIfAbsent":
+                return map.computeIfAbsent(key, absent -> Codecs.value(words[5]));
+            case "containsValue":
+                return map.containsValue(key);
+            case "keySet":
+                return new TreeSet<>(map.readAllKeySet());
+            case "delete":
+                return map.delete();
             case "containsKey":
                 return map.containsKey(key);
             case "remove":
@@ -70,6 +109,14 @@ final class Caches {
         }
     }
 
+    private static Map<Object, Object> entries(String[] words) {
+        Map<Object, Object> all = new TreeMap<>();
+        for (int at = 5; at < words.length; at += 2) {
+            all.put(Codecs.value(words[at]), Codecs.value(words[at + 1]));
+        }
+        return all;
+    }
+
     private static void heard(String what, Object key, Object value) {
         HEARD.append(what).append(' ').append(key).append(' ').append(value).append(';');
     }
@@ -85,6 +132,22 @@ final class Caches {
                 return words.length > 5 ? set.add(value, time(words[5]), TimeUnit.MILLISECONDS) : set.add(value);
             case "contains":
                 return set.contains(value);
+            case "addIfAbsent":
+                return set.addIfAbsent(Duration.ofMillis(time(words[5])), value);
+            case "addIfExists":
+                return set.addIfExists(Duration.ofMillis(time(words[5])), value);
+            case "addIfGreater":
+                return set.addIfGreater(Duration.ofMillis(time(words[5])), value);
+            case "addIfLess":
+                return set.addIfLess(Duration.ofMillis(time(words[5])), value);
+            case "tryAdd":
+                return set.tryAdd(time(words[4]), TimeUnit.MILLISECONDS, Arrays.stream(words).skip(5).map(Codecs::value).toArray());
+            case "removeAll":
+                return set.removeAll(Arrays.stream(words).skip(4).map(Codecs::value).collect(Collectors.toList()));
+            case "containsAll":
+                return set.containsAll(Arrays.stream(words).skip(4).map(Codecs::value).collect(Collectors.toList()));
+            case "delete":
+                return set.delete();
             case "remove":
                 return set.remove(value);
             case "size":

@@ -29,6 +29,16 @@ final class LocalMaps {
                 return map.fastPutIfAbsent(Codecs.value(words[4]), Codecs.value(words[5]));
             case "replace":
                 return map.replace(Codecs.value(words[4]), Codecs.value(words[5]), Codecs.value(words[6]));
+            case "fastReplace":
+                return map.fastReplace(Codecs.value(words[4]), Codecs.value(words[5]));
+            case "fastPutIfExists":
+                return map.fastPutIfExists(Codecs.value(words[4]), Codecs.value(words[5]));
+            case "putIfAbsent":
+                return map.putIfAbsent(Codecs.value(words[4]), Codecs.value(words[5]));
+            case "addAndGet":
+                return map.addAndGet(Codecs.value(words[4]), (Number) Codecs.value(words[5]));
+            case "removeIf":
+                return map.remove(Codecs.value(words[4]), Codecs.value(words[5]));
             case "putAll":
                 return putAll(map, words);
             case "remove":
@@ -55,8 +65,11 @@ final class LocalMaps {
 
     private static RLocalCachedMap<Object, Object> of(RedissonClient redisson, String[] words) {
         LocalCachedMapOptions<Object, Object> options = LocalCachedMapOptions.defaults();
-        options.syncStrategy(words[2].endsWith("update")
-            ? LocalCachedMapOptions.SyncStrategy.UPDATE : LocalCachedMapOptions.SyncStrategy.INVALIDATE);
+        options.syncStrategy(words[2].endsWith(":update") ? LocalCachedMapOptions.SyncStrategy.UPDATE
+            : words[2].endsWith(":none") ? LocalCachedMapOptions.SyncStrategy.NONE : LocalCachedMapOptions.SyncStrategy.INVALIDATE);
+        if (words[2].endsWith(":small")) {
+            options.cacheSize(2).evictionPolicy(LocalCachedMapOptions.EvictionPolicy.LRU);
+        }
         options.reconnectionStrategy(LocalCachedMapOptions.ReconnectionStrategy.CLEAR);
         return redisson.getLocalCachedMap(words[2], Codecs.of(words[3]), options);
     }

@@ -1,4 +1,6 @@
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.List;
@@ -6,6 +8,7 @@ import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
+import org.redisson.api.RListMultimap;
 import org.redisson.api.RMultimap;
 import org.redisson.api.RMultimapCache;
 import org.redisson.api.RedissonClient;
@@ -61,6 +64,31 @@ final class Multimaps {
                 return "done";
             case "delete":
                 return map.delete();
+            case "putAll":
+                return map.putAll(key, values(words, 5));
+            case "fastReplaceValues":
+                map.fastReplaceValues(key, values(words, 5));
+                return "";
+            case "keySet":
+                return new TreeSet<>(map.readAllKeySet());
+            case "values":
+                return new ArrayList<>(map.values()).stream().map(String::valueOf).sorted().collect(Collectors.toList());
+            case "entries":
+                return map.entries().stream().map(String::valueOf).sorted().collect(Collectors.toList());
+            case "clear":
+                map.clear();
+                return "";
+            case "get.add":
+                return map.get(key).add(value);
+            case "get.remove":
+                return map.get(key).remove(value);
+            case "get.size":
+                return map.get(key).size();
+            case "get.addAt":
+                ((RListMultimap<Object, Object>) map).get(key).add(Integer.parseInt(words[6]), value);
+                return "";
+            case "get.set":
+                return ((RListMultimap<Object, Object>) map).get(key).set(Integer.parseInt(words[6]), value);
             default:
                 throw new IllegalArgumentException("no such command: " + words[1]);
         }
@@ -83,6 +111,10 @@ final class Multimaps {
             default:
                 throw new IllegalArgumentException("no such map: " + kind);
         }
+    }
+
+    private static List<Object> values(String[] words, int from) {
+        return Arrays.stream(words).skip(from).map(Codecs::value).collect(Collectors.toList());
     }
 
     private static Collection<String> shown(Collection<Object> values, boolean sorted) {

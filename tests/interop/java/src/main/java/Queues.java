@@ -40,7 +40,19 @@ final class Queues {
             case "pollWithin":
                 return queue.poll(Long.parseLong(words[0]), TimeUnit.MILLISECONDS);
             case "pollLastAndOfferFirstTo":
-                return queue.pollLastAndOfferFirstTo(words[0]);
+                return words.length > 1 ? queue.pollLastAndOfferFirstTo(words[0], Long.parseLong(words[1]), TimeUnit.MILLISECONDS)
+                    : queue.pollLastAndOfferFirstTo(words[0]);
+            case "pollMany":
+                return queue.poll(Integer.parseInt(words[0]));
+            case "drainTo":
+                List<Object> drained = new ArrayList<>();
+                return queue.drainTo(drained, Integer.parseInt(words[0])) + " " + drained;
+            case "takeUntil":
+                return takeUntil(queue, Codecs.value(words[0]));
+            case "contains":
+                return queue.contains(Codecs.value(words[0]));
+            case "remove":
+                return queue.remove(Codecs.value(words[0]));
             case "peek":
                 return queue.peek();
             case "readAll":
@@ -59,6 +71,10 @@ final class Queues {
                 return deque.addLastIfExists(Codecs.value(words[0]));
             case "pollLast":
                 return deque.pollLast();
+            case "moveLastToFirst":
+                return deque.move(DequeMoveArgs.pollLast().addFirstTo(words[0]));
+            case "removeLastOccurrence":
+                return deque.removeLastOccurrence(Codecs.value(words[0]));
             case "pollLastWithin":
                 return deque.pollLast(Long.parseLong(words[0]), TimeUnit.MILLISECONDS);
             case "moveFirstToLast":
@@ -66,6 +82,15 @@ final class Queues {
             default:
                 throw new IllegalArgumentException("no such command: " + verb);
         }
+    }
+
+    /** Waits for one after the other until that one comes; all that came before it. */
+    private static String takeUntil(RBlockingQueue<Object> queue, Object last) throws InterruptedException {
+        List<String> taken = new ArrayList<>();
+        for (Object next = queue.take(); !next.equals(last); next = queue.take()) {
+            taken.add(String.valueOf(next));
+        }
+        return String.join(" ", taken);
     }
 
     private static Object delayed(RDelayedQueue<Object> delayed, String verb, String[] words) {
@@ -78,6 +103,12 @@ final class Queues {
                     return "";
                 case "size":
                     return delayed.size();
+                case "remove":
+                    return delayed.remove(Codecs.value(words[0]));
+                case "contains":
+                    return delayed.contains(Codecs.value(words[0]));
+                case "readAll":
+                    return delayed.readAll();
                 case "transfer":
                     // Opened, its task moves what is due to the queue.
                     Thread.sleep(Long.parseLong(words[0]));
@@ -108,6 +139,10 @@ final class Queues {
                 return ring.addAll(values(words));
             case "readAll":
                 return ring.readAll();
+            case "poll":
+                return ring.poll();
+            case "delete":
+                return ring.delete();
             default:
                 throw new IllegalArgumentException("no such command: " + verb);
         }

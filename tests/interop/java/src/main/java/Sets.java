@@ -2,7 +2,10 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
 import org.redisson.api.RLexSortedSet;
@@ -43,6 +46,31 @@ final class Sets {
                 return set.contains(Codecs.value(words[4]));
             case "retainAll":
                 return set.retainAll(values(words, 4));
+            case "addAllCounted":
+                return set.addAllCounted(values(words, 4));
+            case "removeAllCounted":
+                return set.removeAllCounted(values(words, 4));
+            case "removeAll":
+                return set.removeAll(values(words, 4));
+            case "containsAll":
+                return set.containsAll(values(words, 4));
+            case "random":
+                return sorted(set.random(Integer.parseInt(words[4])));
+            case "removeRandomMany":
+                return sorted(set.removeRandom(Integer.parseInt(words[4])));
+            case "readIntersection":
+                return sorted(set.readIntersection(words[4]));
+            case "countIntersection":
+                return words.length > 5 ? set.countIntersection(Integer.parseInt(words[5]), words[4])
+                    : set.countIntersection(words[4]);
+            case "union":
+                return set.union(words[4], words[5]);
+            case "diff":
+                return set.diff(words[4], words[5]);
+            case "iterate":
+                List<Object> seen = new ArrayList<>();
+                set.iterator(10).forEachRemaining(seen::add);
+                return sorted(seen);
             case "removeRandom":
                 return set.removeRandom();
             case "move":
@@ -99,38 +127,144 @@ final class Sets {
                 return set.valueRange(score(words[4]), true, score(words[5]), false);
             case "union":
                 return set.union(words[4], words[5]);
+            case "addAll":
+                Map<Object, Double> all = new TreeMap<>();
+                for (int at = 4; at < words.length; at += 2) {
+                    all.put(Codecs.value(words[at]), score(words[at + 1]));
+                }
+                return set.addAll(all);
+            case "takeFirst":
+                return set.takeFirst();
+            case "pollLastWithin":
+                return set.pollLast(Long.parseLong(words[4]), TimeUnit.MILLISECONDS);
+            case "pollFirstFromAny":
+                return set.pollFirstFromAny(Long.parseLong(words[4]), TimeUnit.MILLISECONDS, words[5]);
+            case "pollFirstMany":
+                return new ArrayList<>(set.pollFirst(Integer.parseInt(words[4])));
+            case "pollLastMany":
+                return new ArrayList<>(set.pollLast(Integer.parseInt(words[4])));
+            case "firstAndLast":
+                return set.first() + "=" + set.firstScore() + " " + set.last() + "=" + set.lastScore();
+            case "removeRangeByScore":
+                return set.removeRangeByScore(score(words[4]), true, score(words[5]), true);
+            case "addScoreAndGetRank":
+                return set.addScoreAndGetRank(value, score(words[5]));
+            case "addScoreAndGetRevRank":
+                return set.addScoreAndGetRevRank(value, score(words[5]));
+            case "addAndGetRevRank":
+                return set.addAndGetRevRank(score(words[5]), value);
+            case "retainAll":
+                return set.retainAll(values(words, 4));
+            case "removeAll":
+                return set.removeAll(values(words, 4));
+            case "containsAll":
+                return set.containsAll(values(words, 4));
+            case "ranks":
+                return shown(set.entryRange(Integer.parseInt(words[4]), Integer.parseInt(words[5])));
+            case "ranksReversed":
+                return shown(set.entryRangeReversed(Integer.parseInt(words[4]), Integer.parseInt(words[5])));
+            case "scores":
+                return shown(set.entryRange(score(words[4]), words[5].equals("in"), score(words[6]), words[7].equals("in"),
+                    Integer.parseInt(words[8]), Integer.parseInt(words[9])));
+            case "scoresReversed":
+                return shown(set.entryRangeReversed(score(words[4]), words[5].equals("in"), score(words[6]),
+                    words[7].equals("in"), Integer.parseInt(words[8]), Integer.parseInt(words[9])));
+            case "rangeTo":
+                return set.rangeTo(words[4], Integer.parseInt(words[5]), Integer.parseInt(words[6]));
+            case "combine":
+                Map<String, Double> weights = new TreeMap<>();
+                for (int at = 6; at < words.length; at += 2) {
+                    weights.put(words[at], score(words[at + 1]));
+                }
+                RScoredSortedSet.Aggregate by = RScoredSortedSet.Aggregate.valueOf(words[5]);
+                return words[4].equals("union") ? set.union(by, weights) : set.intersection(by, weights);
+            case "diff":
+                return set.diff(words[4], words[5]);
             case "removeRangeByRank":
                 return set.removeRangeByRank(Integer.parseInt(words[4]), Integer.parseInt(words[5]));
             case "entries":
-                Collection<ScoredEntry<Object>> entries = set.entryRange(0, -1);
-                return entries.stream().map(e -> e.getValue() + "=" + e.getScore()).collect(Collectors.toList());
+                return shown(set.entryRange(0, -1));
             default:
                 throw new IllegalArgumentException("no such command: " + words[1]);
         }
+    }
+
+    private static List<String> shown(Collection<ScoredEntry<Object>> entries) {
+        return entries.stream().map(e -> e.getValue() + "=" + e.getScore()).collect(Collectors.toList());
     }
 
     private static Object lex(RLexSortedSet set, String verb, String[] words) {
         switch (verb) {
             case "add":
                 return set.add(words[3]);
+            case "addAll":
+                return set.addAll(Arrays.asList(words).subList(3, words.length));
             case "remove":
                 return set.remove(words[3]);
+            case "contains":
+                return set.contains(words[3]);
             case "range":
                 return set.range(words[3], true, words[4], false);
             case "rangeTail":
                 return set.rangeTail(words[3], false);
             case "rangeReversed":
                 return set.rangeReversed(words[3], true, words[4], true);
+            case "ranks":
+                return set.range(Integer.parseInt(words[3]), Integer.parseInt(words[4]));
             case "count":
                 return set.count(words[3], false, words[4], true);
             case "removeRangeHead":
                 return set.removeRangeHead(words[3], true);
             case "rank":
                 return set.rank(words[3]);
+            case "revRank":
+                return set.revRank(words[3]);
+            case "pollFirst":
+                return set.pollFirst();
             case "pollLast":
                 return set.pollLast();
             case "readAll":
                 return set.readAll();
+            default:
+                return lexRange(set, verb, words);
+        }
+    }
+
+    /** {@code lex.what.kind FROM in|out TO in|out}, with only one end for a head and a tail; the last two words are offset and count. */
+    private static Object lexRange(RLexSortedSet set, String verb, String[] words) {
+        String one = words[3];
+        boolean in = words[4].equals("in");
+        String two = words.length > 5 ? words[5] : null;
+        boolean too = words.length > 6 && words[6].equals("in");
+        switch (verb) {
+            case "between":
+                return set.range(one, in, two, too);
+            case "between.reversed":
+                return set.rangeReversed(one, in, two, too);
+            case "between.some":
+                return set.range(one, in, two, too, Integer.parseInt(words[7]), Integer.parseInt(words[8]));
+            case "between.count":
+                return set.count(one, in, two, too);
+            case "between.remove":
+                return set.removeRange(one, in, two, too);
+            case "head":
+                return set.rangeHead(one, in);
+            case "head.reversed":
+                return set.rangeHeadReversed(one, in);
+            case "head.some":
+                return set.rangeHead(one, in, Integer.parseInt(two), Integer.parseInt(words[6]));
+            case "head.count":
+                return set.countHead(one, in);
+            case "tail":
+                return set.rangeTail(one, in);
+            case "tail.reversed":
+                return set.rangeTailReversed(one, in);
+            case "tail.some":
+                return set.rangeTailReversed(one, in, Integer.parseInt(two), Integer.parseInt(words[6]));
+            case "tail.count":
+                return set.countTail(one, in);
+            case "tail.remove":
+                return set.removeRangeTail(one, in);
             default:
                 throw new IllegalArgumentException("no such command: " + words[1]);
         }

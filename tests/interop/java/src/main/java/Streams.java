@@ -1,4 +1,6 @@
+import java.time.Duration;
 import java.util.Map;
+import java.util.StringJoiner;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
@@ -26,6 +28,45 @@ final class Streams {
                 }
                 stream.add(id(one), entry);
                 return one;
+            case "addMany":
+                Map<Object, Object> fields = new java.util.LinkedHashMap<>();
+                for (int at = 5; at < words.length; at += 2) {
+                    fields.put(Codecs.value(words[at]), Codecs.value(words[at + 1]));
+                }
+                stream.add(id(one), StreamAddArgs.entries(fields));
+                return one;
+            case "read":
+                return shown(stream.read(StreamReadArgs.greaterThan(id(one)).timeout(Duration.ofMillis(Long.parseLong(two)))));
+            case "readGroupWithin":
+                return shown(stream.readGroup(one, two,
+                    StreamReadGroupArgs.neverDelivered().timeout(Duration.ofMillis(Long.parseLong(three)))));
+            case "work":
+                return work(stream, one, two);
+            case "rangeReversed":
+                return shown(stream.rangeReversed(StreamMessageId.MAX, StreamMessageId.MIN));
+            case "lastId":
+                return stream.getInfo().getLastGeneratedId();
+            case "listConsumers":
+                Map<String, Object> consumers = new TreeMap<>();
+                stream.listConsumers(one).forEach(consumer -> consumers.put(consumer.getName(), consumer.getPending()));
+                return consumers;
+            case "removeConsumer":
+                return stream.removeConsumer(one, two);
+            case "createConsumer":
+                stream.createConsumer(one, two);
+                return "made";
+            case "pendingRange":
+                return shown(stream.pendingRange(one, two, StreamMessageId.MIN, StreamMessageId.MAX, 9));
+            case "fastClaim":
+                return stream.fastClaim(one, two, 0, TimeUnit.MILLISECONDS, id(three));
+            case "updateGroup":
+                stream.updateGroupMessageId(one, id(two));
+                return "set";
+            case "removeGroup":
+                stream.removeGroup(one);
+                return "removed";
+            case "trimTo":
+                return stream.trim(StreamTrimArgs.minId(id(one)).noLimit());
             case "range":
                 return shown(stream.range(id(one), StreamMessageId.MAX));
             case "size":
@@ -51,6 +92,22 @@ final class Streams {
                 return stream.trim(StreamTrimArgs.maxLen(Integer.parseInt(one)).noLimit());
             default:
                 throw new IllegalArgumentException("no such command: " + words[1]);
+        }
+    }
+
+    /** Takes and acknowledges one entry after the other until none comes any more; the values of all. */
+    private static String work(RStream<Object, Object> stream, String group, String consumer) {
+        StringJoiner done = new StringJoiner(" ");
+        while (true) {
+            Map<StreamMessageId, Map<Object, Object>> got = stream.readGroup(group, consumer,
+                StreamReadGroupArgs.neverDelivered().count(1).timeout(Duration.ofMillis(1500)));
+            if (got.isEmpty()) {
+                return done.toString();
+            }
+            got.forEach((id, fields) -> {
+                fields.values().forEach(value -> done.add(String.valueOf(value)));
+                stream.ack(group, id);
+            });
         }
     }
 
