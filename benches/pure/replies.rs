@@ -14,7 +14,8 @@ const ELEMENTS: usize = 100;
 
 pub(super) fn measure(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("requests and replies");
-    let (key, field) = (Bytes::from_static(b"orders:42"), Bytes::from_static(b"0b5b1f6e-9f7c-4f43-8f35-c5e2a5a5d8a0:7"));
+    let (key, field) =
+        (Bytes::from_static(b"orders:42"), Bytes::from_static(b"0b5b1f6e-9f7c-4f43-8f35-c5e2a5a5d8a0:7"));
     group.bench_function("a command with a key and an argument", |bencher| {
         bencher.iter(|| Request::command("SET").key(black_box(&key).clone()).arg(field.clone()));
     });

@@ -36,7 +36,9 @@ pub(crate) async fn play(report: &mut Report, wakes: usize) -> Result<(), Troubl
             let others = if mode == "PUBLISH" { nodes - 1 } else { replicas };
             let name = |what: &str| format!("{nodes} nodes, {mode}: {what}");
             report.number(name("bytes on the bus, a release"), cost.bus);
-            report.number(name("bytes on the bus, a release and node told"), cost.bus / others.max(1) as f64);
+            if others > 0 {
+                report.number(name("bytes on the bus, a release and node told"), cost.bus / others as f64);
+            }
             report.number(name("nodes told"), others as f64);
             report.number(name("published, a wake-up"), cost.published);
             report.number(name("server, µs a wake-up"), cost.cpu);
@@ -65,6 +67,9 @@ async fn cost(cluster: &Cluster, sharded: ShardedSubscriptions, wakes: usize) ->
     for node in cluster.nodes() {
         observers.push(node.observer().await?);
     }
+    // Each client listens for what it is told of its own holds, always.
+    let notices = async || Counted::at_all(&observers).await.is_ok_and(|now| now.channels >= 2.0);
+    wait_until(SOON, notices).await;
     wake([&holder, &waiter], &observers, 0..AT_A_TIME).await?;
 
     let (before, began) = (bus(cluster.nodes(), &observers).await?, Instant::now());

@@ -134,7 +134,8 @@ pub(crate) fn written(servers: &[RedisServer]) -> Result<f64, Trouble> {
         let pid = server.pid().ok_or("a server has ended")?;
         let io = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
         let line = io.lines().find_map(|line| line.strip_prefix("wchar:"));
-        all += line.and_then(|line| line.trim().parse::<f64>().ok()).ok_or("the system does not tell what is written")?;
+        all +=
+            line.and_then(|line| line.trim().parse::<f64>().ok()).ok_or("the system does not tell what is written")?;
     }
     Ok(all)
 }

@@ -98,7 +98,8 @@ fn bus(of: &impl Fn(&str, &str) -> Option<f64>) -> String {
          MB/s of a node |\n|---|---|---|---|---|---|\n"
     );
     // With SPUBLISH, the replicas of the shard; all nodes write the same share.
-    for (mode, told, formula) in [("PUBLISH", NODES - 1.0, "N − 1"), ("SPUBLISH", NODES / PRIMARIES - 1.0, "replicas")] {
+    for (mode, told, formula) in [("PUBLISH", NODES - 1.0, "N − 1"), ("SPUBLISH", NODES / PRIMARIES - 1.0, "replicas")]
+    {
         let release = each(mode).map(|bytes| bytes * told);
         let second = release.map(|bytes| bytes * RELEASES / 1e6);
         let cells = [each(mode), release, second, second.map(|bytes| bytes / PRIMARIES)].map(figure);
