@@ -3,13 +3,14 @@
 use std::fmt::Debug;
 use std::hint::black_box;
 
-use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion};
 use redgrid_codecs::{
     Bincode, Bytes, Cbor, Decode, Double, Encode, Json, Kryo, Long, Lz4, MessagePack, Natural, Postcard, Text, Zstd,
     element_hash, hash128,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::thread_time::ThreadTime;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Order {
@@ -43,7 +44,7 @@ fn order(lines: u32) -> Order {
 /// Lines of an order that is worth compressing: about 5 kB of JSON.
 const MANY: u32 = 100;
 
-pub(super) fn measure(criterion: &mut Criterion) {
+pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     let mut group = criterion.benchmark_group("codecs");
     let (few, many) = (order(4), order(MANY));
     both(&mut group, "Json", &Json, &few);
@@ -67,7 +68,7 @@ pub(super) fn measure(criterion: &mut Criterion) {
 }
 
 /// Writing, and reading what was written.
-fn both<C, T>(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, codec: &C, value: &T)
+fn both<C, T>(group: &mut BenchmarkGroup<'_, ThreadTime>, name: &str, codec: &C, value: &T)
 where
     C: Encode<T> + Decode<T>,
     T: Debug + PartialEq,

@@ -1,6 +1,6 @@
 //! The table of holds: whole turns of a lock, behind a server that answers at once.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
 use redgrid_core::{Client, Holder};
@@ -9,6 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use crate::at_once::AtOnce;
+use crate::thread_time::{ThreadTime, now};
 
 /// Tasks that pass one lock on.
 const TASKS: u64 = 64;
@@ -19,7 +20,7 @@ const HELD: [usize; 2] = [0, 100_000];
 /// Tasks that wait for one lock.
 const WAITERS: [usize; 2] = [100, 10_000];
 
-pub(super) fn measure(criterion: &mut Criterion) {
+pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     let mut group = criterion.benchmark_group("holds");
     for held in HELD {
         let (runtime, _server, client) = started();
@@ -44,12 +45,12 @@ pub(super) fn measure(criterion: &mut Criterion) {
     group.bench_function("enter again and release", |bencher| {
         bencher.iter_custom(|turns| {
             runtime.block_on(async {
-                let began = Instant::now();
+                let began = now();
                 for _ in 0..turns {
                     let again = lock.acquire().by(&holder).await.expect("it is held by the same");
                     again.release().await.expect("it is held");
                 }
-                began.elapsed()
+                now() - began
             })
         });
     });
@@ -83,17 +84,17 @@ fn started() -> (Runtime, std::sync::Arc<AtOnce>, Client) {
 }
 
 async fn pairs(lock: &Lock, turns: u64) -> Duration {
-    let began = Instant::now();
+    let began = now();
     for _ in 0..turns {
         lock.acquire().await.expect("it is free").release().await.expect("it is held");
     }
-    began.elapsed()
+    now() - began
 }
 
 async fn passed_on(client: &Client, turns: u64) -> Duration {
     let lock = Lock::new(client, "passed on");
     let mut tasks = JoinSet::new();
-    let began = Instant::now();
+    let began = now();
     for task in 0..TASKS {
         let (lock, turns) = (lock.clone(), turns / TASKS + u64::from(task < turns % TASKS));
         tasks.spawn(async move { pairs(&lock, turns).await });
@@ -101,7 +102,7 @@ async fn passed_on(client: &Client, turns: u64) -> Duration {
     while let Some(ended) = tasks.join_next().await {
         ended.expect("no task panics");
     }
-    began.elapsed()
+    now() - began
 }
 
 /// So many tasks that wait for a lock that others have.
@@ -120,11 +121,11 @@ async fn waiting(client: &Client, waiters: usize) -> JoinSet<()> {
 
 /// One that waits for a moment, and gives up.
 async fn come_and_go(lock: &Lock, turns: u64) -> Duration {
-    let began = Instant::now();
+    let began = now();
     for _ in 0..turns {
         let mut waits = Box::pin(lock.acquire().wait(Duration::from_secs(3600)).into_future());
         assert!(futures_util::poll!(&mut waits).is_pending(), "others have it");
         drop(waits);
     }
-    began.elapsed()
+    now() - began
 }

@@ -1,6 +1,6 @@
 //! From a message to whoever waits for it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion};
@@ -8,6 +8,7 @@ use redgrid_core::{Client, Watch};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::at_once::AtOnce;
+use crate::thread_time::{ThreadTime, now};
 
 /// Channels that the client watches.
 const CHANNELS: [usize; 3] = [1, 1_000, 100_000];
@@ -15,7 +16,7 @@ const CHANNELS: [usize; 3] = [1, 1_000, 100_000];
 /// Watchers of one channel.
 const WATCHERS: usize = 1_000;
 
-pub(super) fn measure(criterion: &mut Criterion) {
+pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     let mut group = criterion.benchmark_group("hub");
     for channels in CHANNELS {
         let runtime = runtime();
@@ -24,14 +25,14 @@ pub(super) fn measure(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::new("a message, of channels", channels), |bencher| {
             bencher.iter_custom(|messages| {
                 runtime.block_on(async {
-                    let began = Instant::now();
+                    let began = now();
                     for message in 0..messages {
                         // Another channel each time, as they come.
                         let at = (message as usize).wrapping_mul(7919) % watched.len();
                         server.publish(watched[at].channel());
                         watched[at].wake().await;
                     }
-                    began.elapsed()
+                    now() - began
                 })
             });
         });
@@ -43,14 +44,14 @@ pub(super) fn measure(criterion: &mut Criterion) {
     group.bench_function(BenchmarkId::new("a message, of watchers", WATCHERS), |bencher| {
         bencher.iter_custom(|messages| {
             runtime.block_on(async {
-                let began = Instant::now();
+                let began = now();
                 for _ in 0..messages {
                     server.publish(&channel(0));
                     for watch in &mut watched {
                         watch.wake().await;
                     }
                 }
-                began.elapsed()
+                now() - began
             })
         });
     });
@@ -83,9 +84,9 @@ async fn watch(client: &Client, channels: impl Iterator<Item = Bytes>) -> Vec<Wa
 
 async fn come_and_go(client: &Client, times: u64) -> Duration {
     let (key, new) = (Bytes::from_static(b"name"), channel(1));
-    let began = Instant::now();
+    let began = now();
     for _ in 0..times {
         drop(client.watch_only(new.clone(), &key));
     }
-    began.elapsed()
+    now() - began
 }

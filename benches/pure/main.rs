@@ -8,6 +8,7 @@
 //! | `holds` | the table of holds: whole turns of a lock, behind a server that answers at once |
 //! | `hub` | from a message to whoever waits for it, among few channels and many |
 //! | `at_once` | that server |
+//! | `thread_time` | what time is here: that of the processor |
 
 mod at_once;
 mod codecs;
@@ -15,14 +16,16 @@ mod holds;
 mod hub;
 mod names;
 mod replies;
+mod thread_time;
 
 use std::time::Duration;
 
 use criterion::Criterion;
+use thread_time::ThreadTime;
 
 fn main() {
     // Much is measured, and much of it takes nanoseconds: a second each is enough for three figures.
-    let criterion = Criterion::default().warm_up_time(Duration::from_millis(300));
+    let criterion = Criterion::default().with_measurement(ThreadTime).warm_up_time(Duration::from_millis(300));
     let mut criterion = criterion.measurement_time(Duration::from_secs(1)).sample_size(50).configure_from_args();
     names::measure(&mut criterion);
     codecs::measure(&mut criterion);

@@ -6,7 +6,9 @@ use criterion::Criterion;
 use redgrid_core::Name;
 use redgrid_core::name::{Namespace, companion, companion_apart, share_a_slot, slot_of, suffixed};
 
-pub(super) fn measure(criterion: &mut Criterion) {
+use crate::thread_time::ThreadTime;
+
+pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     let mut group = criterion.benchmark_group("names");
     let (name, shop) = (Name::new("orders:42").expect("a name"), Namespace::new("shop").expect("a namespace"));
     let (key, tagged) = (shop.key(&name), &b"shop:orders:{42}:lines"[..]);

@@ -7,12 +7,14 @@ use bytes::Bytes;
 use criterion::{BatchSize, Criterion};
 use redgrid_core::{Reply, Request, Script};
 
+use crate::thread_time::ThreadTime;
+
 static SCRIPT: Script<1> = Script::new("bench", "return 1");
 
 /// Elements of the longer answers.
 const ELEMENTS: usize = 100;
 
-pub(super) fn measure(criterion: &mut Criterion) {
+pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     let mut group = criterion.benchmark_group("requests and replies");
     let (key, field) =
         (Bytes::from_static(b"orders:42"), Bytes::from_static(b"0b5b1f6e-9f7c-4f43-8f35-c5e2a5a5d8a0:7"));
@@ -33,7 +35,7 @@ pub(super) fn measure(criterion: &mut Criterion) {
     let mut read = |name: &str, reply: &Reply, as_value: fn(Reply) -> bool| {
         assert!(as_value(reply.clone()), "{name}");
         group.bench_function(name, |bencher| {
-            bencher.iter_batched(|| reply.clone(), as_value, BatchSize::SmallInput);
+            bencher.iter_batched(|| reply.clone(), as_value, BatchSize::NumIterations(1_000));
         });
     };
     read("a number", &Reply::Int(42), |reply| reply.into_typed::<i64>().is_ok());
