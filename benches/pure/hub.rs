@@ -21,7 +21,7 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     for channels in CHANNELS {
         let runtime = runtime();
         let (server, client) = runtime.block_on(async { AtOnce::start() });
-        let mut watched: Vec<Watch> = runtime.block_on(watch(&client, (0..channels).map(|number| channel(number))));
+        let mut watched: Vec<Watch> = runtime.block_on(watch(&client, (0..channels).map(channel)));
         group.bench_function(BenchmarkId::new("a message, of channels", channels), |bencher| {
             bencher.iter_custom(|messages| {
                 runtime.block_on(async {
