@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// One of those in a queue has left it. Whoever reads the queue passes over those who have; they are taken out at its ends at once, and
-/// all of them when they may be half of it. So a queue in which nobody waits is empty, and hundred thousand that leave together, in any
+/// all of them when they may be half of it. So a queue in which nobody waits is empty, and a hundred thousand that leave together, in any
 /// order, are no hundred thousand walks along it.
 pub(super) fn one_has_left<T>(queue: &mut VecDeque<T>, left: &mut usize, has_left: impl Fn(&T) -> bool) {
     *left += 1;
@@ -46,7 +46,8 @@ mod tests {
     fn leaving_costs_the_same_however_many_wait() {
         const MANY: usize = 100_000;
         // In the order of arrival, from behind, from both ends to the middle and back, and all over the queue.
-        let orders: [(&str, fn(usize) -> usize); 4] = [
+        type Order = fn(usize) -> usize;
+        let orders: [(&str, Order); 4] = [
             ("first come", |number| number),
             ("last come", |number| MANY - 1 - number),
             ("by turns", |number| if number % 2 == 0 { number / 2 } else { MANY - 1 - number / 2 }),
