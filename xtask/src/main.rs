@@ -7,6 +7,7 @@ mod install;
 mod matrix;
 mod measured;
 mod retry;
+mod scale;
 mod steps;
 mod suite;
 mod wheel;
@@ -84,6 +85,9 @@ enum Task {
         #[arg(long, value_name = "TEXT")]
         test: Option<String>,
     },
+    /// Measures what one process, one server and a cluster carry, each promise against its bound: a million names used once, 100,000
+    /// locks held, 100,000 waiters, and the bus of clusters; bounded in time
+    Scale(scale::Options),
     /// Measures our driver beside others, in rotation, and tells ratios: with `--peers` to Redisson and to limit models
     Bench(bench::Options),
     /// Finds or installs a server, and prints its path
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
         Task::Matrix { server, suite, test } => {
             workspace().and_then(|workspace| matrix::run(&workspace, &matrix::Only { server, suite, test }))
         }
+        Task::Scale(options) => scale::play(&options),
         Task::Bench(options) => bench::play(&options),
         Task::Server => server(),
     };

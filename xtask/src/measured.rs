@@ -1,6 +1,7 @@
 //! Programs that measure: the line of JSON that each writes, and the table of them all.
 
 use std::{
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -47,6 +48,18 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
         cells.collect::<Vec<_>>().join("  ")
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Puts a text into a page, between two of its lines.
+pub(crate) fn put_between(page: &Path, (begin, end): (&str, &str), text: &str) -> Result<(), Failure> {
+    let files = |source| Failure::Files { path: page.to_owned(), source };
+    let whole = std::fs::read_to_string(page).map_err(files)?;
+    let parts = whole.split_once(begin).and_then(|(head, rest)| Some((head, rest.split_once(end)?.1)));
+    let Some((head, tail)) = parts else {
+        let lines = std::io::Error::other(format!("it does not have the lines {begin} and {end}"));
+        return Err(files(lines));
+    };
+    std::fs::write(page, format!("{head}{begin}\n\n{text}\n{end}{tail}")).map_err(files)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use std::{
 use redgrid_testkit::{Observer, RedisServer};
 use tokio::runtime::Builder;
 
+pub(crate) use self::report::figure;
 use self::{
     driver::Driver,
     report::{Measured, Report},

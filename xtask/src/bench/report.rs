@@ -7,7 +7,7 @@ use super::{
     rows::{OURS, REDISSON, Row},
     section::{Sample, Section, median},
 };
-use crate::steps::Failure;
+use crate::{measured::put_between, steps::Failure};
 
 /// What a driver did in a row.
 #[derive(Debug, Clone, Default)]
@@ -51,14 +51,7 @@ impl Report {
 
     /// Puts the tables into the page, between its two lines.
     pub(super) fn write(&self, page: &Path) -> Result<(), Failure> {
-        let files = |source| Failure::Files { path: page.to_owned(), source };
-        let text = std::fs::read_to_string(page).map_err(files)?;
-        let parts = text.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-        let Some((head, tail)) = parts else {
-            let lines = std::io::Error::other(format!("it does not have the lines {BEGIN} and {END}"));
-            return Err(files(lines));
-        };
-        std::fs::write(page, format!("{head}{BEGIN}\n\n{self}\n{END}{tail}")).map_err(files)
+        put_between(page, (BEGIN, END), &self.to_string())
     }
 }
 
@@ -77,7 +70,7 @@ fn middle(rounds: &[Option<Section>], of: impl Fn(&Section) -> Option<f64>) -> O
 }
 
 /// A number with about three figures; a dash for none.
-fn figure(number: Option<f64>) -> String {
+pub(crate) fn figure(number: Option<f64>) -> String {
     match number {
         None => "–".to_owned(),
         Some(number) if number.abs() >= 1e6 => format!("{:.2} M", number / 1e6),

@@ -14,6 +14,7 @@
 //! | `stretch` | the second level's decisions, as functions of their inputs |
 //! | `turn` | who goes first after a stretch |
 //! | `slot` | one name: what we have of it, who waits, what is under way |
+//! | `leaving` | leaving a queue, at the same cost however long it is |
 //! | `share` | one key in several slots: grants that several tasks share, and holds beside holds |
 //! | `recent` | names that others wait for, for a moment after we let go of them |
 //! | `table` | entering and leaving |
@@ -45,6 +46,7 @@ mod grant;
 mod holder;
 mod kind;
 mod lease;
+mod leaving;
 mod many;
 mod place;
 mod recent;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::tenure::Tenure;
 use crate::clock::Instant;
+use crate::slack::give_back;
 
 #[derive(Default)]
 pub(super) struct Schedule {
@@ -29,6 +30,7 @@ impl Schedule {
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Arc<Tenure>> {
         let registered = self.tenures.remove(&id)?;
+        give_back(&mut self.tenures);
         self.ends.remove(&(registered.end, id));
         if let Some(due) = registered.due {
             self.due.remove(&(due, id));

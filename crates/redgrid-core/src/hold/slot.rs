@@ -10,6 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use super::flight::Flight;
 use super::grant::Grant;
 use super::kind::{HoldKind, Target};
+use super::leaving::one_has_left;
 use super::place::Place;
 use super::state::Hold;
 use super::tenure::Tenure;
@@ -34,6 +35,8 @@ pub(super) struct Slot {
     pub(super) kind: &'static dyn HoldKind,
     pub(super) target: Arc<Target>,
     pub(super) queue: VecDeque<Entry>,
+    /// How many have left since those were taken out of it who had.
+    pub(super) left: usize,
     /// What we have on the server under it, until its release has landed.
     pub(super) tenure: Option<Arc<Tenure>>,
     /// Who of us has it: one, or all who share it.
@@ -165,6 +168,7 @@ impl Slot {
             kind,
             target,
             queue: VecDeque::new(),
+            left: 0,
             tenure: None,
             holds: Vec::new(),
             under: None,
@@ -236,10 +240,36 @@ impl Slot {
     }
 
     fn next_at(&mut self, now: Instant) -> Option<usize> {
+        self.pass_over_the_left();
+        self.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)
+    }
+
+    /// The request with this number waits no more, and its answer can not reach it any more. Tells whether that is to be looked at by
+    /// the loop of the name: nobody waits then, or a place on the server is free.
+    pub(super) fn leave(&mut self, id: u64) -> bool {
+        let waited = self.queue.len();
+        if self.kind.queue().is_none() && !self.kind.shares() {
+            one_has_left(&mut self.queue, &mut self.left, |entry| entry.answer.is_closed());
+            return waited > 0 && self.queue.is_empty();
+        }
+        // Others are counted by their places, on the server or among those who share.
+        if let Some(at) = self.place_of(id) {
+            self.queue.remove(at);
+        }
+        waited > self.queue.len() && (self.queue.is_empty() || self.kind.queue().is_some())
+    }
+
+    /// Takes out those at the head who have left: where nobody waits, the queue is empty then.
+    pub(super) fn pass_over_the_left(&mut self) {
         while self.queue.front().is_some_and(|entry| entry.answer.is_closed()) {
             self.queue.pop_front();
         }
-        self.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)
+    }
+
+    /// Where a request stands. They mostly stand in the order of their numbers; not where one was brought forward.
+    fn place_of(&self, id: u64) -> Option<usize> {
+        let in_order = self.queue.binary_search_by_key(&id, |entry: &Entry| entry.id).ok();
+        in_order.or_else(|| self.queue.iter().position(|entry| entry.id == id))
     }
 
     /// Has the request with this number be the next of the queue; false when nobody waits for it any more.
@@ -263,6 +293,7 @@ impl Slot {
 
     pub(super) fn is_idle(&mut self) -> bool {
         self.lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
+        self.pass_over_the_left();
         let nothing_under_way = self.busy == Busy::No && !self.asking && !self.driven;
         self.queue.is_empty() && self.tenure.is_none() && self.lost.is_empty() && nothing_under_way
     }

@@ -25,6 +25,7 @@ use super::ticket::Ticket;
 use super::turn::{self, Turn};
 use crate::clock::Instant;
 use crate::connection::{Client, Core};
+use crate::slack::give_back;
 
 /// All that one client holds and waits for.
 pub(crate) struct Table {
@@ -300,6 +301,7 @@ impl Table {
     pub(super) fn sweep(state: &mut State, key: &SlotKey) {
         if state.slots.get_mut(key).is_some_and(Slot::is_idle) {
             state.slots.remove(key);
+            give_back(&mut state.slots);
             state.parts.remove(key);
         }
     }
@@ -308,10 +310,7 @@ impl Table {
     pub(super) fn leave(&self, key: &SlotKey, id: u64) {
         let mut state = self.state();
         let Some(slot) = state.slots.get_mut(key) else { return };
-        let before = slot.queue.len();
-        slot.queue.retain(|entry| entry.id != id);
-        // Where they stand in line on the server, its place is another's.
-        if before > slot.queue.len() && (slot.queue.is_empty() || slot.kind.queue().is_some()) {
+        if slot.leave(id) {
             slot.changed.notify_one();
         }
         Self::sweep(&mut state, key);

@@ -17,6 +17,7 @@ use super::spread::on_wire;
 use crate::clock::Instant;
 use crate::connection::{ChannelKind, Doubt, NodeId, Push, Refused, Server};
 use crate::error::ServerError;
+use crate::slack::give_back;
 
 /// Channels subscribed by one command.
 const CHUNK: usize = 256;
@@ -268,6 +269,7 @@ impl Hub {
             to_join.remove(&name);
             to_try.remove(&name);
             let Some(channel) = channels.remove(&name) else { continue };
+            give_back(channels);
             if channel.may_be_subscribed() {
                 leaving[place(channel.kind)].push(name);
             }

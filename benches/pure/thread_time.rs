@@ -1,0 +1,46 @@
+//! Processor time of this thread, as what criterion measures: on a machine that others use as well it is what the work took, and not
+//! when it had its turn.
+
+use std::time::Duration;
+
+use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+use nix::time::{ClockId, clock_gettime};
+
+/// What the processor has done for this thread so far.
+pub(super) fn now() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
+/// Everything here runs on one thread.
+pub(super) struct ThreadTime;
+
+impl Measurement for ThreadTime {
+    type Intermediate = Duration;
+    type Value = Duration;
+
+    fn start(&self) -> Duration {
+        now()
+    }
+
+    fn end(&self, began: Duration) -> Duration {
+        now() - began
+    }
+
+    fn add(&self, one: &Duration, other: &Duration) -> Duration {
+        *one + *other
+    }
+
+    fn zero(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn to_f64(&self, value: &Duration) -> f64 {
+        WallTime.to_f64(value)
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        // The same unit.
+        const LIKE: &WallTime = &WallTime;
+        LIKE.formatter()
+    }
+}

@@ -1,0 +1,68 @@
+//! What one process, one server and a cluster carry, measured one after the other, each in a process of its own.
+//!
+//! `scale names|held|queue|waiters|bus COUNT SECONDS` prints one line of JSON and ends with 1 where a promise was broken. COUNT is how
+//! many names, locks, waiters or wake-ups; SECONDS is how long `held` and `waiters` are looked at while nothing happens.
+//! `cargo xtask scale` runs all of them.
+
+mod bus;
+mod held;
+mod look;
+mod names;
+mod queue;
+mod report;
+mod waiters;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use redgrid_core::{Client, Config};
+use report::Report;
+
+/// What went wrong, for a person to read.
+type Trouble = Box<dyn Error + Send + Sync>;
+
+/// The longest that anything may take that is to happen at all.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Who asks at a time: enough to keep a server busy, and little enough to be answered in time.
+const AT_A_TIME: usize = 256;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [measure, count, seconds] = words.as_slice() else { return usage() };
+    let (Ok(count), Ok(seconds)) = (count.parse::<usize>(), seconds.parse()) else { return usage() };
+    let (count, idle) = (count.max(1), Duration::from_secs(seconds));
+    let mut report = Report::new(measure, count);
+    let played = match measure.as_str() {
+        "names" => names::play(&mut report, count).await,
+        "held" => held::play(&mut report, count, idle).await,
+        "queue" => queue::play(&mut report, count).await,
+        "waiters" => waiters::play(&mut report, count, idle).await,
+        "bus" => bus::play(&mut report, count).await,
+        _ => return usage(),
+    };
+    if let Err(trouble) = played {
+        eprintln!("{measure}: {}", in_full(&*trouble));
+        return ExitCode::FAILURE;
+    }
+    report.print()
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: scale names|held|queue|waiters|bus COUNT SECONDS");
+    ExitCode::from(2)
+}
+
+async fn connected(config: Config) -> Result<Client, Trouble> {
+    let client = Client::connect(config).await?;
+    client.wait_ready(SOON).await?;
+    Ok(client)
+}
+
+/// An error with its causes.
+fn in_full(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |error| (*error).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,74 @@
+//! What a measure found: its promises, and numbers by their names, which `cargo xtask scale` makes tables of.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use redgrid_testkit::ServerBinary;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// The fields are those of the JSON line, in its order.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    measure: String,
+    count: usize,
+    server: String,
+    seconds: f64,
+    promises: Vec<Promise>,
+    numbers: Map<String, Value>,
+    #[serde(skip)]
+    began: Instant,
+}
+
+#[derive(Debug, Serialize)]
+struct Promise {
+    what: String,
+    was: f64,
+    bound: String,
+    holds: bool,
+}
+
+impl Report {
+    pub(crate) fn new(measure: &str, count: usize) -> Self {
+        let server = ServerBinary::find().map(|found| found.version().to_string()).unwrap_or_default();
+        let (promises, numbers) = (Vec::new(), Map::new());
+        Report { measure: measure.to_owned(), count, server, seconds: 0.0, promises, numbers, began: Instant::now() }
+    }
+
+    /// What was promised not to exceed a bound; the unit is part of `what`.
+    pub(crate) fn at_most(&mut self, what: impl Into<String>, was: f64, bound: f64) {
+        let (was, holds) = (rounded(was), was <= bound);
+        self.promises.push(Promise { what: what.into(), was, bound: format!("<= {bound}"), holds });
+    }
+
+    /// What was promised to be so and no other.
+    pub(crate) fn exactly(&mut self, what: impl Into<String>, was: usize, bound: usize) {
+        let (is, holds) = (was as f64, was == bound);
+        self.promises.push(Promise { what: what.into(), was: is, bound: format!("= {bound}"), holds });
+    }
+
+    pub(crate) fn number(&mut self, name: impl Into<String>, was: f64) {
+        self.numbers.insert(name.into(), rounded(was).into());
+    }
+
+    /// Says how far it is: a measure takes minutes.
+    pub(crate) fn say(&self, what: &str) {
+        eprintln!("{} {:6.1} s  {what}", self.measure, self.began.elapsed().as_secs_f64());
+    }
+
+    /// Prints the line, and tells whether all was kept.
+    pub(crate) fn print(mut self) -> ExitCode {
+        self.seconds = rounded(self.began.elapsed().as_secs_f64());
+        println!("{}", serde_json::to_string(&self).expect("plain data"));
+        let broken: Vec<_> = self.promises.iter().filter(|promise| !promise.holds).collect();
+        for Promise { what, was, bound, .. } in &broken {
+            eprintln!("broken: {what}: {was}, and {bound} was promised");
+        }
+        if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+/// To a thousandth.
+fn rounded(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
+}
