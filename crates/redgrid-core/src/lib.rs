@@ -50,7 +50,7 @@ pub use hold::Holder;
 pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970};
 pub use name::{InvalidName, Name};
 pub use once::{OnceBulkScript, OnceRequest, OnceScript};
-pub use script::{BulkScript, OwnedScript, Script};
+pub use script::{BulkScript, Joint, OwnedScript, Script, Turn};
 pub use seat::Seat;
 pub use token::Token;
 pub use wait::{Channels, Fed, Feed, Heard, Hearing, LastHeard, Messages, Term, Told, Wake, Watch};

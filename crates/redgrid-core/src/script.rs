@@ -164,3 +164,35 @@ impl BulkScript {
         &self.0
     }
 }
+
+/// A script that does the work of many calls of others, of one key each: what leaves while others are under way goes together.
+///
+/// Its keys are those of the calls, first those that come [`First`](Turn::First). Its arguments are the number of these, and then the
+/// arguments of each call, in the order of the keys. It answers by a list of what each would have been answered; an error in its place
+/// says that this one did nothing.
+#[derive(Debug)]
+pub struct Joint {
+    body: Body,
+    pub(crate) words: usize,
+}
+
+/// Where a call stands among those that it goes together with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// What gives something back.
+    First,
+    /// What takes something.
+    Second,
+}
+
+impl Joint {
+    /// A script by its name (for errors) and text, for calls with so many arguments.
+    pub const fn new(name: &'static str, text: &'static str, words: usize) -> Self {
+        Joint { body: Body::new(name, text), words }
+    }
+
+    /// The text and its hash.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+}

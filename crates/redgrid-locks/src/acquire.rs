@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::hold::{Backoff, Grant, HoldKind, Lease, Target, Wish};
+use redgrid_core::hold::{Backoff, Grant, HoldKind, Lease, Target, Ticket, Wish};
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Holder, Token};
 
@@ -105,7 +105,7 @@ impl Options {
     }
 
     /// Asks until the wait is over; a wait of zero is one look.
-    pub(crate) async fn must(mut self) -> Result<Grant, AcquireError> {
+    pub(crate) async fn must(&mut self) -> Result<Grant, AcquireError> {
         let once = self.wait.is_some_and(|wait| wait.is_zero());
         let name = self.target.clone()?.name.clone();
         self.wait = self.wait.filter(|wait| !wait.is_zero());
@@ -113,7 +113,7 @@ impl Options {
     }
 
     /// The same where being busy is an answer; without a wait, one look.
-    pub(crate) async fn may(mut self) -> Result<Option<Grant>, AcquireError> {
+    pub(crate) async fn may(&mut self) -> Result<Option<Grant>, AcquireError> {
         self.wait = self.wait.filter(|wait| !wait.is_zero());
         let once = self.wait.is_none();
         match self.ask(once).await {
@@ -150,11 +150,16 @@ impl Options {
     }
 
     async fn ask_now(&self, once: bool) -> Result<Option<Grant>, AcquireError> {
+        self.enter(once)?.outcome().await
+    }
+
+    // Apart from its outcome, which would have room for the ticket twice.
+    fn enter(&self, once: bool) -> Result<Ticket, AcquireError> {
         let ticket = self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.wish(once)?)?;
         if let Some(place) = &self.place {
             place.taken(ticket.place());
         }
-        ticket.outcome().await
+        Ok(ticket)
     }
 
     /// What is wished, once its values are found to be possible.
@@ -313,7 +318,7 @@ impl IntoFuture for Acquire {
     type Output = Result<LockGuard, AcquireError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move { Ok(LockGuard::new(self.0.must().await?)) })
     }
 }
@@ -322,7 +327,7 @@ impl IntoFuture for TryAcquire {
     type Output = Result<Option<LockGuard>, AcquireError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move { Ok(self.0.may().await?.map(LockGuard::new)) })
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::hold::{Claim, HoldKind, Together};
-use redgrid_core::{BulkScript, Request, Script};
+use redgrid_core::{BulkScript, Joint, Request, Script, Turn};
 
 static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/acquire.lua"));
 static ACQUIRE_MANY: BulkScript = BulkScript::new("lock/acquire-many", include_str!("scripts/acquire_many.lua"));
@@ -17,6 +17,8 @@ static LINGER: Script<1> = Script::new("lock/linger", include_str!("scripts/ling
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
 static ATTACH: Script<1> = Script::new("lock/attach", include_str!("scripts/attach.lua"));
 pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
+/// Of `RELEASE` and `ACQUIRE`, which have three arguments each.
+static JOINT: Joint = Joint::new("lock/joint", include_str!("scripts/joint.lua"), 3);
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
 /// A lock of one holder in a hash of its own: Redisson's RLock on the wire, and what differs from it in a point.
@@ -79,7 +81,10 @@ impl HoldKind for OneHolder {
                 ACQUIRE_VOTE.with(keys).arg(claim.field.clone())
             }
             Some(token) => ACQUIRE_FENCED.with([claim.target.key.clone(), token.clone()]).arg(claim.field.clone()),
-            None => one(&ACQUIRE, claim),
+            None => {
+                let request = one(&ACQUIRE, claim).int(millis(claim.lease)).not_after_here();
+                return request.joins(&JOINT, Turn::Second).idempotent();
+            }
         };
         request.int(millis(claim.lease)).not_after_here().idempotent()
     }
@@ -101,7 +106,7 @@ impl HoldKind for OneHolder {
     }
 
     fn release(&self, claim: Claim<'_>) -> Request {
-        self.told(one(&RELEASE, claim), claim).idempotent()
+        self.told(one(&RELEASE, claim), claim).joins(&JOINT, Turn::First).idempotent()
     }
 
     fn give_way(&self, claim: Claim<'_>) -> Request {
@@ -168,6 +173,7 @@ mod tests {
             ATTACH.body(),
             RENEW.body(),
             RELEASE_MANY.body(),
+            JOINT.body(),
         ] {
             for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
                 assert!(body.text().contains(part), "{}: {part}", body.name());

@@ -1,5 +1,6 @@
 //! What all objects of one client share, and the task that drives what has no caller (any more).
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,34 +44,53 @@ impl Core {
     }
 
     /// Sends a request until it is answered for good; see [`exchange`].
-    pub(crate) async fn exchange(
-        &self,
+    ///
+    /// Boxed once, here: every operation has one, and would have its room two or three times over.
+    pub(crate) fn exchange<'a>(
+        &'a self,
         request: Request,
         until: Instant,
         persistence: Persistence,
+        progress: &'a Progress,
+    ) -> Pin<Box<dyn Future<Output = Exchange> + Send + 'a>> {
+        Box::pin(async move {
+            let mut unanswered = None;
+            loop {
+                let (topology, settings, clock) = (&*self.topology, &self.settings, &self.clock);
+                let asked = exchange(topology, settings, clock, &request, until, persistence, progress).await;
+                match self.in_time(&request, asked, until, progress, &mut unanswered) {
+                    Ok(asked) => return asked,
+                    Err(again) => Box::pin(clock.sleep_until(again)).await,
+                }
+            }
+        })
+    }
+
+    /// What was answered for good; or when it is to be asked again, as the server found it too late. `unanswered` is of all copies.
+    fn in_time(
+        &self,
+        request: &Request,
+        mut asked: Exchange,
+        until: Instant,
         progress: &Progress,
-    ) -> Exchange {
-        let mut unanswered = None;
-        loop {
-            let (topology, settings, clock) = (&*self.topology, &self.settings, &self.clock);
-            let mut asked = exchange(topology, settings, clock, request.clone(), until, persistence, progress).await;
-            unanswered = unanswered.max(asked.unanswered_until);
-            asked.unanswered_until = unanswered;
-            if !request.tells_time || !asked.told_time() {
-                return asked;
-            }
-            // This copy did nothing. An earlier one may have.
-            progress.came_late(unanswered.is_some());
-            let pause = jittered(settings.retry_delay);
-            if clock.now() + pause >= until {
-                asked.result = Err(match unanswered {
-                    Some(_) => ServerError::unknown("the server found the last copy of the request too late"),
-                    None => ServerError::not_sent("the server found the request too late"),
-                });
-                return asked;
-            }
-            clock.sleep_until(clock.now() + pause).await;
+        unanswered: &mut Option<Instant>,
+    ) -> Result<Exchange, Instant> {
+        *unanswered = (*unanswered).max(asked.unanswered_until);
+        asked.unanswered_until = *unanswered;
+        if !request.tells_time || !asked.told_time() {
+            return Ok(asked);
         }
+        // This copy did nothing. An earlier one may have.
+        progress.came_late(unanswered.is_some());
+        let again = self.clock.now() + jittered(self.settings.retry_delay);
+        if again < until {
+            return Err(again);
+        }
+        asked.result = Err(match unanswered {
+            Some(_) => ServerError::unknown("the server found the last copy of the request too late"),
+            None => ServerError::not_sent("the server found the request too late"),
+        });
+        Ok(asked)
     }
 
     /// Waits until what was answered to an exchange about `key` is as durable as asked.

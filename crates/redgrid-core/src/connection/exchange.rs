@@ -144,70 +144,75 @@ pub(crate) enum Persistence {
 }
 
 /// Sends `request` to where its keys are until it is answered for good or `until` has passed.
-pub(super) async fn exchange(
-    topology: &dyn Topology,
-    settings: &Settings,
-    clock: &Clock,
-    request: Request,
+#[expect(clippy::manual_async_fn, reason = "that one would have room for its arguments twice")]
+pub(super) fn exchange<'a>(
+    topology: &'a dyn Topology,
+    settings: &'a Settings,
+    clock: &'a Clock,
+    request: &'a Request,
     until: Instant,
     persistence: Persistence,
-    progress: &Progress,
-) -> Exchange {
-    let mut unanswered: Option<Instant> = None;
-    let mut unknowns = 0;
-    let mut first = None;
-    loop {
-        let sent = clock.now();
-        let mut limit = sent + settings.timeout;
-        if let (Persistence::Within(window), Some(first)) = (persistence, first) {
-            limit = limit.min(first + window);
+    progress: &'a Progress,
+) -> impl Future<Output = Exchange> + Send + use<'a> {
+    async move {
+        let mut unanswered: Option<Instant> = None;
+        let mut unknowns = 0;
+        let mut first = None;
+        loop {
+            let sent = clock.now();
+            let mut limit = sent + settings.timeout;
+            if let (Persistence::Within(window), Some(first)) = (persistence, first) {
+                limit = limit.min(first + window);
+            }
+            let over = certainly_over(limit, settings.timeout);
+            if !progress.begin() {
+                let (result, by) =
+                    (Err(ServerError::not_sent("it was given up")), topology.primary(request.first_key()));
+                return Exchange { result, sent, received: sent, unanswered_until: None, by, epoch: None };
+            }
+            let Answer { result, by, epoch, at_home } = match request.reads {
+                true => once(topology, request, limit).await,
+                false => unless_replaced(topology, request, limit).await,
+            };
+            let received = clock.now();
+            let again = match &result {
+                Err(ServerError::NotSent { .. }) => {
+                    progress.not_done();
+                    true
+                }
+                Err(ServerError::Refused { code: Code::TryAgain, .. }) if persistence == Persistence::Together => false,
+                Err(error @ ServerError::Refused { code, message }) => {
+                    progress.refused(error);
+                    code.is_passing() && request.is_servers_own(message)
+                }
+                Err(ServerError::Unknown { reason }) => {
+                    progress.unanswered();
+                    unanswered = unanswered.max(Some(over));
+                    // A cluster that is down for a moment says so to one request, and fred to all that were in flight with it.
+                    unknowns += u32::from(!reason.starts_with("CLUSTERDOWN"));
+                    let first = *first.get_or_insert(sent);
+                    let more = match persistence {
+                        Persistence::ToTheEnd | Persistence::Together => true,
+                        Persistence::Retries => unknowns <= settings.retries,
+                        Persistence::Within(window) => unknowns <= settings.retries && received < first + window,
+                    };
+                    request.is_idempotent() && more
+                }
+                Ok(_) | Err(ServerError::Decode { .. }) => {
+                    by.time().observe_round_trip(sent, received);
+                    progress.answered();
+                    false
+                }
+            };
+            if again && received < until {
+                // Boxed, as is all that is rare: every request would have room for it.
+                Box::pin(pause(topology, request.first_key(), (&by, at_home), settings, clock, until)).await;
+                if clock.now() < until {
+                    continue;
+                }
+            }
+            return Exchange { result, sent, received, unanswered_until: unanswered, by, epoch };
         }
-        let over = certainly_over(limit, settings.timeout);
-        if !progress.begin() {
-            let (result, by) = (Err(ServerError::not_sent("it was given up")), topology.primary(request.first_key()));
-            return Exchange { result, sent, received: sent, unanswered_until: None, by, epoch: None };
-        }
-        let Answer { result, by, epoch, at_home } = match request.reads {
-            true => once(topology, &request, limit).await,
-            false => unless_replaced(topology, &request, limit).await,
-        };
-        let received = clock.now();
-        let again = match &result {
-            Err(ServerError::NotSent { .. }) => {
-                progress.not_done();
-                true
-            }
-            Err(ServerError::Refused { code: Code::TryAgain, .. }) if persistence == Persistence::Together => false,
-            Err(error @ ServerError::Refused { code, message }) => {
-                progress.refused(error);
-                code.is_passing() && request.is_servers_own(message)
-            }
-            Err(ServerError::Unknown { reason }) => {
-                progress.unanswered();
-                unanswered = unanswered.max(Some(over));
-                // A cluster that is down for a moment says so to one request, and fred to all that were in flight with it.
-                unknowns += u32::from(!reason.starts_with("CLUSTERDOWN"));
-                let first = *first.get_or_insert(sent);
-                let more = match persistence {
-                    Persistence::ToTheEnd | Persistence::Together => true,
-                    Persistence::Retries => unknowns <= settings.retries,
-                    Persistence::Within(window) => unknowns <= settings.retries && received < first + window,
-                };
-                request.is_idempotent() && more
-            }
-            Ok(_) | Err(ServerError::Decode { .. }) => {
-                by.time().observe_round_trip(sent, received);
-                progress.answered();
-                false
-            }
-        };
-        if again && received < until {
-            pause(topology, request.first_key(), (&by, at_home), settings, clock, until).await;
-            if clock.now() < until {
-                continue;
-            }
-        }
-        return Exchange { result, sent, received, unanswered_until: unanswered, by, epoch };
     }
 }
 
@@ -228,23 +233,26 @@ async fn unless_replaced(topology: &dyn Topology, request: &Request, limit: Inst
     let mut asked = pin!(once_telling(topology, request, limit, &sent_on));
     let replaced = async {
         tokio::time::sleep(last_words).await;
-        let mut changes = topology.changes();
-        let mut doubted = false;
-        while !is_replaced() {
-            if !doubted && !home.answers() {
-                topology.doubt(Doubt::Silent(home.id().clone()));
-                doubted = true;
+        let overdue = async {
+            let mut changes = topology.changes();
+            let mut doubted = false;
+            while !is_replaced() {
+                if !doubted && !home.answers() {
+                    topology.doubt(Doubt::Silent(home.id().clone()));
+                    doubted = true;
+                }
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
+                    () = tokio::time::sleep(last_words), if !doubted => {}
+                }
             }
-            tokio::select! {
-                changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
-                () = tokio::time::sleep(last_words), if !doubted => {}
+            tokio::time::sleep(last_words).await;
+            if sent_on.load(Ordering::Relaxed) {
+                // Another has it, and is waited for.
+                std::future::pending::<()>().await;
             }
-        }
-        tokio::time::sleep(last_words).await;
-        if sent_on.load(Ordering::Relaxed) {
-            // Another has it, and is waited for.
-            std::future::pending::<()>().await;
-        }
+        };
+        Box::pin(overdue).await;
     };
     tokio::select! {
         biased;

@@ -37,8 +37,13 @@ impl Lines {
 
     /// The connection of a key's name, or of what has no key.
     pub(super) fn of(&self, key: Option<&[u8]>) -> &Arc<Link> {
-        let at = key.filter(|_| self.links.len() > 1).map_or(0, |key| usize::from(slot(key)) % self.links.len());
-        &self.links[at]
+        &self.links[key.map_or(0, |key| usize::from(self.seat(key)))]
+    }
+
+    /// The number of that connection.
+    pub(super) fn seat(&self, key: &[u8]) -> u16 {
+        let count = u16::try_from(self.links.len()).unwrap_or(u16::MAX);
+        if count > 1 { slot(key) % count } else { 0 }
     }
 
     pub(super) fn epoch(&self) -> watch::Receiver<Option<Epoch>> {

@@ -2,9 +2,10 @@
 //! durability is asked for, one more for each level of it, and one for the events of all keys where somebody listens to those.
 
 mod carry;
+mod joint;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use self::joint::Joints;
 use super::aside::Aside;
 use super::commit::Commits;
 use super::lines::Lines;
@@ -19,8 +21,8 @@ use super::link::{Greeting, Link, Part};
 use super::subscriber::{Carries, Subscriber};
 use super::way::{Entry, Place, Way};
 use super::{ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
-use crate::clock::Clock;
-use crate::config::{Address, Config, ConfigError, Durability, Settings};
+use crate::clock::{Clock, Instant};
+use crate::config::{Address, Config, ConfigError, Durability, Servers, Settings};
 use crate::error::ServerError;
 
 /// What the nodes of one client have in common.
@@ -31,6 +33,8 @@ pub(super) struct Nodes {
     pub(super) clock: Clock,
     /// Whether messages go by sharded channels; known when the first node of a cluster has answered.
     pub(super) sharded: Arc<AtomicBool>,
+    /// Whether the keys of a request have to share a slot.
+    pub(super) clustered: bool,
 }
 
 impl Nodes {
@@ -39,7 +43,8 @@ impl Nodes {
     /// [`ConfigError`] where a file that it names can not be used.
     pub(super) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
         let (entry, settings) = (Entry::of(config)?, config.settings.clone());
-        Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default() })
+        let clustered = matches!(config.servers(), Servers::Cluster(_));
+        Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
     }
 
     /// One node, which is connected in the background and believed only while it has the part that is expected of it.
@@ -49,7 +54,7 @@ impl Nodes {
 
     /// The same, wherever it listens.
     pub(super) fn open_at(&self, place: Place, part: Part) -> Result<Arc<Node>, ServerError> {
-        Node::open(self, Way { place, entry: self.entry.clone() }, part).map(Arc::new)
+        Node::open(self, Way { place, entry: self.entry.clone() }, part)
     }
 }
 
@@ -88,10 +93,11 @@ pub(super) struct Node {
     /// Its data is older than a replica's may be.
     behind: AtomicBool,
     watchers: Mutex<Vec<JoinHandle<()>>>,
+    joints: Joints,
 }
 
 impl Node {
-    fn open(nodes: &Nodes, way: Way, part: Part) -> Result<Self, ServerError> {
+    fn open(nodes: &Nodes, way: Way, part: Part) -> Result<Arc<Self>, ServerError> {
         let Nodes { settings, clock, sharded, .. } = nodes;
         let name = &settings.client_name;
         let time = Arc::new(ServerClock::default());
@@ -114,7 +120,8 @@ impl Node {
         let (subscriber, reading) = Subscriber::open(subscriber, commands.epoch());
         let mut watchers = watchers.into_inner();
         watchers.push(reading);
-        Ok(Node {
+        Ok(Arc::new_cyclic(|me| Node {
+            joints: Joints::new(Weak::clone(me), nodes.clustered),
             id: NodeId(way.place.to_string().into()),
             sharded: Arc::clone(sharded),
             clock: clock.clone(),
@@ -131,7 +138,7 @@ impl Node {
             commands,
             behind: AtomicBool::new(false),
             watchers: watchers.into(),
-        })
+        }))
     }
 
     /// Has it looked at soon whether it still has its part; where not, it is not believed until it has.
@@ -234,6 +241,20 @@ impl Node {
         });
     }
 
+    /// Carries out one request, alone or together with those of others.
+    ///
+    /// Boxed, whichever it is: who waits for others is to have little room, and those are many.
+    async fn alone(&self, request: &Request, limit: Option<Instant>) -> Result<Reply, ServerError> {
+        match (request.joint, limit) {
+            (Some(how), Some(limit)) => self.joints.call(self, how, request, limit).await,
+            _ if request.adjacent => {
+                let answer = Box::pin(self.together(vec![Request { not_after: limit, ..request.clone() }])).await.pop();
+                answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
+            }
+            _ => Box::pin(self.one(self.line(request), request, limit)).await,
+        }
+    }
+
     /// Has its connections end, and with them the tasks that watch them.
     fn stop(&self) {
         self.commands.close();
@@ -256,28 +277,32 @@ impl Server for Node {
         &self.id
     }
 
-    async fn call(&self, mut requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
+    async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
         // A server that runs a script for too long greets nobody, and is to be told to end it.
         if !self.commands.is_up() && !requests.iter().all(|request| request.aside) {
             return requests.iter().map(|_| Err(self.commands.down())).collect();
         }
         match requests.len() {
             _ if requests.iter().any(|request| request.adjacent) => self.together(requests).await,
-            1 => {
-                let request = requests.remove(0);
-                vec![self.one(self.line(&request), request).await]
-            }
+            1 => vec![self.alone(&requests[0], requests[0].limit()).await],
             // Polled in their order for the first time, and a first poll hands the bytes to fred.
             _ => {
                 // What is to stay in its order goes by one connection.
                 let line = requests.iter().all(|request| request.in_order).then(|| Arc::clone(self.line(&requests[0])));
                 let one = async |request: Request| match &line {
-                    Some(line) => self.one(line, request).await,
-                    None => self.one(self.line(&request), request).await,
+                    Some(line) => self.one(line, &request, request.limit()).await,
+                    None => self.one(self.line(&request), &request, request.limit()).await,
                 };
                 Box::pin(join_all(requests.into_iter().map(one))).await
             }
         }
+    }
+
+    async fn ask(&self, request: &Request, limit: Instant) -> Result<Reply, ServerError> {
+        if !self.commands.is_up() && !request.aside {
+            return Err(self.commands.down());
+        }
+        self.alone(request, Some(limit)).await
     }
 
     async fn commit(&self, since: Epoch, durability: Durability, tag: &[u8]) -> Result<(), CommitError> {

@@ -39,7 +39,7 @@ impl Reply {
         T::from_reply(self)
     }
 
-    fn misfit(self, expected: &'static str) -> ServerError {
+    pub(crate) fn misfit(self, expected: &'static str) -> ServerError {
         let mut got = format!("{self:?}");
         if got.len() > 120 {
             let cut = (0..=117).rev().find(|&at| got.is_char_boundary(at)).unwrap_or(0);

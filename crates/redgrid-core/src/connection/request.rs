@@ -1,10 +1,11 @@
 //! One request to one server, as bytes, with the facts that decide how it may be treated.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::slot::slot;
 use crate::clock::Instant;
-use crate::script::{Body, Called};
+use crate::script::{Body, Called, Joint, Turn};
 
 /// A command or a script call.
 ///
@@ -16,10 +17,11 @@ pub struct Request {
     pub(crate) what: What,
     /// The second word of a command whose name is two: it comes before the keys.
     pub(crate) subcommand: Option<&'static str>,
-    pub(crate) keys: Vec<Bytes>,
+    pub(crate) keys: SmallVec<[Bytes; 1]>,
     /// How many of its keys, the last ones, stand among the arguments.
     pub(crate) keys_behind: usize,
-    pub(crate) args: Vec<Arg>,
+    /// Room for those of an acquire and a release: neither allocates.
+    pub(crate) args: SmallVec<[Arg; 3]>,
     pub(crate) idempotent: bool,
     pub(crate) not_after: Option<Instant>,
     pub(crate) adjacent: bool,
@@ -28,6 +30,7 @@ pub struct Request {
     pub(crate) writes_nothing: bool,
     pub(crate) in_order: bool,
     pub(crate) aside: bool,
+    pub(crate) joint: Option<(&'static Joint, Turn)>,
 }
 
 #[derive(Debug, Clone)]
@@ -122,7 +125,7 @@ impl Request {
     pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {
         let requests: Vec<_> = requests.into_iter().collect();
         let idempotent = requests.iter().all(Request::is_idempotent);
-        let keys: Vec<_> = requests.iter().flat_map(|request| request.keys.iter().cloned()).collect();
+        let keys = requests.iter().flat_map(|request| request.keys.iter().cloned()).collect();
         Request { keys, idempotent, ..Request::new(What::Together(requests)) }
     }
 
@@ -130,9 +133,9 @@ impl Request {
         Request {
             what,
             subcommand: None,
-            keys: Vec::new(),
+            keys: SmallVec::new(),
             keys_behind: 0,
-            args: Vec::new(),
+            args: SmallVec::new(),
             idempotent: false,
             not_after: None,
             adjacent: false,
@@ -141,6 +144,7 @@ impl Request {
             writes_nothing: false,
             in_order: false,
             aside: false,
+            joint: None,
         }
     }
 
@@ -235,6 +239,13 @@ impl Request {
     /// Has it sent on a connection of its own, for what must not queue behind others: SCRIPT KILL, behind the script.
     pub fn aside(mut self) -> Self {
         self.aside = true;
+        self
+    }
+
+    /// Says that it may go to its server together with others, by a script that does what each of them asks. Of several keys or other
+    /// than [`Joint::new`]'s number of arguments it goes alone.
+    pub fn joins(mut self, joint: &'static Joint, turn: Turn) -> Self {
+        self.joint = Some((joint, turn)).filter(|_| self.keys.len() == 1 && self.args.len() == joint.words);
         self
     }
 
@@ -346,6 +357,6 @@ mod tests {
         let request = Request::command("MSET").key("a").arg("1").key_here("b").arg("2").key("c");
         assert_eq!(request.keys_in_front(), ["a", "c"]);
         assert_eq!(request.touched(), ["a", "c", "b"]);
-        assert_eq!(request.args, [Arg::Bytes("1".into()), Arg::Key("b".into()), Arg::Bytes("2".into())]);
+        assert_eq!(request.args[..], [Arg::Bytes("1".into()), Arg::Key("b".into()), Arg::Bytes("2".into())]);
     }
 }

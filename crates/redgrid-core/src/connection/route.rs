@@ -90,9 +90,13 @@ pub(super) async fn once_telling(
     let mut hops = 0;
     loop {
         let epoch = by.epoch().borrow().clone();
-        let copy = request.clone().not_after(limit);
-        let copies = if asking { vec![Request::command("ASKING"), copy.adjacent()] } else { vec![copy] };
-        let result = one_of(by.call(copies).await);
+        let result = match asking {
+            false => by.ask(request, limit).await,
+            true => {
+                let copy = request.clone().not_after(limit).adjacent();
+                one_of(by.call(vec![Request::command("ASKING"), copy]).await)
+            }
+        };
         let at_home = hops == 0 && !request.reads;
         let Err(error) = &result else { return Answer { result, by, epoch, at_home } };
         let host = by.id().host();

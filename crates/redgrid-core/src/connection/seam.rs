@@ -12,6 +12,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
 use super::{CommitError, DeploymentKind, Reply, Request, ServerClock};
+use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::ServerError;
 
@@ -111,6 +112,12 @@ pub trait Server: Send + Sync + 'static {
     /// A request is sent at most once. The answer comes within the client's `timeout`, or is
     /// [`Unknown`](ServerError::Unknown); without a connection it is [`NotSent`](ServerError::NotSent) at once.
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
+
+    /// The same of one request, which is not to be carried out after `limit`, whatever it says itself.
+    async fn ask(&self, request: &Request, limit: Instant) -> Result<Reply, ServerError> {
+        let answer = self.call(vec![request.clone().not_after(limit)]).await.pop();
+        answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
+    }
 
     /// Waits until all that was answered in the epoch `since` before this call is as durable as asked. With
     /// [`Durability::Primary`] nothing is sent and nothing waited for.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 
 use super::flight::Work;
 use super::kind::{Claim, Entrance, HoldKind, ServerQueue, Target};
@@ -90,90 +91,95 @@ impl Table {
 
     /// The same as work that delivers its result itself.
     pub(super) fn attempt(self: &Arc<Self>, key: &SlotKey, slot: &mut Slot) -> Work {
-        let (table, attempt, key) = (Arc::clone(self), self.attempt_of(key, slot), key.clone());
+        let table = Arc::clone(self);
+        if let Some(attempt) = self.attempt_of(key, slot) {
+            return Box::pin(table.try_for(attempt).map(drop));
+        }
+        // Whose time was over before it could ask.
+        let key = key.clone();
         Box::pin(async move {
-            if let Some(attempt) = attempt {
-                table.try_for(attempt).await;
-            } else {
-                // Whose time was over before it could ask.
-                let mut state = table.state();
-                if let Some(slot) = state.slots.get_mut(&key) {
-                    slot.asking = false;
-                }
-                table.go_on(&mut state, &key);
+            let mut state = table.state();
+            if let Some(slot) = state.slots.get_mut(&key) {
+                slot.asking = false;
             }
+            table.go_on(&mut state, &key);
         })
     }
 
     /// Asks once (twice, when the first was too late) and tells those whom the answer concerns. Returns how long the
     /// name is taken by others, if it is.
-    pub(super) async fn try_for(self: &Arc<Self>, attempt: Attempt) -> Option<Duration> {
-        let durability = attempt.wish.durability;
-        let mut late = false;
-        let (id, field, asked, verdict, proven) = loop {
-            let (id, field, asked) = self.ask(&attempt).await;
-            let verdict = judge(&asked);
-            if let (Verdict::TooLate, false) = (&verdict, late) {
-                self.settle_copies(&attempt, &field, &asked, false);
-                late = true;
-                continue;
-            }
-            let proven = match verdict {
-                Verdict::Granted { .. } => self.core.commit(&asked, durability, &attempt.target.key).await,
-                _ => Ok(()),
-            };
-            if proven.as_ref().is_err_and(CommitError::is_passing) && self.now() < attempt.until {
-                // Its slot or its primary is on the move: nothing is wrong with the replicas.
-                self.settled(attempt.settlement(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true)).await;
-                attempt.seen.place.moved(self.number());
-                tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
-                continue;
-            }
-            break (id, field, asked, verdict, proven);
-        };
-        match verdict {
-            Verdict::Granted { .. } if proven.is_err() => {
-                // Before it is told: who asks again at once is not to find the name taken by what is being given back.
-                self.settled(attempt.settlement(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true)).await;
-                self.failed(&attempt, proven.map_or_else(Failure::NotDurable, |()| Failure::ShuttingDown));
-                None
-            }
-            Verdict::Granted { .. } if self.now() >= terms::deadline(asked.sent, attempt.lease) => {
-                // Over before it was known: a guard that holds nothing would be no answer.
-                self.settle_copies(&attempt, &field, &asked, true);
-                let why = ServerError::unknown("the answer came when the lease had ended");
-                self.failed(&attempt, Failure::Unknown(why));
-                None
-            }
-            Verdict::Granted { token, .. } => {
-                let (lease, stretch_ends) =
-                    ((attempt.lease, durability), attempt.continued.unwrap_or(asked.sent + attempt.stretch));
-                let mut granted = Granted::by(&asked, id, field, token, lease, stretch_ends);
-                if attempt.queue().is_some() {
-                    // An earlier word for its place may be carried out late, too.
-                    let unsure = Some(attempt.seen.unsure_until()).filter(|until| *until > asked.sent);
-                    granted.unanswered_until = granted.unanswered_until.max(unsure);
+    #[expect(clippy::manual_async_fn, reason = "that one would have room for the attempt twice")]
+    pub(super) fn try_for(self: Arc<Self>, attempt: Attempt) -> impl Future<Output = Option<Duration>> + Send {
+        async move {
+            let durability = attempt.wish.durability;
+            let mut late = false;
+            let (id, field, asked, verdict, proven) = loop {
+                let (id, field, asked) = self.ask(&attempt).await;
+                let verdict = judge(&asked);
+                if let (Verdict::TooLate, false) = (&verdict, late) {
+                    self.settle_copies(&attempt, &field, &asked, false);
+                    late = true;
+                    continue;
                 }
-                self.granted(&attempt, granted)
-            }
-            Verdict::Busy(left) => {
-                self.settle_copies(&attempt, &field, &asked, false);
-                attempt.seen.place.is_next_until(asked.received, left);
-                self.taken(&attempt, &asked);
-                Some(left)
-            }
-            Verdict::TooLate => {
-                self.settle_copies(&attempt, &field, &asked, false);
-                let why = ServerError::not_sent("the server found the request too late, twice: its clock jumps");
-                self.failed(&attempt, Failure::Unavailable(why));
-                None
-            }
-            Verdict::Failed(failure) => {
-                let failure = if asked.unanswered_until.is_some() { failure.unknown() } else { failure };
-                let unknown = matches!(failure, Failure::Unknown(_));
-                self.settle_copies(&attempt, &field, &asked, unknown);
-                self.failed(&attempt, failure);
-                None
+                let proven = match verdict {
+                    Verdict::Granted { .. } => self.core.commit(&asked, durability, &attempt.target.key).await,
+                    _ => Ok(()),
+                };
+                if proven.as_ref().is_err_and(CommitError::is_passing) && self.now() < attempt.until {
+                    // Its slot or its primary is on the move: nothing is wrong with the replicas.
+                    let what = attempt.settlement(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true);
+                    Box::pin(self.settled(what)).await;
+                    attempt.seen.place.moved(self.number());
+                    tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
+                    continue;
+                }
+                break (id, field, asked, verdict, proven);
+            };
+            match verdict {
+                Verdict::Granted { .. } if proven.is_err() => {
+                    // Before it is told: who asks again at once is not to find the name taken by what is being given back.
+                    let what = attempt.settlement(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true);
+                    Box::pin(self.settled(what)).await;
+                    self.failed(&attempt, proven.map_or_else(Failure::NotDurable, |()| Failure::ShuttingDown));
+                    None
+                }
+                Verdict::Granted { .. } if self.now() >= terms::deadline(asked.sent, attempt.lease) => {
+                    // Over before it was known: a guard that holds nothing would be no answer.
+                    self.settle_copies(&attempt, &field, &asked, true);
+                    let why = ServerError::unknown("the answer came when the lease had ended");
+                    self.failed(&attempt, Failure::Unknown(why));
+                    None
+                }
+                Verdict::Granted { token, .. } => {
+                    let (lease, stretch_ends) =
+                        ((attempt.lease, durability), attempt.continued.unwrap_or(asked.sent + attempt.stretch));
+                    let mut granted = Granted::by(&asked, id, field, token, lease, stretch_ends);
+                    if attempt.queue().is_some() {
+                        // An earlier word for its place may be carried out late, too.
+                        let unsure = Some(attempt.seen.unsure_until()).filter(|until| *until > asked.sent);
+                        granted.unanswered_until = granted.unanswered_until.max(unsure);
+                    }
+                    self.granted(&attempt, granted)
+                }
+                Verdict::Busy(left) => {
+                    self.settle_copies(&attempt, &field, &asked, false);
+                    attempt.seen.place.is_next_until(asked.received, left);
+                    self.taken(&attempt, &asked);
+                    Some(left)
+                }
+                Verdict::TooLate => {
+                    self.settle_copies(&attempt, &field, &asked, false);
+                    let why = ServerError::not_sent("the server found the request too late, twice: its clock jumps");
+                    self.failed(&attempt, Failure::Unavailable(why));
+                    None
+                }
+                Verdict::Failed(failure) => {
+                    let failure = if asked.unanswered_until.is_some() { failure.unknown() } else { failure };
+                    let unknown = matches!(failure, Failure::Unknown(_));
+                    self.settle_copies(&attempt, &field, &asked, unknown);
+                    self.failed(&attempt, failure);
+                    None
+                }
             }
         }
     }
@@ -399,12 +405,17 @@ pub(super) fn failure_of(error: ServerError) -> Failure {
 /// What an answer to an acquire means; it also tells the server's time.
 pub(super) fn judge(asked: &Exchange) -> Verdict {
     let reply = match &asked.result {
-        Ok(reply) => reply.clone(),
+        Ok(reply) => reply,
         Err(error) => return Verdict::Failed(failure_of(error.clone())),
     };
-    let answer = match &reply {
-        Reply::Array(parts) if parts.len() == 4 => reply.into_typed(),
-        _ => reply.into_typed().map(|(status, time, left): (i64, u64, i64)| (status, time, left, time)),
+    // Part by part: a copy of the list would be one more for each acquire.
+    let answer = match reply {
+        Reply::Array(parts) => match &parts[..] {
+            [status, time, left] => read(status, time, left, time),
+            [status, time, left, token] => read(status, time, left, token),
+            _ => reply.clone().into_typed(),
+        },
+        other => other.clone().into_typed(),
     };
     match answer {
         Ok((status, time, left, token)) => {
@@ -426,4 +437,9 @@ pub(super) fn judge(asked: &Exchange) -> Verdict {
         }
         Err(error) => Verdict::Failed(Failure::Unknown(error)),
     }
+}
+
+fn read(status: &Reply, time: &Reply, left: &Reply, token: &Reply) -> Result<(i64, u64, i64, u64), ServerError> {
+    let (status, left) = (status.clone().into_typed()?, left.clone().into_typed()?);
+    Ok((status, time.clone().into_typed()?, left, token.clone().into_typed()?))
 }

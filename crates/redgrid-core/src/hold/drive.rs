@@ -108,7 +108,7 @@ impl Table {
                     }
                 }
                 Step::Try(attempt) => {
-                    if let Some(left) = self.try_for(*attempt).await {
+                    if let Some(left) = Arc::clone(&self).try_for(*attempt).await {
                         self.until_worth_a_try(&mut course, left).await;
                     }
                 }

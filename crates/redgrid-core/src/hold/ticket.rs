@@ -107,45 +107,58 @@ impl Ticket {
         PlaceView::new(self.table.core.id.clone(), self.id, &self.seen)
     }
 
-    async fn come(mut self) -> Result<Option<Grant>, AcquireError> {
-        let patience = match self.wish.wait {
-            // Who set a bound waits up to it, without contact too.
-            Some(_) => Duration::MAX,
-            // A little more than an attempt has, so that its own words come first.
-            None => self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE,
-        };
-        let mut contact = self.entered;
-        loop {
-            let clock = self.table.core.clock.clone();
-            let wake = self.until.min(contact + patience);
-            tokio::select! {
-                biased;
-                answer = poll_fn(|cx| self.poll_answer(cx)) => {
-                    self.done = true;
-                    return self.answered(answer).await;
-                }
-                () = clock.wait_until(wake) => {
-                    if let Ok(answer) = self.receiver.try_recv() {
+    #[expect(clippy::manual_async_fn, reason = "that one would have room for the ticket twice")]
+    fn come(mut self) -> impl Future<Output = Result<Option<Grant>, AcquireError>> + Send {
+        async move {
+            let patience = match self.wish.wait {
+                // Who set a bound waits up to it, without contact too.
+                Some(_) => Duration::MAX,
+                // A little more than an attempt has, so that its own words come first.
+                None => self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE,
+            };
+            let mut contact = self.entered;
+            loop {
+                let clock = self.table.core.clock.clone();
+                let wake = self.until.min(contact + patience);
+                tokio::select! {
+                    biased;
+                    answer = poll_fn(|cx| self.poll_answer(cx)) => {
                         self.done = true;
-                        return self.answered(answer).await;
+                        return match self.answered(answer) {
+                            Some(outcome) => outcome,
+                            None => Box::pin(self.anew()).await,
+                        };
                     }
-                    let now = clock.now();
-                    contact = self.table.contact(&self.key).unwrap_or(contact).max(contact);
-                    if now >= self.until || now >= contact + patience {
-                        return Err(self.out_of_time(now));
+                    () = clock.wait_until(wake) => {
+                        if let Ok(answer) = self.receiver.try_recv() {
+                            self.done = true;
+                            return match self.answered(answer) {
+                            Some(outcome) => outcome,
+                            None => Box::pin(self.anew()).await,
+                        };
+                        }
+                        let now = clock.now();
+                        contact = self.table.contact(&self.key).unwrap_or(contact).max(contact);
+                        if now >= self.until || now >= contact + patience {
+                            return Err(self.out_of_time(now));
+                        }
                     }
                 }
             }
         }
     }
 
-    /// Takes what was granted. If nobody polled for so long that it was given to others, asks anew.
-    async fn answered(&mut self, answer: Answer) -> Result<Option<Grant>, AcquireError> {
-        let granted = answer.map_err(|failure| self.error(failure))?;
-        if granted.as_ref().is_none_or(if self.is_part { Grant::reserve } else { Grant::claim }) {
-            return Ok(granted);
-        }
-        drop(granted);
+    /// Takes what was granted; `None` if nobody polled for so long that it was given to others.
+    fn answered(&mut self, answer: Answer) -> Option<Result<Option<Grant>, AcquireError>> {
+        let granted = match answer {
+            Ok(granted) => granted,
+            Err(failure) => return Some(Err(self.error(failure))),
+        };
+        granted.as_ref().is_none_or(if self.is_part { Grant::reserve } else { Grant::claim }).then_some(Ok(granted))
+    }
+
+    /// Asks once more.
+    async fn anew(&mut self) -> Result<Option<Grant>, AcquireError> {
         let now = self.table.now();
         if now >= self.until {
             return Err(self.out_of_time(now));
@@ -154,7 +167,7 @@ impl Ticket {
         let wish = Wish { wait, ..self.wish.clone() };
         let mut again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
         again.is_part = self.is_part;
-        Box::pin(again.come()).await
+        again.come().await
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {

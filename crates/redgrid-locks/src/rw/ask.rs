@@ -87,7 +87,7 @@ impl IntoFuture for Read {
     type Output = Result<ReadGuard, AcquireError>;
     type IntoFuture = Asking<ReadGuard>;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move { Ok(ReadGuard::new(self.0.must().await?)) })
     }
 }
@@ -96,7 +96,7 @@ impl IntoFuture for TryRead {
     type Output = Result<Option<ReadGuard>, AcquireError>;
     type IntoFuture = Asking<Option<ReadGuard>>;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move { Ok(self.0.may().await?.map(ReadGuard::new)) })
     }
 }
@@ -105,7 +105,7 @@ impl IntoFuture for Write {
     type Output = Result<WriteGuard, AcquireError>;
     type IntoFuture = Asking<WriteGuard>;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move { Ok(WriteGuard::new(self.0.must().await?)) })
     }
 }
@@ -114,7 +114,7 @@ impl IntoFuture for TryWrite {
     type Output = Result<Option<WriteGuard>, AcquireError>;
     type IntoFuture = Asking<Option<WriteGuard>>;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move { Ok(self.0.may().await?.map(WriteGuard::new)) })
     }
 }

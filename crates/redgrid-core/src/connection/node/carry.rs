@@ -7,6 +7,7 @@ use bytes::Bytes;
 use fred::prelude::Value;
 
 use super::Node;
+use crate::clock::Instant;
 use crate::connection::link::{Link, Named};
 use crate::connection::request::What;
 use crate::connection::{Arg, Reply, Request};
@@ -44,14 +45,20 @@ impl Node {
         self.commands.of(request.keys.first().map(|key| &key[..]))
     }
 
-    pub(super) async fn one(&self, link: &Link, request: Request) -> Result<Reply, ServerError> {
+    /// Carries out one request, not after `limit`.
+    pub(super) async fn one(
+        &self,
+        link: &Link,
+        request: &Request,
+        limit: Option<Instant>,
+    ) -> Result<Reply, ServerError> {
         if let What::Together(parts) = &request.what {
             return Box::pin(self.at_once(false, parts)).await;
         }
         let (mut whole, mut loaded) = (request.in_order, false);
         loop {
-            let (name, head) = self.words(&request, whole);
-            let args = self.arguments(&request, head)?;
+            let (name, head) = self.words(request, whole);
+            let args = self.arguments(request, limit, head)?;
             if request.aside {
                 return Box::pin(self.aside.send((name, args))).await;
             }
@@ -59,8 +66,8 @@ impl Node {
             let Err(ServerError::Refused { message, .. }) = &answer else { return answer };
             // Not carried out in any of these cases, so sending it once more is safe; its time limit is written anew.
             match (&request.what, message) {
-                (What::Script(_), no) if !whole && is_unknown_script(&request, no) => whole = true,
-                (What::Script(_), no) if self.lacks_read_only(&request, no) => {}
+                (What::Script(_), no) if !whole && is_unknown_script(request, no) => whole = true,
+                (What::Script(_), no) if self.lacks_read_only(request, no) => {}
                 (What::Function { library: Some(code), .. }, no) if !loaded && no == NO_FUNCTION => {
                     loaded = true;
                     // Boxed: it is rare, and the future of every call would have room for it.
@@ -122,7 +129,7 @@ impl Node {
             let mut commands = Vec::with_capacity(parts.len());
             for part in parts {
                 let (name, head) = self.words(part, true);
-                commands.push((name, self.arguments(part, head)?));
+                commands.push((name, self.arguments(part, part.not_after, head)?));
             }
             match self.batches.together(asking, commands).await {
                 // None was carried out.
@@ -184,7 +191,7 @@ impl Node {
         let mut commands = Vec::with_capacity(requests.len());
         for request in requests {
             let (name, head) = self.words(request, true);
-            match self.arguments(request, head) {
+            match self.arguments(request, request.not_after, head) {
                 Ok(args) => commands.push((name, args)),
                 Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
             }
@@ -193,7 +200,12 @@ impl Node {
         self.commands.of(key.map(|key| &key[..])).send_together(commands).await
     }
 
-    fn arguments(&self, request: &Request, mut head: Vec<Value>) -> Result<Vec<Value>, ServerError> {
+    fn arguments(
+        &self,
+        request: &Request,
+        limit: Option<Instant>,
+        mut head: Vec<Value>,
+    ) -> Result<Vec<Value>, ServerError> {
         head.reserve(1 + request.keys.len() + request.args.len());
         if let What::Script(_) | What::Function { .. } = request.what {
             head.push(Value::from(request.keys.len() as i64));
@@ -208,7 +220,7 @@ impl Node {
         for arg in &request.args {
             head.push(match arg {
                 Arg::Bytes(bytes) | Arg::Key(bytes) => Value::from(bytes.clone()),
-                Arg::NotAfter => Value::from(self.not_after(request)?),
+                Arg::NotAfter => Value::from(self.not_after(limit)?),
                 Arg::Publish if self.sharded.load(Ordering::Relaxed) => Value::from_static_str("SPUBLISH"),
                 Arg::Publish => Value::from_static_str("PUBLISH"),
             });
@@ -216,11 +228,14 @@ impl Node {
         Ok(head)
     }
 
-    fn not_after(&self, request: &Request) -> Result<Bytes, ServerError> {
-        let now = self.clock.now();
-        let limit = request.not_after.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?;
-        let micros =
-            self.time.at(limit, now).ok_or_else(|| ServerError::not_sent("the server's clock is not known yet"))?;
+    fn not_after(&self, limit: Option<Instant>) -> Result<Bytes, ServerError> {
+        self.micros(limit.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?)
+    }
+
+    /// An instant in microseconds since 1970 of the server's clock, as text.
+    pub(super) fn micros(&self, limit: Instant) -> Result<Bytes, ServerError> {
+        let at = self.time.at(limit, self.clock.now());
+        let micros = at.ok_or_else(|| ServerError::not_sent("the server's clock is not known yet"))?;
         Ok(micros.to_string().into())
     }
 }
