@@ -120,6 +120,7 @@ mod streams;
 mod suspicions;
 mod synchronizer_objects;
 mod tls;
+mod together;
 mod tokens;
 mod too_late;
 mod topics;

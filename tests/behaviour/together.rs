@@ -1,0 +1,227 @@
+//! Locks that are asked for, and given back, while others are: they leave together, and nobody pays for another.
+
+use std::future::IntoFuture;
+use std::task::Poll;
+use std::time::Duration;
+
+use redgrid_core::{Client, Code, ServerError};
+use redgrid_locks::{AcquireError, Lock, LockGuard};
+use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_with, server, sha};
+
+/// The script that does the work of many calls.
+const JOINT: &str = include_str!("../../crates/redgrid-locks/src/scripts/joint.lua");
+
+const LEASE: Duration = Duration::from_secs(60);
+
+type Outcome = Result<LockGuard, AcquireError>;
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("n:{number}")).collect()
+}
+
+/// Asks for all of them while the server stands still, so that most wait for each other.
+async fn ask(server: &RedisServer, client: &Client, names: &[String]) -> Vec<Outcome> {
+    server.pause().await.unwrap();
+    let ask = |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).wait(SOON).into_future());
+    let before = client.in_hand().names;
+    let asking: Vec<_> = names.iter().map(ask).collect();
+    wait_until(SOON, async || client.in_hand().names == before + names.len()).await;
+    server.resume().await.unwrap();
+    all(asking).await
+}
+
+async fn all<T>(tasks: Vec<tokio::task::JoinHandle<T>>) -> Vec<T> {
+    let mut outcomes = Vec::new();
+    for task in tasks {
+        outcomes.push(task.await.unwrap());
+    }
+    outcomes
+}
+
+async fn calls(observer: &Observer) -> u64 {
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+}
+
+async fn held(observer: &Observer) -> Vec<String> {
+    observer.keys("n:*").await.unwrap()
+}
+
+/// Eight hundred calls of four hundred tasks.
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_for_a_server_leave_together() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let names = names(400);
+    let before = calls(&observer).await;
+    let guards: Vec<_> = ask(&server, &client, &names).await.into_iter().map(Result::unwrap).collect();
+    let asked = calls(&observer).await - before;
+    assert!(asked < 100, "{asked} calls");
+    assert_eq!(held(&observer).await.len(), 400);
+    for name in &names {
+        let left = observer.time_to_live(name).await.unwrap().unwrap();
+        assert!(left <= LEASE * 2 && left > LEASE / 2, "{left:?}");
+    }
+    server.pause().await.unwrap();
+    let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+    // Under way, or waiting for those who are.
+    wait_until(SOON, async || client.in_hand().holds == 0).await;
+    server.resume().await.unwrap();
+    all(releasing).await.into_iter().for_each(|released| released.unwrap());
+    let released = calls(&observer).await - before - asked;
+    assert!(released < 100, "{released} calls");
+    assert!(held(&observer).await.is_empty());
+}
+
+/// What is wrong with one name, or forbidden, concerns nobody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_one_is_told_to_that_one() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    observer.cmd(&["ACL", "SETUSER", "app", "on", ">secret", "~n:*", "&*", "+@all"]).await.unwrap();
+    observer.cmd(&["SET", "n:20", "text"]).await.unwrap();
+    let client = client_with(&server.url_for("app", "secret"), |config| config).await;
+    let outcomes = ask(&server, &client, &names(40)).await;
+    let (granted, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    let [Err(AcquireError::Refused { name, source })] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!((name.as_str(), source.code()), ("n:20", Some(Code::WrongType)));
+    drop(granted);
+    wait_until(SOON, async || held(&observer).await == ["n:20"]).await;
+
+    observer.cmd(&["DEL", "n:20"]).await.unwrap();
+    let mut names = names(40);
+    names[20] = "forbidden".into();
+    let outcomes = ask(&server, &client, &names).await;
+    let refused: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+    let [AcquireError::Refused { name, source }] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!((name.as_str(), source.code()), ("forbidden", Some(Code::NoPermission)));
+    assert_eq!(held(&observer).await.len(), 39);
+}
+
+/// One may not even be told how long it has to wait: what the others gave back just before is given back, and told so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    observer.cmd(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pttl"]).await.unwrap();
+    let client = client_with(&server.url_for("app", "secret"), |config| config).await;
+    let guards: Vec<_> = ask(&server, &client, &names(40)).await.into_iter().map(Result::unwrap).collect();
+    observer.cmd(&["HSET", "busy", "other", "1"]).await.unwrap();
+    server.pause().await.unwrap();
+    let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+    let lock = Lock::new(&client, "busy");
+    let denied = tokio::spawn(lock.try_acquire().lease(LEASE).into_future());
+    wait_until(SOON, async || client.in_hand().holds == 0 && client.in_hand().waiting == 1).await;
+    server.resume().await.unwrap();
+    all(releasing).await.into_iter().for_each(|released| released.unwrap());
+    let denied = denied.await.unwrap();
+    assert!(matches!(&denied, Err(AcquireError::Refused { .. })), "{denied:?}");
+    assert!(held(&observer).await.is_empty());
+}
+
+/// All that went together is unknown together, and each finds out for itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_to_many_is_found_again_by_each() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let url = server.url_via(proxy.addr());
+    let client = client_with(&url, |config| config.timeout(Duration::from_secs(1))).await;
+    // Known to the server, so that it is carried out at the first sending.
+    ask(&server, &client, &names(40)).await;
+    wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+    proxy.next(1, sha(JOINT), Action::SwallowReply);
+    let guards: Vec<_> = ask(&server, &client, &names(40)).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!((proxy.counts().swallowed, held(&observer).await.len()), (1, 40));
+    proxy.next(1, sha(JOINT), Action::SwallowReply);
+    server.pause().await.unwrap();
+    let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+    wait_until(SOON, async || client.in_hand().holds == 0).await;
+    server.resume().await.unwrap();
+    all(releasing).await.into_iter().for_each(|released| released.unwrap());
+    assert_eq!(proxy.counts().swallowed, 2);
+    wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+}
+
+/// Whoever holds on to a future and does not poll it holds up nobody but himself.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_somebody_who_is_not_polled() {
+    let server = server().await;
+    let client = client(&server).await;
+    let mut lying = Vec::new();
+    for name in names(8) {
+        let mut future = Lock::new(&client, name).acquire().lease(LEASE).into_future();
+        // Once; some server may be quicker than that.
+        if std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await {
+            lying.push(future);
+        }
+    }
+    let others: Vec<_> = (100..140)
+        .map(|number| tokio::spawn(Lock::new(&client, format!("n:{number}")).acquire().wait(SOON).into_future()))
+        .collect();
+    for guard in all(others).await {
+        guard.unwrap().release().await.unwrap();
+    }
+    for future in lying {
+        future.await.unwrap().release().await.unwrap();
+    }
+}
+
+/// A server that hangs: everybody is told in time, and when it goes on nothing is left behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
+    let server = server().await;
+    let (client, observer) = (
+        client_with(&server.url(), |config| config.timeout(Duration::from_millis(600))).await,
+        server.observer().await.unwrap(),
+    );
+    server.pause().await.unwrap();
+    let began = tokio::time::Instant::now();
+    let ask = |name: &String| {
+        let asking = Lock::new(&client, &**name).acquire().lease(LEASE).wait(Duration::from_secs(2));
+        tokio::spawn(asking.into_future())
+    };
+    let asking: Vec<_> = names(400).iter().map(ask).collect();
+    for outcome in all(asking).await {
+        let Err(AcquireError::Unavailable { source, .. } | AcquireError::OutcomeUnknown { source, .. }) = outcome
+        else {
+            panic!("{outcome:?}");
+        };
+        assert!(matches!(source, ServerError::NotSent { .. } | ServerError::Unknown { .. }), "{source:?}");
+    }
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    server.resume().await.unwrap();
+    wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+    for guard in ask_again(&client, 400).await {
+        guard.unwrap();
+    }
+}
+
+async fn ask_again(client: &Client, count: usize) -> Vec<Outcome> {
+    let ask = |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).wait(SOON).into_future());
+    all(names(count).iter().map(ask).collect()).await
+}
+
+/// Who has left is not asked for; what was under way is given back.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_leaves_while_he_waits_for_others_leaves_nothing_behind() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    server.pause().await.unwrap();
+    let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
+    let asking: Vec<_> = names(400).iter().map(ask).collect();
+    wait_until(SOON, async || client.in_hand().names == 400).await;
+    for asking in &asking {
+        asking.abort();
+    }
+    server.resume().await.unwrap();
+    for asking in asking {
+        // Aborted, or granted just before.
+        drop(asking.await);
+    }
+    wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+    for guard in ask_again(&client, 400).await {
+        guard.unwrap();
+    }
+}
