@@ -1,12 +1,14 @@
 //! Locks that are asked for, and given back, while others are: they leave together, and nobody pays for another.
 
 use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use redgrid_core::{Client, Code, ServerError};
 use redgrid_locks::{AcquireError, Lock, LockGuard};
-use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
+use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
 /// The script that does the work of many calls.
@@ -168,6 +170,52 @@ async fn nobody_waits_for_somebody_who_is_not_polled() {
     }
 }
 
+/// A server far away: nobody waits for the answers of others, however many are under way.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_are_under_way_although_nobody_is_answered() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let url = server.url_via(proxy.addr());
+    let client = client_with(&url, |config| config.timeout(SOON)).await;
+    // Known to the server, so that each is sent once.
+    ask(&server, &client, &names(80)).await;
+    wait_until(SOON, async || client.in_hand().names == 0).await;
+    let keys = Arc::new(AtomicUsize::new(0));
+    proxy.on_request({
+        let keys = Arc::clone(&keys);
+        move |words| {
+            if words[0] == *"EVALSHA" {
+                keys.fetch_add(std::str::from_utf8(&words[2]).unwrap().parse().unwrap(), Ordering::Relaxed);
+            }
+            Action::Forward
+        }
+    });
+    proxy.set(Direction::ToClient, Fault::Stall);
+    let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
+    let asking: Vec<_> = names(400).iter().map(ask).collect();
+    wait_until(SOON, async || keys.load(Ordering::Relaxed) >= 400).await;
+    proxy.heal();
+    for guard in all(asking).await {
+        guard.unwrap().release().await.unwrap();
+    }
+}
+
+/// Each connection has those of its own names.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_several_connections_leave_together_by_each() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.connections_per_node(3)).await;
+    let observer = server.observer().await.unwrap();
+    let before = calls(&observer).await;
+    let guards = ask(&server, &client, &names(400)).await;
+    let asked = calls(&observer).await - before;
+    assert!(asked < 100, "{asked} calls");
+    assert_eq!(held(&observer).await.len(), 400);
+    for guard in guards {
+        guard.unwrap().release().await.unwrap();
+    }
+}
+
 /// A server that hangs: everybody is told in time, and when it goes on nothing is left behind.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
@@ -194,7 +242,7 @@ async fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
     server.resume().await.unwrap();
     wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
     for guard in ask_again(&client, 400).await {
-        guard.unwrap();
+        drop(guard.unwrap());
     }
 }
 
@@ -222,6 +270,6 @@ async fn whoever_leaves_while_he_waits_for_others_leaves_nothing_behind() {
     }
     wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
     for guard in ask_again(&client, 400).await {
-        guard.unwrap();
+        drop(guard.unwrap());
     }
 }

@@ -241,9 +241,7 @@ impl Node {
         });
     }
 
-    /// Carries out one request, alone or together with those of others.
-    ///
-    /// Boxed, whichever it is: who waits for others is to have little room, and those are many.
+    /// Carries out one request, alone or together with those of others. What is sent is boxed: who waits for others is to have little room.
     async fn alone(&self, request: &Request, limit: Option<Instant>) -> Result<Reply, ServerError> {
         match (request.joint, limit) {
             (Some(how), Some(limit)) => self.joints.call(self, how, request, limit).await,

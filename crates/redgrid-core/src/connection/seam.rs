@@ -113,7 +113,8 @@ pub trait Server: Send + Sync + 'static {
     /// [`Unknown`](ServerError::Unknown); without a connection it is [`NotSent`](ServerError::NotSent) at once.
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
 
-    /// The same of one request, which is not to be carried out after `limit`, whatever it says itself.
+    /// The same of one request, which is not to be carried out after `limit`, whatever it says itself. Those that
+    /// [join](Request::joins) others have an order only where one is asked when another has been answered.
     async fn ask(&self, request: &Request, limit: Instant) -> Result<Reply, ServerError> {
         let answer = self.call(vec![request.clone().not_after(limit)]).await.pop();
         answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))

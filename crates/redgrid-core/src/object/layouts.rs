@@ -187,7 +187,7 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
 }
 
 /// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 34] = [
+pub static ALL: [Kind; 35] = [
     Kind { name: "bucket", keys: alone, along: fence },
     Kind { name: "map", keys: alone, along: fence },
     of("map cache", map_cache),

@@ -5,9 +5,10 @@
 -- ARGV[3i - 1], ARGV[3i], ARGV[3i + 1]  of the i-th
 --          a release: holder, publish, channel
 --          an acquire: holder, lease in milliseconds, not after
--- Returns  for each what its own script would have returned; an error in its place says that nothing was done
+-- Returns  for each what its own script would have returned; an error in its place says that it was not done
 --
--- Work: O(keys), writes each. Sent twice, each does what its own script does when it is sent twice.
+-- Work: O(keys), writes each. Sent twice, each does what its own script does when it is sent twice. A server that is full
+-- looks for memory only before the first write of a script: behind a release it grants.
 local now = redis.call('TIME')
 local time = now[1] .. string.format('%06d', now[2])
 local micros = tonumber(time)

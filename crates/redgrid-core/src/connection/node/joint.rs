@@ -29,10 +29,11 @@ const UNDER_WAY: usize = 4;
 /// So many leave together at most.
 const TOGETHER: usize = 64;
 
-/// Those who wait do so for others who are polled: within 5 ms some call has ended, or one more leaves.
+/// Those who wait do so for others who are polled, and answered soon: who has waited for 5 ms leaves, whatever is under way. A
+/// server far away is never waited for longer than that.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Who has waited for this part of the time that an answer may take was not sent: a half.
+/// Who has waited for this part of the time that an answer may take is not sent any more: a half. The rest is for the answer.
 const WAITS: u32 = 2;
 
 /// The calls of one node.
@@ -65,8 +66,12 @@ struct Traffic {
 struct Call {
     request: Request,
     turn: Turn,
-    /// Until when it waits.
+    /// Since when it waits.
+    since: Instant,
+    /// Until when it may leave.
     until: Instant,
+    /// When its answer has to be there.
+    limit: Instant,
     answer: oneshot::Sender<Result<Reply, ServerError>>,
 }
 
@@ -85,15 +90,17 @@ impl Traffic {
         }
     }
 
+    /// For how long the first of those who wait does, if somebody does.
+    fn waits(&mut self, now: Instant) -> Option<Duration> {
+        let call = self.next(now)?;
+        let waits = now.since(call.since);
+        self.waiting.push_front(call);
+        Some(waits)
+    }
+
     /// Whether somebody waits.
     fn is_awaited(&mut self, now: Instant) -> bool {
-        match self.next(now) {
-            Some(call) => {
-                self.waiting.push_front(call);
-                true
-            }
-            None => false,
-        }
+        self.waits(now).is_some()
     }
 
     fn is_over(&self) -> bool {
@@ -126,7 +133,8 @@ impl Joints {
                 // Boxed: those who wait for others have no room for it.
                 Box::pin(node.one(node.line(request), request, Some(limit))).await
             }
-            Some(told) => told.await.unwrap_or_else(|_| Err(ServerError::not_sent("the client is shut down"))),
+            // Perhaps it had left.
+            Some(told) => told.await.unwrap_or_else(|_| Err(ServerError::unknown("no answer came in time"))),
         }
     }
 
@@ -147,7 +155,8 @@ impl Joints {
         }
         let (answer, told) = oneshot::channel();
         let until = now + node.settings.timeout / WAITS;
-        traffic.waiting.push_back(Call { request: request.clone().not_after(limit), turn, until, answer });
+        let request = request.clone().not_after(limit);
+        traffic.waiting.push_back(Call { request, turn, since: now, until, limit, answer });
         if !traffic.guarded {
             traffic.guarded = true;
             drop(lanes);
@@ -205,16 +214,17 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// As long as somebody waits: has those who do leave where nobody else does within a moment, and tells those who wait too long.
+/// As long as somebody waits: has those leave who do so for more than a moment, and tells those who wait too long.
 async fn guard(node: Weak<Node>, joint: &'static Joint, lane: Lane) {
     loop {
         tokio::time::sleep(PATIENCE).await;
         let Some(kept) = node.upgrade() else { return };
         let (now, mut goes_on) = (kept.clock.now(), false);
         let drains = kept.joints.change(lane, |traffic| {
-            goes_on = traffic.is_awaited(now);
+            let waits = traffic.waits(now);
+            goes_on = waits.is_some();
             traffic.guarded = goes_on;
-            goes_on && traffic.drains == 0
+            waits.is_some_and(|waits| waits >= PATIENCE)
         });
         if drains {
             kept.joints.runtime.spawn(drain(Weak::clone(&node), joint, lane));
@@ -230,21 +240,30 @@ async fn drain(node: Weak<Node>, joint: &'static Joint, lane: Lane) {
     // The senders of their answers go with the node: who waits is told.
     while let Some(node) = node.upgrade() {
         let calls = node.joints.next(lane, node.clock.now());
-        let alone = match calls.len() {
-            0 => return,
-            1 => calls,
-            _ => together(&node, joint, calls).await,
-        };
-        let is_alone = alone.len() == 1;
-        join_all(alone.into_iter().map(async |Call { request, answer, .. }| {
-            let _ = answer.send(node.one(node.line(&request), &request, request.limit()).await);
-        }))
-        .await;
+        let Some(limit) = calls.iter().map(|call| call.limit).min() else { return };
+        let within = limit.since(node.clock.now());
+        let is_alone = calls.len() == 1;
+        // Dropped at its end, with the answers nobody has been told: what left may have been carried out.
+        let _ = tokio::time::timeout(within, send(&node, joint, calls)).await;
         if !is_alone {
             // Those who were answered together may ask again, together.
             yield_now().await;
         }
     }
+}
+
+/// Sends calls together, or one alone.
+async fn send(node: &Node, joint: &'static Joint, calls: Vec<Call>) {
+    let alone = if calls.len() > 1 { together(node, joint, calls).await } else { calls };
+    if !node.commands.is_up() {
+        // Not on a connection that nobody has greeted yet.
+        tell(alone, &node.commands.down());
+        return;
+    }
+    join_all(alone.into_iter().map(async |Call { request, answer, .. }| {
+        let _ = answer.send(node.one(node.line(&request), &request, request.limit()).await);
+    }))
+    .await;
 }
 
 /// Sends calls together, and returns those that are to be sent alone: they did nothing, and their own script says why.
