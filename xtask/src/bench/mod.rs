@@ -84,11 +84,12 @@ const SALE: f64 = 120.0;
 pub(crate) fn play(options: &Options) -> Result<ExitCode, Failure> {
     let workspace = workspace()?;
     let server = install::server(&workspace)?;
-    let ours = workspace.join("target/release/redgrid");
-    let counting = workspace.join("target/release/redgrid-counting");
-    run(cargo().args(["build", "--release", "--package", "redgrid-cli", "--features", "allocations"]))?;
+    let ours = workspace.join("target/measured/redgrid");
+    let counting = workspace.join("target/measured/redgrid-counting");
+    let build = ["build", "--profile", "measured", "--package", "redgrid-cli"];
+    run(cargo().args(build).args(["--features", "allocations"]))?;
     std::fs::copy(&ours, &counting).map_err(|source| Failure::Files { path: counting.clone(), source })?;
-    run(cargo().args(["build", "--release", "--package", "redgrid-cli"]))?;
+    run(cargo().args(build))?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| Failure::NotRun { program: "the runtime".into(), source })?;
     let binary = server.clone();
