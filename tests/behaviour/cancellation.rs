@@ -1,5 +1,9 @@
 //! A future that is dropped leaves nothing behind.
 
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use redgrid_core::InHand;
@@ -174,6 +178,41 @@ async fn a_release_that_is_dropped_goes_on() {
         let guard = Lock::new(&client, "a").acquire().await.unwrap();
         drop(at_most(polls, guard.release()).await);
         wait_until(AFTER, async || !observer.exists("a").await.unwrap()).await;
+    }
+    nothing_is_left(&observer, &[&client]).await;
+}
+
+/// A name is given back just when the one who waits for it leaves, on another processor: it is nobody's then, and can be had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_leaves_beside_a_hand_over_does_not_take_the_name_along() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let lock = Lock::new(&client, "name");
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..1000 {
+        let guard = lock.acquire().wait(SOON).await.expect("the name is nobody's");
+        let mut waiting = lock.acquire().into_future();
+        assert!(std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
+        // Both begin within less than a microsecond.
+        let here = Arc::new(AtomicUsize::new(0));
+        let begin = move |here: Arc<AtomicUsize>, spins: usize| {
+            here.fetch_add(1, Ordering::AcqRel);
+            while here.load(Ordering::Acquire) < 2 {
+                std::hint::spin_loop();
+            }
+            (0..spins).for_each(|_| std::hint::spin_loop());
+        };
+        let (one, other, spins) = (Arc::clone(&here), here, [random.usize(..60), random.usize(..60)]);
+        let leaving = tokio::task::spawn_blocking(move || {
+            begin(one, spins[0]);
+            drop(waiting);
+        });
+        let releasing = tokio::task::spawn_blocking(move || {
+            begin(other, spins[1]);
+            drop(guard);
+        });
+        leaving.await.unwrap();
+        releasing.await.unwrap();
     }
     nothing_is_left(&observer, &[&client]).await;
 }

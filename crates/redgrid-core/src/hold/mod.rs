@@ -14,7 +14,7 @@
 //! | `stretch` | the second level's decisions, as functions of their inputs |
 //! | `turn` | who goes first after a stretch |
 //! | `slot` | one name: what we have of it, who waits, what is under way |
-//! | `leaving` | leaving a queue, at the same cost however long it is |
+//! | `leaving` | leaving a queue: where nothing goes by places, at the same cost however long it is |
 //! | `share` | one key in several slots: grants that several tasks share, and holds beside holds |
 //! | `recent` | names that others wait for, for a moment after we let go of them |
 //! | `table` | entering and leaving |

@@ -113,7 +113,10 @@ impl Table {
             self.hand_over(Box::pin(Arc::clone(self).pass_on_at(key.clone(), tenure, due, basis)));
             return Answers::new();
         }
-        let Some(first) = slot.take_next(now) else { return Answers::new() };
+        let Some(first) = slot.take_next(now) else {
+            self.send_back(state, key, &tenure, Instant::PAST);
+            return Answers::new();
+        };
         if tenure.kind.shares() {
             let others = std::mem::take(&mut slot.queue);
             let first = std::iter::once(first).chain(others).filter(|entry| !entry.answer.is_closed());

@@ -16,7 +16,7 @@ use super::kind::{HoldKind, Target};
 use super::recent::{Recent, Recents};
 use super::schedule::Schedule;
 use super::share::{Parts, Place};
-use super::slot::{Busy, Entry, Seen, Slot, SlotKey, send};
+use super::slot::{Answer, Busy, Entry, Seen, Slot, SlotKey, send};
 use super::state::{Hold, Phase};
 use super::stretch;
 use super::succession::Basis;
@@ -306,9 +306,12 @@ impl Table {
         }
     }
 
-    /// Takes a request out of its queue.
-    pub(super) fn leave(&self, key: &SlotKey, id: u64) {
+    /// Takes a request out of its queue. From here on nobody counts it among those who wait; what was answered before goes back with
+    /// the receiver.
+    pub(super) fn leave(&self, key: &SlotKey, id: u64, receiver: &mut oneshot::Receiver<Answer>) {
         let mut state = self.state();
+        // Under the lock: who looks at a queue twice is to see the same.
+        receiver.close();
         let Some(slot) = state.slots.get_mut(key) else { return };
         if slot.leave(id) {
             slot.changed.notify_one();

@@ -207,9 +207,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.done {
-            // From here on nobody counts it among those who wait; what was answered before goes back with the receiver.
-            self.receiver.close();
-            self.table.leave(&self.key, self.id);
+            self.table.leave(&self.key, self.id, &mut self.receiver);
             if self.kind.queue().is_some() {
                 self.table.vacate(self.kind, &self.target, (self.id, &self.seen), &self.wish);
             }
