@@ -211,13 +211,13 @@ async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
     let observer = server.observer().await.unwrap();
-    let bucket: Bucket<u64> = Bucket::new(&client, "n");
-    proxy.next(1, "SET", Action::SwallowReply);
+    let bucket: Bucket<u64> = Bucket::new(&client, "lost");
+    proxy.next(1, "lost", Action::SwallowReply);
     let told = bucket.set(&1).await.unwrap_err();
     assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
-    assert_eq!(observer.get::<String>("n").await.unwrap().as_deref(), Some("1"));
+    assert_eq!(observer.get::<String>("lost").await.unwrap().as_deref(), Some("1"));
     // What only reads is asked again.
-    proxy.next(1, "GET", Action::SwallowReply);
+    proxy.next(1, "lost", Action::SwallowReply);
     assert_eq!(bucket.get().await.unwrap(), Some(1));
 }
 

@@ -180,6 +180,19 @@ async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(Duration::from_secs(600))).await
 }
 
+/// What is told while a look is under way, which did not see it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_told_while_it_is_looked_for_is_not_forgotten() {
+    let server = server().await;
+    let (here, there) = (queue(&patient(&server).await), queue(&patient(&server).await));
+    for _ in 0..100 {
+        let waiting = tokio::spawn(here.receive().visibility(HOUR).into_future());
+        there.push("later").delay(Duration::from_millis(10)).await.unwrap();
+        let delivery = tokio::time::timeout(SOON, waiting).await.expect("it is woken").unwrap();
+        delivery.unwrap().ack().await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_is_woken_by_a_push_and_by_what_comes_due() {
     let server = server().await;

@@ -118,8 +118,10 @@ async fn rust_enters_after_the_death_of_a_multiple_java(on: Ground) {
     let waiter = tokio::spawn(MultiLock::new(&on.client().await, &names).acquire().wait(SOON).into_future());
     listening(&on, &names[0]).await;
     redisson.kill().await;
+    // The time first: what passes between the two questions is not to be added.
+    let now = on.server_time().await;
     let left = on.observer.time_to_live(&names[1]).await.unwrap().expect("it is held");
-    let end = on.server_time().await + u64::try_from(left.as_micros()).unwrap();
+    let end = now + u64::try_from(left.as_micros()).unwrap();
     let guard = waiter.await.unwrap().unwrap();
     assert_entered_at(end, guard.tokens().map(|(_, token)| token.get()).max().unwrap());
     guard.release().await.unwrap();

@@ -175,6 +175,8 @@ async fn attend(mut attendance: Attendance) {
     let mut asking: Option<Asking> = None;
     // There is a reason to ask; those below had come when it was asked last.
     let (mut is_due, mut seen, mut next_look) = (false, 0, Instant::PAST);
+    // When what was told since then is due: its answer need not know of that.
+    let mut told = Instant::NEVER;
     let mut lingers_until = Instant::PAST;
     loop {
         let nobody = attendance.nobody_waits();
@@ -183,7 +185,7 @@ async fn attend(mut attendance: Attendance) {
         }
         let next = desk.line.state().next;
         if asking.is_none() && !nobody && (is_due || seen < next || clock.now() >= next_look) {
-            is_due = false;
+            (is_due, told) = (false, Instant::NEVER);
             asking = begin(&desk);
         }
         let wake = if nobody { lingers_until } else { next_look };
@@ -213,7 +215,7 @@ async fn attend(mut attendance: Attendance) {
                             true => poll * POLLS,
                             false => poll.min(LOOK_UNSUBSCRIBED),
                         };
-                        next_look = clock.now() + within.min(due.map_or(Duration::MAX, |due| due + AFTER));
+                        next_look = told.min(clock.now() + within.min(due.map_or(Duration::MAX, |due| due + AFTER)));
                     }
                     Err(error) => let_go(&desk, upto, |_| true, || Left::Failed(error.clone())),
                 }
@@ -222,7 +224,10 @@ async fn attend(mut attendance: Attendance) {
                 let mut heard = Some(heard);
                 while let Some(one) = heard {
                     match due_of(&one) {
-                        Some(due) => next_look = next_look.min(clock.now() + due + AFTER),
+                        Some(due) => {
+                            told = told.min(clock.now() + due + AFTER);
+                            next_look = next_look.min(told);
+                        }
                         None => is_due = true,
                     }
                     heard = hearing.as_mut().and_then(Hearing::take);

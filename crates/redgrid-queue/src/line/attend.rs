@@ -131,7 +131,8 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Attenda
                     line.takes(items);
                     line.hand_out();
                     pause = if found { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
-                    due = hint == 0;
+                    // What was told meanwhile need not have been seen.
+                    due |= hint == 0;
                     let hinted = u64::try_from(hint).map_or(Duration::MAX, |hint| Duration::from_millis(hint) + AFTER);
                     next_look = line.next_look(clock.now(), pause.min(hinted));
                     {
