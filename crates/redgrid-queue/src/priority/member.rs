@@ -103,7 +103,7 @@ mod tests {
         let told = |numbers: &[Bytes]| packed_all(&pushed, numbers).map_err(|none| none.to_string());
         let members = told(&[number.clone(), number.clone()]).unwrap();
         assert_eq!(members.iter().map(Bytes::len).collect::<Vec<_>>(), [HEAD + 1, HEAD]);
-        assert_eq!(told(&[number.clone()]).unwrap_err(), "1 numbers, of 2 elements");
+        assert_eq!(told(std::slice::from_ref(&number)).unwrap_err(), "1 numbers, of 2 elements");
         assert!(told(&[]).is_err() && told(&[number.clone(), number.clone(), number.clone()]).is_err());
         assert_eq!(told(&[number, Bytes::new()]).unwrap_err(), "0 bytes, where the number of an element has 8");
     }
