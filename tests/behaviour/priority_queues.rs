@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use redgrid_keys::Keys;
 use redgrid_queue::{End, ObjectError, Prioritized, PriorityQueue, Queue};
 use redgrid_testkit::redis::Value;
@@ -219,7 +219,7 @@ async fn a_clock_that_was_set_back_changes_no_order_and_what_is_no_element_is_to
         .await
         .unwrap();
     queue.push(&2, 3).await.unwrap();
-    let told: Vec<_> = futures_util::StreamExt::collect(queue.stream()).await;
+    let told: Vec<_> = queue.stream().collect().await;
     assert_eq!(told.iter().filter_map(|one| one.as_ref().ok()).collect::<Vec<_>>(), [&(3, 2), &(3, 1)]);
     let wrong = told.into_iter().filter_map(Result::err).collect::<Vec<_>>();
     assert_eq!(wrong.len(), 3);
@@ -235,6 +235,62 @@ async fn a_clock_that_was_set_back_changes_no_order_and_what_is_no_element_is_to
     }
     let told = PriorityQueue::<u64>::new(&client, "").take().await.unwrap_err();
     assert!(matches!(told, ObjectError::InvalidName(_)), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equals_of_one_push_are_all_there_and_in_order_beside_what_is_no_element() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
+    // The last of its priority has no number to go on from; and one with another score, beside which no last is found.
+    let short = member(3, 0, "")[..8].to_vec();
+    for (score, foreign) in [("0", member(3, u64::MAX, "1")), ("0", short), ("5", member(1, 1, "1"))] {
+        observer.cmd(&[b"ZADD".as_slice(), b"jobs", score.as_bytes(), &foreign]).await.unwrap();
+        let pushed = queue.push_many([(&1, 3), (&1, 3), (&0, 3)]).await.unwrap();
+        assert!(pushed[0] != pushed[1], "each is told by its own");
+        let all: Vec<Vec<u8>> = observer.query(&["ZRANGE", "jobs", "0", "-1"]).await.unwrap();
+        let ours: Vec<&[u8]> = all.iter().filter(|one| **one != foreign).map(|one| &one[16..]).collect();
+        assert_eq!(ours, [b"1", b"1", b"0"], "beside {foreign:?}");
+        for one in &pushed {
+            assert!(queue.cancel(one).await.unwrap());
+        }
+        assert!(queue.clear().await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_passes_the_queue_ends_beside_a_member_with_another_score() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
+    // So that a search of several parts has them in a list as well, which is passed from its beginning each time.
+    observer.cmd(&["CONFIG", "SET", "zset-max-listpack-entries", "2000"]).await.unwrap();
+    let all: Vec<u64> = (0..600).collect();
+    queue.push_many(all.iter().map(|n| (n, 3))).await.unwrap();
+    for (score, foreign, reversed) in [("-1", member(9, 1, "7"), false), ("1", member(1, 1, "7"), true)] {
+        observer.cmd(&[b"ZADD".as_slice(), b"jobs", score.as_bytes(), &foreign]).await.unwrap();
+        let mut stream = if reversed { queue.stream_reversed() } else { queue.stream() };
+        let (mut told, mut wrong) = (Vec::new(), Vec::new());
+        while let Some(one) = stream.next().await {
+            match one {
+                Ok((_, one)) => told.push(one),
+                Err(error) => wrong.push(error),
+            }
+            assert!(told.len() <= 601, "it tells some twice");
+        }
+        let [ObjectError::Decode { source, .. }] = wrong.as_slice() else { panic!("{wrong:?}") };
+        assert!(source.to_string().contains("score"), "{source}");
+        if !reversed {
+            let within =
+                tokio::time::timeout(SOON, async { [queue.contains(&9_999).await, queue.remove(&9_999).await] });
+            for told in within.await.expect("a search ends") {
+                assert!(matches!(told, Err(ObjectError::Decode { .. })), "{told:?}");
+            }
+            assert!(queue.contains(&400).await.unwrap(), "what is in front of it is found");
+        }
+        assert_eq!(observer.cmd(&[b"ZREM".as_slice(), b"jobs", &foreign]).await.unwrap(), Value::Int(1));
+    }
+    assert_eq!(queue.stream().try_fold(0, async |n, _| Ok(n + 1)).await.unwrap(), 600);
 }
 
 #[tokio::test(flavor = "multi_thread")]

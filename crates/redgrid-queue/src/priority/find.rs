@@ -9,7 +9,7 @@ use redgrid_core::object::ObjectError;
 use redgrid_core::{Request, Script};
 
 use super::PriorityQueue;
-use super::member::unpacked;
+use super::member::{OutOfOrder, unpacked};
 use crate::elements::{Elements, PAGE};
 use crate::ends::End;
 
@@ -22,9 +22,15 @@ const LOOKED_AT: i64 = 500;
 type Found = (u64, Option<Bytes>);
 
 impl<T, C: Codec> PriorityQueue<T, C> {
-    /// A part of a search, from there on.
-    fn find(&self, from: &Bytes, element: &Bytes) -> Result<Request, ObjectError> {
-        Ok(FIND.with([self.of.key()?]).arg(from.clone()).arg(element.clone()).int(LOOKED_AT))
+    /// A part of a search, behind what was passed.
+    fn find(&self, passed: Option<&Bytes>, element: &Bytes) -> Result<Request, ObjectError> {
+        let from = passed.map_or(Bytes::from_static(FIRST), |passed| behind(passed));
+        Ok(FIND.with([self.of.key()?]).arg(from).arg(element.clone()).int(LOOKED_AT))
+    }
+
+    /// The last that a search has passed now: it is told where it gets no further, or it would be without end.
+    fn passed(&self, before: Option<Bytes>, last: Bytes) -> Result<Option<Bytes>, ObjectError> {
+        if follows(End::Front, before.as_ref(), &last) { Ok(Some(last)) } else { Err(out_of_order(&self.of)?) }
     }
 }
 
@@ -40,12 +46,12 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     ///
     /// Dropping it changes nothing.
     pub async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
-        let (element, mut from) = (self.of.encoded(value)?, Bytes::from_static(FIRST));
+        let (element, mut passed) = (self.of.encoded(value)?, None);
         loop {
-            let found: Found = self.of.place.read(self.find(&from, &element)?).await?;
+            let found: Found = self.of.place.read(self.find(passed.as_ref(), &element)?).await?;
             match found {
                 (1, _) => return Ok(true),
-                (_, Some(last)) => from = behind(&last),
+                (_, Some(last)) => passed = self.passed(passed, last)?,
                 (_, None) => return Ok(false),
             }
         }
@@ -63,19 +69,19 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     /// Until it is found nothing is changed. Then, what has left is carried out although nobody waits for it.
     #[doc(alias = "removeFirstOccurrence")]
     pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
-        let (element, mut from) = (self.of.encoded(value)?, Bytes::from_static(FIRST));
+        let (element, mut passed) = (self.of.encoded(value)?, None);
         loop {
-            let found: Found = self.of.place.ask(self.find(&from, &element)?).await?;
-            from = match found {
+            let found: Found = self.of.place.ask(self.find(passed.as_ref(), &element)?).await?;
+            passed = match found {
                 (1, Some(found)) => {
                     let gone: u64 = self.of.place.change(self.of.place.command("ZREM")?.arg(found.clone())).await?;
                     if gone > 0 {
                         return Ok(true);
                     }
                     // Somebody was faster: the next, if there is one.
-                    behind(&found)
+                    self.passed(passed, found)?
                 }
-                (0, Some(last)) => behind(&last),
+                (0, Some(last)) => self.passed(passed, last)?,
                 _ => return Ok(false),
             }
         }
@@ -108,7 +114,8 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
 
 impl<T: Send + 'static, C: Decode<T>> PriorityQueue<T, C> {
     /// All elements with their priorities in their order, a page of 100 at a time. What is there from beginning to end, with one
-    /// priority, comes once, whatever others add and take. One that can not be decoded is an error, and the stream goes on behind it; behind any other error it is over.
+    /// priority, comes once, whatever others add and take. One that can not be decoded is an error, and the stream goes on behind it; behind any other error it is over, also behind that
+    /// of members which are out of order, as somebody else has given one a score.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<(i64, T), ObjectError>> {
         streamed(self.of.clone(), End::Front)
@@ -131,6 +138,15 @@ fn behind(member: &[u8]) -> Bytes {
     [b"(", member].concat().into()
 }
 
+/// Whether a member is behind what was passed, at either end.
+fn follows(from: End, passed: Option<&Bytes>, member: &Bytes) -> bool {
+    passed.is_none_or(|passed| from.of(member > passed, member < passed))
+}
+
+fn out_of_order<T, C: Codec>(of: &Elements<T, C>) -> Result<ObjectError, ObjectError> {
+    Ok(ObjectError::decode(of.name()?, Some("an element".into()), of.codec.name(), OutOfOrder))
+}
+
 fn one<T, C: Decode<T>>(of: &Elements<T, C>, member: &Bytes) -> Result<(i64, T), ObjectError> {
     let (priority, element) = unpacked(member)
         .or_else(|none| Err(ObjectError::decode(of.name()?, Some("an element".into()), of.codec.name(), none)))?;
@@ -141,18 +157,23 @@ fn streamed<T: Send + 'static, C: Decode<T>>(
     of: Elements<T, C>,
     from: End,
 ) -> BoxStream<'static, Result<(i64, T), ObjectError>> {
-    let begin = (of, VecDeque::<Bytes>::new(), Some(Bytes::from_static(from.of(FIRST, LAST))));
-    let all = stream::unfold(begin, move |(of, mut found, mut next)| async move {
+    let begin = (of, VecDeque::<Bytes>::new(), Some(Bytes::from_static(from.of(FIRST, LAST))), None);
+    let all = stream::unfold(begin, move |(of, mut found, mut next, passed)| async move {
         loop {
             if let Some(member) = found.pop_front() {
-                return Some((one(&of, &member), (of, found, next)));
+                if !follows(from, passed.as_ref(), &member) {
+                    // It would come again and again.
+                    let told = out_of_order(&of).and_then(Err);
+                    return Some((told, (of, VecDeque::new(), None, None)));
+                }
+                return Some((one(&of, &member), (of, found, next, Some(member))));
             }
             match page(&of, from, next.take()?).await {
                 Ok(page) => {
                     next = page.last().filter(|_| page.len() == PAGE).map(|last| behind(last));
                     found.extend(page);
                 }
-                Err(error) => return Some((Err(error), (of, found, None))),
+                Err(error) => return Some((Err(error), (of, found, None, None))),
             }
         }
     });

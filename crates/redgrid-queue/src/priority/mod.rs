@@ -10,7 +10,7 @@ use redgrid_core::object::{Object, ObjectError, layouts, parts};
 use redgrid_core::{Client, Script};
 
 use crate::elements::{CANCEL, Elements, channel, queue};
-use member::{HEAD, ordered, packed};
+use member::{HEAD, NoNumbers, ordered, packed, packed_all};
 
 /// The text of a script, behind where an element goes.
 macro_rules! behind {
@@ -18,8 +18,6 @@ macro_rules! behind {
         concat!(include_str!("../scripts/behind.lua"), include_str!(concat!("../scripts/", $name, ".lua")))
     };
 }
-use behind;
-
 static PRIORITIZE: Script<1> = Script::new("queue/prioritize", behind!("prioritize"));
 static REPRIORITIZE: Script<1> = Script::new("queue/reprioritize", behind!("reprioritize"));
 
@@ -115,6 +113,7 @@ impl<T, C: Codec> PriorityQueue<T, C> {
 
     /// Gives an element that is not taken yet another priority, in one step; it is behind those that have it, also where it is the same as before.
     /// Tells what it can be cancelled by from then on; `None` where it is not there with the priority that this tells of: taken, or changed before.
+    /// One that is taken for a caller who leaves comes back as it was, also behind such an answer.
     ///
     /// # Errors
     ///
@@ -131,7 +130,13 @@ impl<T, C: Codec> PriorityQueue<T, C> {
         let request = REPRIORITIZE.with([self.of.key()?]).arg(pushed.0.clone());
         let request = request.arg(Bytes::copy_from_slice(&ordered(priority)));
         let number: Option<Bytes> = self.of.place.change(request).await?;
-        Ok(number.map(|number| Prioritized(packed(priority, &number, &pushed.0[HEAD..]))))
+        let changed = number.map(|number| packed(priority, &number, &pushed.0[HEAD..])).transpose();
+        changed.map(|changed| changed.map(Prioritized)).or_else(|none| self.unnumbered(none))
+    }
+
+    /// What the server has answered to a push is none of its answers.
+    fn unnumbered<A>(&self, none: NoNumbers) -> Result<A, ObjectError> {
+        Err(ObjectError::decode(self.of.name()?, Some("a number".into()), self.of.codec.name(), none))
     }
 }
 
@@ -150,7 +155,7 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     #[doc(alias = "put")]
     pub async fn push(&self, value: &T, priority: i64) -> Result<Prioritized, ObjectError> {
         let mut pushed = self.push_many([(value, priority)]).await?;
-        Ok(pushed.pop().unwrap_or(Prioritized(Bytes::new())))
+        pushed.pop().map_or_else(|| self.unnumbered(NoNumbers::Count { told: 0, asked: 1 }), Ok)
     }
 
     /// Adds elements, each with its priority, in their order; tells what each can be cancelled by. 500 of them or about 4 MiB go in one step; of
@@ -181,9 +186,9 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
                 request.arg(Bytes::copy_from_slice(&ordered(*priority))).arg(value.clone())
             });
             let numbers: Result<Vec<Bytes>, _> = self.of.place.change(request).await;
-            let numbers = numbers.map_err(|error| error.after(name, pushed.len() as u64))?;
-            let members = numbers.iter().zip(part).map(|(number, (priority, value))| packed(*priority, number, value));
-            pushed.extend(members.map(Prioritized));
+            let members = numbers.and_then(|numbers| packed_all(part, &numbers).or_else(|none| self.unnumbered(none)));
+            let members = members.map_err(|error| error.after(name, pushed.len() as u64))?;
+            pushed.extend(members.into_iter().map(Prioritized));
         }
         Ok(pushed)
     }

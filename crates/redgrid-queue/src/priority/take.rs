@@ -8,14 +8,15 @@ use redgrid_codecs::Decode;
 use redgrid_core::object::ObjectError;
 use redgrid_core::{OnceRequest, OnceScript, Pairs, Script};
 
-use super::{PriorityQueue, behind};
+use super::PriorityQueue;
 use crate::elements::{POPPED_AT_ONCE, channel};
 use crate::ends::{End, TAKE};
 use crate::line::{BYTES_AT_ONCE, Line, Source};
 use crate::taking;
 
 static MOVE_OUT: Script<2> = Script::new("queue/move_out", include_str!("../scripts/move_out.lua"));
-static PUT_BACK: OnceScript<2> = OnceScript::new("queue/put_back_in_place", behind!("put_back_in_place"));
+static PUT_BACK: OnceScript<2> =
+    OnceScript::new("queue/put_back_in_place", include_str!("../scripts/put_back_in_place.lua"));
 
 /// An end of the order, as a source.
 struct InOrder {
@@ -191,7 +192,8 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     }
 
     /// Takes the first element, with its priority, and waits for one where there is none: as [`Queue::take`](crate::Queue::take). Who waits gets
-    /// what is first when the server is asked for it.
+    /// what is first when the server is asked for it; or what was taken for a caller who has left, in the order in which that was taken: it is not
+    /// compared with what has come since, nor with each other.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
--- put_back_in_place.lua: elements of a priority queue that were taken for callers who have left, where they were. Behind behind.lua.
+-- put_back_in_place.lua: elements of a priority queue that were taken for callers who have left, where they were.
 --
 -- KEYS[2]  a name of this request's own: nothing is there, its memory is named by it
 -- KEYS[3]  sorted set of a priority queue
@@ -7,12 +7,12 @@
 -- ARGV[6]… members: elements behind priority and number
 -- Returns  {how many there are}
 --
+-- What is there already with the same priority, number and element is the same one, as after a failover to a replica that did not know that it was
+-- taken: it stays one.
+--
 -- Work: O(log n) for each. Sent twice, it acts once.
 for at = 6, #ARGV do
-  if redis.call('ZADD', KEYS[3], 'NX', 0, ARGV[at]) == 0 then
-    -- A clock that was set back has given its number to another that is the same: both stay.
-    behind(KEYS[3], string.sub(ARGV[at], 1, 8), string.sub(ARGV[at], 17))
-  end
+  redis.call('ZADD', KEYS[3], 'NX', 0, ARGV[at])
 end
 local length = redis.call('ZCARD', KEYS[3])
 redis.pcall(ARGV[4], ARGV[5], length)
