@@ -68,6 +68,7 @@ mod map_streams;
 mod maps;
 mod multi;
 mod multimaps;
+mod multimaps_ends;
 mod multimaps_expiring;
 mod multimaps_whole;
 mod object_events;

@@ -44,7 +44,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping it changes nothing that is there.
     #[doc(alias = "keySize")]
     pub async fn key_len(&self) -> Result<u64, ObjectError> {
         if Y::WAY != Way::Ends {

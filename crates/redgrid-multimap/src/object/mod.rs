@@ -14,7 +14,7 @@ pub use self::said::{Copy, Expire, Rename};
 
 use crate::all::PAGE;
 use crate::kind::Kind;
-use crate::kind::sealed::Values;
+use crate::kind::sealed::{Values, Way};
 use crate::multimap::Multimap;
 
 macro_rules! whole {
@@ -97,6 +97,7 @@ impl<Y: Kind> MultimapObject<Y> {
     ///
     /// What has left is carried out although nobody waits for it.
     pub async fn touch(&self) -> Result<bool, ObjectError> {
+        self.without_what_is_over().await?;
         let (map, ends) = self.keys()?;
         let touched: u64 = self.map.place.ask(Request::command("TOUCH").keys([map, ends])).await?;
         let mut scan = self.map.scan_all()?;
@@ -119,9 +120,10 @@ impl<Y: Kind> MultimapObject<Y> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping it changes nothing that is there.
     #[doc(alias = "sizeInMemory")]
     pub async fn memory(&self) -> Result<Option<u64>, ObjectError> {
+        self.without_what_is_over().await?;
         let (map, ends) = self.keys()?;
         let mut sum: u64 = self.map.place.ask(MEMORY.with([map, ends])).await?;
         let mut scan = self.map.scan_all()?;
@@ -142,10 +144,11 @@ impl<Y: Kind> MultimapObject<Y> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping it changes nothing that is there.
     #[doc(alias = "remainTimeToLive")]
     #[doc(alias = "getExpireTime")]
     pub async fn lifetime(&self) -> Result<Lifetime, ObjectError> {
+        self.without_what_is_over().await?;
         Ok(Lifetime::of(self.map.place.ask(self.map.place.command("PTTL")?).await?))
     }
 
@@ -161,6 +164,14 @@ impl<Y: Kind> MultimapObject<Y> {
     #[doc(alias = "clearExpire")]
     pub async fn persist(&self) -> Result<bool, ObjectError> {
         self.live("PERSIST", Bytes::new(), "").await
+    }
+
+    /// Has the keys taken out that are over: a map that has no others is not there.
+    async fn without_what_is_over(&self) -> Result<(), ObjectError> {
+        match Y::WAY {
+            Way::Ends => self.map.key_len().await.map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// The map, and what may be beside it.
@@ -181,6 +192,7 @@ impl<Y: Kind> MultimapObject<Y> {
 
     async fn live(&self, command: &'static str, millis: Bytes, condition: &'static str) -> Result<bool, ObjectError> {
         let (name, map) = self.map.place.named()?;
+        self.without_what_is_over().await?;
         let mut rounds = Rounds::of(self.map.place.client(), name);
         loop {
             let before = suffixed(map, "");
@@ -201,6 +213,12 @@ impl<Y: Kind> MultimapObject<Y> {
         let (before, behind) = (suffixed(map, ""), suffixed(&other, ""));
         if other != map && before == behind {
             return Err(place.invalid("name", "one whose keys are not those of the object itself", to));
+        }
+        self.without_what_is_over().await?;
+        match (MultimapObject::<Y> { map: Multimap::new(place.client(), to) }).without_what_is_over().await {
+            // Something else has that name.
+            Ok(()) | Err(ObjectError::Refused { .. }) => {}
+            Err(error) => return Err(error),
         }
         let mut rounds = Rounds::of(place.client(), name);
         loop {

@@ -19,7 +19,7 @@ local wrong = refused()
 if wrong then
   return wrong
 end
-local needed = ends and {{'ZADD', ends, 1, 'f'}, {'PEXPIRE', ends, 1}} or {
+local needed = ends and {{'ZADD', ends, 1, 'f'}, {'PEXPIRE', ends, 1}, {'PERSIST', ends}} or {
   {'HPEXPIRE', KEYS[1], 1, 'FIELDS', 1, 'f'}, {'HPEXPIREAT', KEYS[1], 1, 'FIELDS', 1, 'f'}, {'HPERSIST', KEYS[1], 'FIELDS', 1, 'f'},
   {'PEXPIREAT', KEYS[2], 1}, {'PERSIST', KEYS[2]},
 }
@@ -40,11 +40,13 @@ if ends then
   if said == '0' then
     redis.call('ZREM', ends, key)
   else
-    local first = redis.call('EXISTS', ends) == 0
     redis.call('ZADD', ends, at or string.format('%.0f', now + tonumber(said)), key)
     local whole = redis.call('PTTL', KEYS[1])
-    if first and whole >= 0 then
+    -- It lives as long as the map, whatever end it has from one before.
+    if whole >= 0 then
       redis.call('PEXPIRE', ends, math.max(whole, 1))
+    else
+      redis.call('PERSIST', ends)
     end
   end
   return 1

@@ -14,22 +14,38 @@ if ends then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- How long a key lives in milliseconds, as long as the map where it has no end of its own; below 0 where that has none.
+local function left(key)
+  local left = redis.call('PTTL', KEYS[1])
+  if way == 'native' then
+    local own = (redis.call('HPTTL', KEYS[1], 'FIELDS', 1, key) or {})[1] or -2
+    if own >= 0 and (left < 0 or own < left) then
+      left = own
+    end
+  end
+  return left
+end
+
 -- What stands in the way of a change, before anything is written: keys of other types, and what this user may not do where a server tells that, Redis
 -- from 7.0 on. One that knows no lifetimes of fields has none.
-local function refused(add)
+-- `add` and `remove` are commands for values of the key ARGV[2]. What is added is to live as long as the key: that has to be known, and to be allowed.
+local function refused(add, remove)
   redis.call('HLEN', KEYS[1])
-  if way == 'plain' then
-    return nil
-  end
-  local needed = {{'HSET', KEYS[1], 'f', 'v'}, {'HDEL', KEYS[1], 'f'}, {'UNLINK', KEYS[2] or KEYS[1]}, {'PTTL', KEYS[1]}, {'PEXPIRE', KEYS[1], 1}}
-  if add then
-    needed[#needed + 1] = {add, KEYS[2], 'v'}
+  local needed = {}
+  if way ~= 'plain' then
+    needed = {{'HSET', KEYS[1], 'f', 'v'}, {'HDEL', KEYS[1], 'f'}, {'UNLINK', KEYS[2] or KEYS[1]}, {'PTTL', KEYS[1]}, {'PEXPIRE', KEYS[1], 1}}
+    if add then
+      needed[#needed + 1] = {add, KEYS[2], 'v'}
+    end
+    if remove then
+      needed[#needed + 1] = remove == 'LREM' and {remove, KEYS[2], 1, 'v'} or {remove, KEYS[2], 'v'}
+    end
   end
   if ends then
     redis.call('ZCARD', ends)
     needed[#needed + 1] = {'ZREM', ends, 'f'}
     needed[#needed + 1] = {'ZRANGEBYSCORE', ends, 0, 1}
-  else
+  elseif way == 'native' then
     local known = redis.pcall('HPTTL', KEYS[1], 'FIELDS', 1, 'f')
     if type(known) == 'table' and known.err then
       if not string.find(known.err, 'nknown') then
@@ -38,9 +54,16 @@ local function refused(add)
       way = 'plain'
     end
   end
+  if add then
+    if left(ARGV[2]) >= 0 then
+      needed[#needed + 1] = {'PEXPIRE', KEYS[2], 1}
+    elseif redis.call('PTTL', KEYS[2]) >= 0 then
+      needed[#needed + 1] = {'PERSIST', KEYS[2]}
+    end
+  end
   for _, command in ipairs(redis.acl_check_cmd and needed or {}) do
     if not redis.acl_check_cmd(unpack(command)) then
-      return redis.error_reply('NOPERM this user may not run ' .. command[1] .. ', which changes of multimaps with lifetimes need; nothing is changed')
+      return redis.error_reply('NOPERM this user may not run ' .. command[1] .. ', which changes of multimaps need; nothing is changed')
     end
   end
 end
@@ -70,23 +93,13 @@ local function drop(key, values)
   redis.call('ZREM', ends, key)
 end
 
--- How long a key lives in milliseconds, as long as the map where it has no end of its own; below 0 where that has none.
-local function left(key)
-  local left = redis.call('PTTL', KEYS[1])
-  if way == 'native' then
-    local own = (redis.call('HPTTL', KEYS[1], 'FIELDS', 1, key) or {})[1] or -2
-    if own >= 0 and (left < 0 or own < left) then
-      left = own
-    end
-  end
-  return left
-end
-
--- New values live as long as their key: what is left of a map after its end would be nobody's.
+-- Values live as long as their key: what is left of a map after its end would be nobody's, and what had the end of a map before it would go with that.
 local function live(key, values)
-  local left = left(key)
-  if left >= 0 then
+  local left, own = left(key), redis.call('PTTL', values)
+  if left >= 0 and own ~= left then
     redis.call('PEXPIRE', values, math.max(left, 1))
+  elseif left < 0 and own >= 0 then
+    redis.call('PERSIST', values)
   end
 end
 

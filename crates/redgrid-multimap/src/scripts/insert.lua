@@ -36,7 +36,5 @@ if new then
   -- An end that is left is that of a key before it.
   forget(key)
 end
-if had == 0 then
-  live(key, KEYS[2])
-end
+live(key, KEYS[2])
 return {redis.call(len, KEYS[2]) - had, waste()}

@@ -2,10 +2,13 @@
 --
 -- Returns  the keys
 --
--- Work: O(keys * log keys); only reads.
-local found = {}
+-- Work: O(keys); only reads.
+local found, gone = {}, {}
+for _, key in ipairs(ends and redis.call('ZRANGEBYSCORE', ends, '-inf', now) or {}) do
+  gone[key] = true
+end
 for _, key in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if not over(key) then
+  if not gone[key] then
     found[#found + 1] = key
   end
 end

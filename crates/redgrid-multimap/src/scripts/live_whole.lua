@@ -39,7 +39,11 @@ if ARGV[5] ~= '' then
     return 0
   end
 end
-local wrong = refused({{ARGV[3], KEYS[1], ARGV[4] ~= '' and ARGV[4] or nil}, {'PEXPIRE', KEYS[1], 1}, {'ZADD', KEYS[2], 1, 'f'}, {'ZREM', KEYS[2], 'f'}})
+local needed = {ARGV[3] == 'PERSIST' and {'PERSIST', KEYS[1]} or {'PEXPIREAT', KEYS[1], 1}, {'PEXPIRE', KEYS[1], 1}}
+if ARGV[1] == 'ends' then
+  needed[3], needed[4] = {'ZADD', KEYS[2], 1, 'f'}, {'ZREM', KEYS[2], 'f'}
+end
+local wrong = refused(needed)
 if wrong then
   return wrong
 end
@@ -49,11 +53,20 @@ if ARGV[1] == 'native' then
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
     local told = redis.pcall('HPTTL', KEYS[1], 'FIELDS', 1, all[i])
+    if told.err and not string.find(told.err, 'nknown') then
+      return told
+    end
     if told.err then
       break
     end
     own[ARGV[2] .. all[i + 1]] = told[1] >= 0 and told[1] or nil
   end
+end
+-- One moment for all of them, however long that takes.
+local at = ARGV[4]
+if ARGV[3] == 'PEXPIRE' then
+  local now = redis.call('TIME')
+  at = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(at))
 end
 -- Redisson's: a sorted set that is there has an end, too, when its clients add to it.
 if ARGV[1] == 'ends' and ARGV[3] ~= 'PERSIST' then
@@ -65,7 +78,7 @@ for i = 1, #KEYS do
   if ARGV[3] == 'PERSIST' then
     redis.call('PERSIST', KEYS[i])
   else
-    redis.call(ARGV[3], KEYS[i], ARGV[4])
+    redis.call('PEXPIREAT', KEYS[i], at)
   end
   if own[KEYS[i]] then
     local now = left(KEYS[i])

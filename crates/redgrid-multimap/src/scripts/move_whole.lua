@@ -22,7 +22,7 @@ if not same(KEYS[1], ARGV[1], 5, 4 + count) then
   return -2
 end
 if KEYS[1] == KEYS[3] then
-  return 1
+  return tonumber(ARGV[4])
 end
 if redis.call('EXISTS', KEYS[3]) == 1 and ARGV[4] == '0' then
   return 0

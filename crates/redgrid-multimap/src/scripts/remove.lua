@@ -19,7 +19,7 @@ local function remove()
   return redis.pcall(ARGV[5], KEYS[2], ARGV[6])
 end
 local len = redis.call(ARGV[4], KEYS[2])
-local wrong = refused()
+local wrong = refused(nil, ARGV[5])
 if wrong then
   return wrong
 end

@@ -13,7 +13,7 @@
 -- gone: the first of the others is tried beside them, and taken back. A key that gets other values keeps its lifetime.
 local key = ARGV[2]
 local had = redis.call(ARGV[5], KEYS[2])
-local wrong = refused(ARGV[6])
+local wrong = refused(#ARGV > 6 and ARGV[6])
 if wrong then
   return wrong
 end
