@@ -33,6 +33,18 @@ fn is_idle(client: &Client) -> bool {
     (hand.names, hand.holds, hand.waiting, hand.channels) == (0, 0, 0, 0)
 }
 
+/// What renews leases waits for the next that is due; where none is left it waits for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_has_given_all_its_permits_back_shuts_down_at_once() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(3600))).await;
+    let seats = PermitExpirableSemaphore::new(&client, "seats");
+    assert!(seats.try_set_permits(1).await.unwrap());
+    seats.acquire().await.unwrap().release().await.unwrap();
+    wait_until(SOON, async || is_idle(&client)).await;
+    client.shutdown(SOON).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn permits_are_known_by_their_ids_from_elsewhere() {
     let server = server().await;

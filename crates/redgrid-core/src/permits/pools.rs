@@ -182,6 +182,8 @@ impl Pools {
         for pool in pools {
             pool.close();
         }
+        // Also where the last pool has been swept since it looked.
+        self.keeper.notify_one();
     }
 }
 
@@ -242,6 +244,5 @@ impl Pool {
         drop(state);
         kick.by_task(&self.pools);
         self.lost.notify_waiters();
-        self.pools.keeper.notify_one();
     }
 }
