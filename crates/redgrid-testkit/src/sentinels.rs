@@ -116,13 +116,21 @@ impl Sentinels {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Server`]: the sentinel refused, for example because no replica is good enough. Nothing changes.
-    /// [`TopologyError::TimedOut`] after a minute.
+    /// [`TopologyError::Server`]: the sentinel refused. Nothing changes. [`TopologyError::TimedOut`] after a minute, also where no replica was
+    /// good enough all the time.
     pub async fn fail_over(&self) -> Result<&RedisServer, TopologyError> {
         let before = self.current_primary().await?.addr();
         // `current_primary` has just heard from one.
         let sentinel = running(&self.sentinels).first().copied().unwrap_or(&self.sentinels[0]);
-        sentinel.observer().await?.cmd(&["SENTINEL", "FAILOVER", MASTER_NAME]).await?;
+        let observer = sentinel.observer().await?;
+        // On a busy machine a replica may have been silent for a moment.
+        let begun = until(SETTLED_WITHIN, || async {
+            match observer.cmd(&["SENTINEL", "FAILOVER", MASTER_NAME]).await {
+                Err(refused) if refused.code() == Some("NOGOODSLAVE") => Err(refused.to_string()),
+                told => Ok(told),
+            }
+        });
+        begun.await??;
         self.wait_for_primary_other_than(before).await?;
         self.wait_until_ok().await?;
         self.current_primary().await
