@@ -117,25 +117,15 @@ impl Ticket {
                 None => self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE,
             };
             let mut contact = self.entered;
-            loop {
+            let answer = loop {
                 let clock = self.table.core.clock.clone();
                 let wake = self.until.min(contact + patience);
                 tokio::select! {
                     biased;
-                    answer = poll_fn(|cx| self.poll_answer(cx)) => {
-                        self.done = true;
-                        return match self.answered(answer) {
-                            Some(outcome) => outcome,
-                            None => Box::pin(self.anew()).await,
-                        };
-                    }
+                    answer = poll_fn(|cx| self.poll_answer(cx)) => break answer,
                     () = clock.wait_until(wake) => {
                         if let Ok(answer) = self.receiver.try_recv() {
-                            self.done = true;
-                            return match self.answered(answer) {
-                            Some(outcome) => outcome,
-                            None => Box::pin(self.anew()).await,
-                        };
+                            break answer;
                         }
                         let now = clock.now();
                         contact = self.table.contact(&self.key).unwrap_or(contact).max(contact);
@@ -144,6 +134,11 @@ impl Ticket {
                         }
                     }
                 }
+            };
+            self.done = true;
+            match self.answered(answer) {
+                Some(outcome) => outcome,
+                None => Box::pin(self.anew()).await,
             }
         }
     }

@@ -244,7 +244,10 @@ async fn drain(node: Weak<Node>, joint: &'static Joint, lane: Lane) {
         let within = limit.since(node.clock.now());
         let is_alone = calls.len() == 1;
         // Dropped at its end, with the answers nobody has been told: what left may have been carried out.
-        let _ = tokio::time::timeout(within, send(&node, joint, calls)).await;
+        if tokio::time::timeout(within, send(&node, joint, calls)).await.is_err() {
+            // As for whoever waits for an answer by himself to the end of the client's timeout.
+            node.look_after();
+        }
         if !is_alone {
             // Those who were answered together may ask again, together.
             yield_now().await;
