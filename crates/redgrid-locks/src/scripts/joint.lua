@@ -5,7 +5,8 @@
 -- ARGV[3i - 1], ARGV[3i], ARGV[3i + 1]  of the i-th
 --          a release: holder, publish, channel
 --          an acquire: holder, lease in milliseconds, not after
--- Returns  for each what its own script would have returned; an error in its place says that it was not done
+-- Returns  the time (microseconds since 1970, as text), and for each what its own script would have returned; an error in its
+--          place says that it was not done, and of an acquire 1 alone is {1, time, 0}, 2 alone {2, time, 0}
 --
 -- Work: O(keys), writes each. Sent twice, each does what its own script does when it is sent twice. A server that is full
 -- looks for memory only before the first write of a script: behind a release it grants.
@@ -13,11 +14,11 @@ local now = redis.call('TIME')
 local time = now[1] .. string.format('%06d', now[2])
 local micros = tonumber(time)
 local releases = tonumber(ARGV[1])
-local answers = {}
+local answers = {time}
 
 local function acquire(key, holder, lease, not_after)
   if micros > tonumber(not_after) then
-    return {2, time, 0}
+    return 2
   end
   local taken = redis.pcall('EXISTS', key)
   if taken == 1 then
@@ -31,7 +32,7 @@ local function acquire(key, holder, lease, not_after)
         return {0, time, left}
       end
       if left >= tonumber(lease) then
-        return {1, time, 0}
+        return 1
       end
     end
   end
@@ -48,13 +49,13 @@ local function acquire(key, holder, lease, not_after)
     redis.pcall('HDEL', key, holder)
     return bounded
   end
-  return {1, time, 0}
+  return 1
 end
 
 for i, key in ipairs(KEYS) do
   local holder, second, third = ARGV[3 * i - 1], ARGV[3 * i], ARGV[3 * i + 1]
   if i > releases then
-    answers[i] = acquire(key, holder, second, third)
+    answers[i + 1] = acquire(key, holder, second, third)
   else
     local done = redis.pcall('HDEL', key, holder)
     if done == 1 then
@@ -62,7 +63,7 @@ for i, key in ipairs(KEYS) do
       local told = redis.pcall(second, third, '0')
       done = type(told) == 'number' and told + 1 or 1
     end
-    answers[i] = done
+    answers[i + 1] = done
   end
 end
 return answers
