@@ -167,8 +167,9 @@ impl BulkScript {
 
 /// A script that does the work of many calls of others, of one key each: what leaves while others are under way goes together.
 ///
-/// Its keys are those of the calls, first those that come [`First`](Turn::First). Its arguments are the number of these, and then the
-/// arguments of each call, in the order of the keys. It answers by a list: the server's time, as each script of its own would tell it,
+/// Its keys are those of the calls, first those that come [`First`](Turn::First). Its arguments are the number of these, until when it may be
+/// carried out (the earliest time of all, as microseconds of the server's clock; 0 where none has one), the command by which
+/// it publishes, and then the other arguments of each call, in the order of the keys. It answers by a list: the server's time, as each script of its own would tell it,
 /// and then what each would have been answered. An error in its place says that this one did nothing; a number `n` in the place of one that
 /// comes [`Second`](Turn::Second) is short for the list of `n`, the time, and 0.
 #[derive(Debug)]
@@ -187,7 +188,7 @@ pub enum Turn {
 }
 
 impl Joint {
-    /// A script by its name (for errors) and text, for calls with so many arguments.
+    /// A script by its name (for errors) and text, for calls with so many arguments of their own.
     pub const fn new(name: &'static str, text: &'static str, words: usize) -> Self {
         Joint { body: Body::new(name, text), words }
     }

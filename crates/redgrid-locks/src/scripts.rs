@@ -17,8 +17,8 @@ static LINGER: Script<1> = Script::new("lock/linger", include_str!("scripts/ling
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
 static ATTACH: Script<1> = Script::new("lock/attach", include_str!("scripts/attach.lua"));
 pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
-/// Of `RELEASE` and `ACQUIRE`, which have three arguments each.
-static JOINT: Joint = Joint::new("lock/joint", include_str!("scripts/joint.lua"), 3);
+/// Of `RELEASE` and `ACQUIRE`, which have two arguments each of their own.
+static JOINT: Joint = Joint::new("lock/joint", include_str!("scripts/joint.lua"), 2);
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
 /// A lock of one holder in a hash of its own: Redisson's RLock on the wire, and what differs from it in a point.

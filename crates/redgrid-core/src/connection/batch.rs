@@ -91,7 +91,7 @@ async fn one_round(
     }
     let asked = homes.into_iter().map(|(home, those)| async move {
         let limit = core.clock.now() + core.settings.timeout;
-        let epoch = home.epoch().borrow().clone();
+        let epoch = home.current_epoch();
         let mut results = Vec::with_capacity(those.len());
         for some in those.chunks(AT_ONCE) {
             let copies = some.iter().map(|at| requests[*at].clone().not_after(limit)).collect();

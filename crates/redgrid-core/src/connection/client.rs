@@ -144,7 +144,7 @@ impl Client {
     /// The connection to the primary that decides for `key` at the moment; none while there is no contact. It is another one after
     /// each loss of contact, restart and failover: what was believed of the server before may not be so any more.
     pub fn epoch_of(&self, key: &[u8]) -> Option<Epoch> {
-        self.0.core.topology.primary(key).epoch().borrow().clone()
+        self.0.core.topology.primary(key).current_epoch()
     }
 
     /// How often those who wait look by themselves.
@@ -172,7 +172,7 @@ impl Client {
             Err(_) => {
                 let mut why = ServerError::not_sent("not connected");
                 // Those that are down say why at once; one that is up and hangs is not in the way.
-                let down = |server: &Arc<dyn Server>| server.epoch().borrow().is_none();
+                let down = |server: &Arc<dyn Server>| server.current_epoch().is_none();
                 for server in self.0.core.topology.primaries().into_iter().filter(down) {
                     let answer = server.call(vec![Request::command("PING")]).await.pop();
                     if let Some(Err(error)) = answer {

@@ -50,7 +50,7 @@ impl Exchange {
     /// A server that finds a copy too late says what time it is there.
     pub(crate) fn tell_time(&self, time: u64) {
         // A clock that was reset meanwhile is that of another process.
-        if *self.by.epoch().borrow() == self.epoch {
+        if self.by.current_epoch() == self.epoch {
             self.by.time().observe_exchange(time, self.sent, self.received);
         }
     }

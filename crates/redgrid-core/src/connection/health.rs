@@ -154,7 +154,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         Ok(Err(error)) => Some(error.to_string()),
         Err(_) => Some(format!("no answer within {within:?}")),
     };
-    let epoch = server.epoch().borrow().clone();
+    let epoch = server.current_epoch();
     let (channels, subscribed) = hub.subscriptions(server.id());
     NodeHealth {
         node: server.id().clone(),

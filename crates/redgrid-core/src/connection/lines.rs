@@ -50,6 +50,10 @@ impl Lines {
         self.together.epoch.subscribe()
     }
 
+    pub(super) fn current_epoch(&self) -> Option<Epoch> {
+        self.together.epoch.borrow().clone()
+    }
+
     pub(super) fn is_up(&self) -> bool {
         self.together.epoch.borrow().is_some()
     }

@@ -311,6 +311,10 @@ impl Server for Node {
         self.commands.epoch()
     }
 
+    fn current_epoch(&self) -> Option<Epoch> {
+        self.commands.current_epoch()
+    }
+
     fn answers(&self) -> bool {
         self.commands.answers()
     }

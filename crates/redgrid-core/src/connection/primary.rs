@@ -32,7 +32,7 @@ impl Primary {
 
     /// The present connection to it; `None` while there is none.
     pub fn epoch(&self) -> Option<Epoch> {
-        self.server.epoch().borrow().clone()
+        self.server.current_epoch()
     }
 }
 

@@ -78,6 +78,11 @@ pub enum Arg {
 }
 
 impl Arg {
+    /// Whether it is not one of those that are the same for all who leave at the same time.
+    pub(crate) fn is_its_own(&self) -> bool {
+        !matches!(self, Arg::NotAfter | Arg::Publish)
+    }
+
     /// How many bytes it has, but for those that are written when it is sent: those are few.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -243,9 +248,10 @@ impl Request {
     }
 
     /// Says that it may go to its server together with others, by a script that does what each of them asks. Of several keys or other
-    /// than [`Joint::new`]'s number of arguments it goes alone.
+    /// than [`Joint::new`]'s number of arguments of its own it goes alone.
     pub fn joins(mut self, joint: &'static Joint, turn: Turn) -> Self {
-        self.joint = Some((joint, turn)).filter(|_| self.keys.len() == 1 && self.args.len() == joint.words);
+        let words = self.args.iter().filter(|arg| arg.is_its_own()).count();
+        self.joint = Some((joint, turn)).filter(|_| self.keys.len() == 1 && words == joint.words);
         self
     }
 

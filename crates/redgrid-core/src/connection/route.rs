@@ -89,7 +89,7 @@ pub(super) async fn once_telling(
     let mut asking = false;
     let mut hops = 0;
     loop {
-        let epoch = by.epoch().borrow().clone();
+        let epoch = by.current_epoch();
         let result = match asking {
             false => by.ask(request, limit).await,
             true => {

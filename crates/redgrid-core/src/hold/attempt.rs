@@ -420,7 +420,7 @@ pub(super) fn judge(asked: &Exchange) -> Verdict {
     match answer {
         Ok((status, time, left, token)) => {
             // A clock that was reset meanwhile is that of another process.
-            if *asked.by.epoch().borrow() == asked.epoch {
+            if asked.by.current_epoch() == asked.epoch {
                 asked.by.time().observe_exchange(time, asked.sent, asked.received);
             }
             match status {

@@ -324,7 +324,7 @@ impl Table {
         let state = self.state();
         let slot = state.slots.get(key)?;
         // Told that others have it, on a connection that is known to live: waiting is not being without contact.
-        let waits = slot.contended && self.core.home(&key.1).epoch().borrow().is_some();
+        let waits = slot.contended && self.core.home(&key.1).current_epoch().is_some();
         // One of ours has it. What is being fitted or given back does not count: that takes an answer.
         let held = slot.holds.first().is_some_and(|hold| hold.tenure.is_believed());
         Some(if waits || held { self.now() } else { slot.contact.max(self.core.hub.contact(&key.1)) })

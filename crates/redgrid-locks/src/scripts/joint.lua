@@ -1,10 +1,12 @@
 -- joint.lua: what many calls of release.lua and acquire.lua do, of one key each and independent of each other.
 --
--- KEYS[i]  lock      hash; one field, the holder; those to be given back come first
--- ARGV[1]  releases  how many are given back
--- ARGV[3i - 1], ARGV[3i], ARGV[3i + 1]  of the i-th
---          a release: holder, publish, channel
---          an acquire: holder, lease in milliseconds, not after
+-- KEYS[i]  lock       hash; one field, the holder; those to be given back come first
+-- ARGV[1]  releases   how many are given back
+-- ARGV[2]  not after  microseconds since 1970 by this server's clock; later than that, nothing is taken
+-- ARGV[3]  publish    PUBLISH or SPUBLISH
+-- ARGV[2i + 2], ARGV[2i + 3]  of the i-th
+--          a release: holder, channel
+--          an acquire: holder, lease in milliseconds
 -- Returns  the time (microseconds since 1970, as text), and for each what its own script would have returned; an error in its
 --          place says that it was not done, and of an acquire 1 alone is {1, time, 0}, 2 alone {2, time, 0}
 --
@@ -12,12 +14,11 @@
 -- looks for memory only before the first write of a script: behind a release it grants.
 local now = redis.call('TIME')
 local time = now[1] .. string.format('%06d', now[2])
-local micros = tonumber(time)
-local releases = tonumber(ARGV[1])
+local releases, is_late, publish = tonumber(ARGV[1]), tonumber(time) > tonumber(ARGV[2]), ARGV[3]
 local answers = {time}
 
-local function acquire(key, holder, lease, not_after)
-  if micros > tonumber(not_after) then
+local function acquire(key, holder, lease)
+  if is_late then
     return 2
   end
   local taken = redis.pcall('EXISTS', key)
@@ -53,14 +54,14 @@ local function acquire(key, holder, lease, not_after)
 end
 
 for i, key in ipairs(KEYS) do
-  local holder, second, third = ARGV[3 * i - 1], ARGV[3 * i], ARGV[3 * i + 1]
+  local holder, other = ARGV[2 * i + 2], ARGV[2 * i + 3]
   if i > releases then
-    answers[i + 1] = acquire(key, holder, second, third)
+    answers[i + 1] = acquire(key, holder, other)
   else
     local done = redis.pcall('HDEL', key, holder)
     if done == 1 then
       -- Free already: a message that may not be sent does not undo it, and waiters look by themselves.
-      local told = redis.pcall(second, third, '0')
+      local told = redis.pcall(publish, other, '0')
       done = type(told) == 'number' and told + 1 or 1
     end
     answers[i + 1] = done

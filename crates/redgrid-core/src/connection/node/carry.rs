@@ -229,13 +229,12 @@ impl Node {
     }
 
     fn not_after(&self, limit: Option<Instant>) -> Result<Bytes, ServerError> {
-        let limit = limit.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?;
-        self.micros(limit, self.clock.now())
+        self.micros(limit.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?)
     }
 
     /// An instant in microseconds since 1970 of the server's clock, as text.
-    pub(super) fn micros(&self, limit: Instant, now: Instant) -> Result<Bytes, ServerError> {
-        let at = self.time.at(limit, now);
+    fn micros(&self, limit: Instant) -> Result<Bytes, ServerError> {
+        let at = self.time.at(limit, self.clock.now());
         let micros = at.ok_or_else(|| ServerError::not_sent("the server's clock is not known yet"))?;
         Ok(micros.to_string().into())
     }

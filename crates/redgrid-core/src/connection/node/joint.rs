@@ -13,6 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -305,23 +306,18 @@ async fn together(node: &Node, joint: &'static Joint, calls: Vec<Call>) -> Vec<C
     // Stable: in each turn, who came first is first.
     calls.sort_by_key(|call| call.turn != Turn::First);
     let firsts = calls.iter().filter(|call| call.turn == Turn::First).count();
+    let limit = calls.iter().filter(|call| call.request.args.contains(&Arg::NotAfter)).map(|call| call.limit).min();
     let mut request = Request::script(joint.body()).int(firsts as i64);
+    request.args.reserve(2 + calls.len() * joint.words);
+    request.args.push(if limit.is_some() { Arg::NotAfter } else { Arg::Bytes(Bytes::from_static(b"0")) });
+    request.args.push(Arg::Publish);
     request.keys.reserve(calls.len());
-    request.keys.extend(calls.iter().flat_map(|call| call.request.keys.iter().cloned()));
-    request.args.reserve(calls.len() * joint.words);
-    let now = node.clock.now();
     for Call { request: one, .. } in &calls {
-        for arg in &one.args {
-            request.args.push(match (arg, one.not_after) {
-                (Arg::NotAfter, Some(limit)) => match node.micros(limit, now) {
-                    Ok(micros) => Arg::Bytes(micros),
-                    Err(error) => return tell(calls, &error),
-                },
-                (arg, _) => arg.clone(),
-            });
-        }
+        request.keys.extend(one.keys.iter().cloned());
+        // Those that are the same for all stand in front.
+        request.args.extend(one.args.iter().filter(|arg| arg.is_its_own()).cloned());
     }
-    match node.one(node.line(&request), &request, None).await {
+    match node.one(node.line(&request), &request, limit).await {
         Ok(Reply::Array(answers)) if answers.len() == 1 + calls.len() => {
             let (mut answers, mut alone) = (answers.into_iter(), Vec::new());
             let time = answers.next().unwrap_or(Reply::Nil);

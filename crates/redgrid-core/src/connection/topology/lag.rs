@@ -69,7 +69,7 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, change
         {
             let Some((_, trail)) = trails.iter_mut().find(|(of, _)| Arc::ptr_eq(of, primary)) else { continue };
             if let Place::Primary(offset) = at_primary {
-                let epoch = primary.epoch().borrow().clone();
+                let epoch = primary.current_epoch();
                 trail.passed(epoch, (asked, nodes.clock.now()), offset, nodes.settings.max_replica_lag);
             }
             let wanted = trail.before(asked - nodes.settings.max_replica_lag);
