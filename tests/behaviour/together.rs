@@ -42,13 +42,25 @@ async fn all<T>(tasks: Vec<tokio::task::JoinHandle<T>>) -> Vec<T> {
 }
 
 async fn calls(observer: &Observer) -> u64 {
+    calls_of(observer, "evalsha").await
+}
+
+/// How often the server was asked for a command, in scripts too.
+async fn calls_of(observer: &Observer, command: &str) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
-    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let counted = format!("cmdstat_{command}:calls=");
+    let calls = stats.lines().find_map(|line| line.strip_prefix(&counted[..]));
     calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
 }
 
 async fn held(observer: &Observer) -> Vec<String> {
     observer.keys("n:*").await.unwrap()
+}
+
+/// The server's time, in microseconds since 1970.
+async fn micros(observer: &Observer) -> u64 {
+    let [seconds, micros]: [u64; 2] = observer.query(&["TIME"]).await.unwrap();
+    seconds * 1_000_000 + micros
 }
 
 /// Eight hundred calls of four hundred tasks.
@@ -58,9 +70,15 @@ async fn those_who_wait_for_a_server_leave_together() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let names = names(400);
     let before = calls(&observer).await;
+    let begun = micros(&observer).await;
     let guards: Vec<_> = ask(&server, &client, &names).await.into_iter().map(Result::unwrap).collect();
+    let ended = micros(&observer).await;
     let asked = calls(&observer).await - before;
     assert!(asked < 100, "{asked} calls");
+    for guard in &guards {
+        let token = guard.token().get();
+        assert!((begun..ended).contains(&token), "{token} is not a time from {begun} to {ended}");
+    }
     assert_eq!(held(&observer).await.len(), 400);
     for name in &names {
         let left = observer.time_to_live(name).await.unwrap().unwrap();
@@ -144,6 +162,35 @@ async fn a_lost_answer_to_many_is_found_again_by_each() {
     all(releasing).await.into_iter().for_each(|released| released.unwrap());
     assert_eq!(proxy.counts().swallowed, 2);
     wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+}
+
+/// What arrives when nobody wants it any more takes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_that_arrive_too_late_are_not_carried_out() {
+    let (server, timeout) = (server().await, Duration::from_millis(1500));
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    // Known to the server, so that it is carried out at the first sending.
+    ask(&server, &client, &names(40)).await;
+    wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+    let taken = calls_of(&observer, "hset").await;
+    proxy.next(1, sha(JOINT), Action::Hold);
+    let asking: Vec<_> = names(40)
+        .iter()
+        .map(|name| Lock::new(&client, &**name).acquire().lease(LEASE).wait(Duration::from_secs(1)))
+        .map(|asking| tokio::spawn(asking.into_future()))
+        .collect();
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    let sent = micros(&observer).await;
+    let granted: Vec<_> = all(asking).await.into_iter().filter_map(Result::ok).collect();
+    assert!(granted.len() < 40);
+    proxy.cut_all();
+    // Until when they may be carried out.
+    let over = sent + 1_000_000 + u64::try_from(timeout.as_micros()).unwrap();
+    wait_until(SOON, async || micros(&observer).await > over).await;
+    assert_eq!(proxy.release_held().await, 1);
+    let late = calls_of(&observer, "hset").await - taken;
+    assert_eq!(late, granted.len() as u64, "taken by those who wait for it, and by nobody else");
 }
 
 /// Whoever holds on to a future and does not poll it holds up nobody but himself.
