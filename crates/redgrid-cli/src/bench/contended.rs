@@ -42,16 +42,14 @@ struct Visit {
 
 impl Cycle for Visit {
     async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
-        let asked = Instant::now();
         let guard = self.ask.clone().await?;
         let entered = Instant::now();
         if let Some(handoff) = self.section.enter(entered) {
             notes.handoff.record(handoff);
         }
-        notes.wait.record(entered - asked);
+        notes.wait.record(entered - notes.begun);
         self.section.leave();
         guard.release().await?;
-        notes.latency.record(asked.elapsed());
         Ok(true)
     }
 }

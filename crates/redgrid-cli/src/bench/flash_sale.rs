@@ -2,8 +2,6 @@
 //!
 //! Read, check, write, with plain commands: `PREFIX:stock` is there before and must be 0 afterwards.
 
-use std::time::Instant;
-
 use redgrid::{Grid, Lock};
 
 use super::crew::{self, Bounds, Cycle, Notes};
@@ -41,8 +39,7 @@ impl Order {
 }
 
 impl Cycle for Order {
-    async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
-        let asked = Instant::now();
+    async fn once(&mut self, _: &mut Notes) -> Result<bool, Trouble> {
         let guard = self.lock.acquire().await?;
         let left = self.left().await?.ok_or("the stock has gone")?;
         let sold = left > 0;
@@ -51,9 +48,6 @@ impl Cycle for Order {
             self.grid.command("SET").key(&self.stock)?.arg(rest).query::<()>().await?;
         }
         guard.release().await?;
-        if sold {
-            notes.latency.record(asked.elapsed());
-        }
         Ok(sold)
     }
 }

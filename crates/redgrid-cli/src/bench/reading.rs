@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
-use std::time::Instant;
 
 use redgrid::{Grid, RwLock};
 
@@ -42,11 +41,11 @@ struct Visit {
 
 impl Cycle for Visit {
     async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
-        let (writes, asked) = (self.times.is_multiple_of(WRITES_EVERY), Instant::now());
+        let writes = self.times.is_multiple_of(WRITES_EVERY);
         self.times += 1;
         if writes {
             let guard = self.lock.write().await?;
-            notes.wait.record(asked.elapsed());
+            notes.wait.record(notes.begun.elapsed());
             self.inside.write();
             guard.release().await?;
         } else {
@@ -54,7 +53,6 @@ impl Cycle for Visit {
             self.inside.read();
             guard.release().await?;
         }
-        notes.latency.record(asked.elapsed());
         Ok(true)
     }
 }
