@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
     let [measure, count, seconds] = words.as_slice() else { return usage() };
     let (Ok(count), Ok(seconds)) = (count.parse::<usize>(), seconds.parse()) else { return usage() };
     let (count, idle) = (count.max(1), Duration::from_secs(seconds));
-    let mut report = Report::new(measure, count);
+    let mut report = Report::new(measure, Some(count));
     let played = match measure.as_str() {
         "names" => names::play(&mut report, count).await,
         "held" => held::play(&mut report, count, idle).await,
@@ -53,6 +53,13 @@ async fn main() -> ExitCode {
 fn usage() -> ExitCode {
     eprintln!("usage: scale names|held|queue|waiters|bus COUNT SECONDS");
     ExitCode::from(2)
+}
+
+impl Report {
+    /// Says how far it is: a measure takes minutes.
+    pub(crate) fn say(&self, what: &str) {
+        eprintln!("{} {:6.1} s  {what}", self.measure, self.began.elapsed().as_secs_f64());
+    }
 }
 
 async fn connected(config: Config) -> Result<Client, Trouble> {

@@ -1,4 +1,5 @@
-//! What a measure found: its promises, and numbers by their names, which `cargo xtask scale` makes tables of.
+//! What a measure found: its promises, and numbers by their names. `cargo xtask scale` and `cargo xtask endurance` make tables of it:
+//! the programs of both print it.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,14 +11,16 @@ use serde_json::{Map, Value};
 /// The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    measure: String,
-    count: usize,
+    pub(crate) measure: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<usize>,
     server: String,
     seconds: f64,
     promises: Vec<Promise>,
+    /// Without a bound.
     numbers: Map<String, Value>,
     #[serde(skip)]
-    began: Instant,
+    pub(crate) began: Instant,
 }
 
 #[derive(Debug, Serialize)]
@@ -29,7 +32,8 @@ struct Promise {
 }
 
 impl Report {
-    pub(crate) fn new(measure: &str, count: usize) -> Self {
+    /// Of a measure, and of how many it is one where that is not always the same.
+    pub(crate) fn new(measure: &str, count: Option<usize>) -> Self {
         let server = ServerBinary::find().map(|found| found.version().to_string()).unwrap_or_default();
         let (promises, numbers) = (Vec::new(), Map::new());
         Report { measure: measure.to_owned(), count, server, seconds: 0.0, promises, numbers, began: Instant::now() }
@@ -37,7 +41,7 @@ impl Report {
 
     /// What was promised not to exceed a bound; the unit is part of `what`.
     pub(crate) fn at_most(&mut self, what: impl Into<String>, was: f64, bound: f64) {
-        let (was, holds) = (rounded(was), was <= bound);
+        let (was, bound, holds) = (rounded(was), rounded(bound), was <= bound);
         self.promises.push(Promise { what: what.into(), was, bound: format!("<= {bound}"), holds });
     }
 
@@ -47,13 +51,10 @@ impl Report {
         self.promises.push(Promise { what: what.into(), was: is, bound: format!("= {bound}"), holds });
     }
 
-    pub(crate) fn number(&mut self, name: impl Into<String>, was: f64) {
-        self.numbers.insert(name.into(), rounded(was).into());
-    }
-
-    /// Says how far it is: a measure takes minutes.
-    pub(crate) fn say(&self, what: &str) {
-        eprintln!("{} {:6.1} s  {what}", self.measure, self.began.elapsed().as_secs_f64());
+    pub(crate) fn number(&mut self, name: impl Into<String>, was: impl Serialize) {
+        let was = serde_json::to_value(was).expect("plain data");
+        let was = was.as_f64().filter(|_| was.is_f64()).map_or(was, |number| rounded(number).into());
+        self.numbers.insert(name.into(), was);
     }
 
     /// Prints the line, and tells whether all was kept.

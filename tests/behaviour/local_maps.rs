@@ -197,9 +197,12 @@ async fn what_was_read_while_its_change_was_told_is_not_kept() {
             }
             // The last to be told: where it has gone from the cache, what was told before has been heard.
             changes.set("b", &2).await.unwrap();
-            while !gone.cached_keys().unwrap().is_empty() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            let heard = async {
+                while !gone.cached_keys().unwrap().is_empty() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::time::timeout(SOON, heard).await.expect("it hears of the last change");
         });
         assert_eq!(reader.get("a").await.unwrap(), Some(1), "it was asked before");
         assert_eq!(reader.get("a").await.unwrap(), Some(2));

@@ -10,19 +10,19 @@ use redgrid_tests::cancel::at_most;
 use redgrid_tests::process::Other;
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
-type Texts = Stream<String, u32>;
+pub(crate) type Texts = Stream<String, u32>;
 
-fn id(ms: u64) -> EntryId {
+pub(crate) fn id(ms: u64) -> EntryId {
     EntryId::new(ms, 0)
 }
 
-async fn add(stream: &Texts, entries: impl IntoIterator<Item = u64>) {
+pub(crate) async fn add(stream: &Texts, entries: impl IntoIterator<Item = u64>) {
     for ms in entries {
         stream.add("n", &(ms as u32)).id(id(ms)).await.unwrap();
     }
 }
 
-async fn next(consumer: &mut Consumer<String, u32>) -> Delivery<String, u32> {
+pub(crate) async fn next(consumer: &mut Consumer<String, u32>) -> Delivery<String, u32> {
     let next = tokio::time::timeout(SOON, consumer.try_next()).await;
     next.expect("in time").unwrap().expect("it goes on")
 }

@@ -7,26 +7,11 @@ use redgrid_stream::{Consumer, Delivery, Entry, EntryId, ObjectError, Start, Str
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
-type Texts = Stream<String, u32>;
-
-fn id(ms: u64) -> EntryId {
-    EntryId::new(ms, 0)
-}
+use crate::stream_consumers::{Texts, add, id, next};
 
 /// By what new entries are asked for.
 fn gives() -> String {
     sha(include_str!("../../crates/redgrid-stream/src/scripts/give.lua"))
-}
-
-async fn add(stream: &Texts, entries: impl IntoIterator<Item = u64>) {
-    for ms in entries {
-        stream.add("n", &(ms as u32)).id(id(ms)).await.unwrap();
-    }
-}
-
-async fn next(consumer: &mut Consumer<String, u32>) -> Delivery<String, u32> {
-    let next = tokio::time::timeout(SOON, consumer.try_next()).await;
-    next.expect("in time").unwrap().expect("it goes on")
 }
 
 async fn through(proxy: &Proxy, server: &RedisServer, timeout: u64) -> redgrid_stream::Client {

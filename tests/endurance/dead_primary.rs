@@ -70,11 +70,11 @@ async fn one(report: &mut Report, fault: &str) {
     report.at_most(format!("{fault}: p99 of a pair there, ms"), is, (2.0 * was).max(FLOOR_MS));
     report.at_most(format!("{fault}: the longest pair there, ms"), Spread::of(&books.times).max, LONGEST_MS);
     report.exactly(format!("{fault}: holds lost there"), lost, 0);
-    report.also(format!("{fault}: windows before"), before);
-    report.also(format!("{fault}: windows while it is gone"), during);
-    report.also(format!("{fault}: pairs"), books.times.len());
-    report.also(format!("{fault}: words of errors"), [books.words, rest.words]);
-    report.also(format!("{fault}: errors on its own shard"), its.errors);
-    report.also(format!("{fault}: how long these took, ms"), Spread::of(&its.failed));
+    report.number(format!("{fault}: windows before"), before);
+    report.number(format!("{fault}: windows while it is gone"), during);
+    report.number(format!("{fault}: pairs"), books.times.len());
+    report.number(format!("{fault}: words of errors"), [books.words, rest.words]);
+    report.number(format!("{fault}: errors on its own shard"), its.errors);
+    report.number(format!("{fault}: how long these took, ms"), Spread::of(&its.failed));
     let _ = victim.resume().await;
 }

@@ -59,11 +59,12 @@ pub(crate) async fn play(report: &mut Report, late: Duration) {
             let said = usize::from(error.as_deref() == Some("Unavailable"));
             report.exactly(format!("{topology}: {what} ends `Unavailable`"), said, 1);
             report.at_most(format!("{topology}: {what} ends within, ms"), millis(took), millis(bound + SLACK));
-            report.also(format!("{topology}: {what} ended"), error);
+            report.number(format!("{topology}: {what} ended"), error);
         }
-        report.also(format!("{topology}: grants after the servers, ms"), Spread::of(&grants));
-        report.also(format!("{topology}: servers took, ms"), millis(starting));
-        report.also(format!("{topology}: failed"), failed.iter().map(|error| format!("{error:?}")).collect::<Vec<_>>());
+        report.number(format!("{topology}: grants after the servers, ms"), Spread::of(&grants));
+        report.number(format!("{topology}: servers took, ms"), millis(starting));
+        report
+            .number(format!("{topology}: failed"), failed.iter().map(|error| format!("{error:?}")).collect::<Vec<_>>());
     }
 }
 

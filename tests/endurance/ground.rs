@@ -1,36 +1,11 @@
 //! Deployments of each kind, the clients of them, and names of a place of one's choice.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 
 use futures_util::future::join_all;
 use redgrid_core::{Client, Config};
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels};
-use redgrid_tests::SOON;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Topology {
-    Single,
-    MasterSlave,
-    Sentinel,
-    Cluster,
-}
-
-impl Topology {
-    pub(crate) const ALL: [Topology; 4] =
-        [Topology::Single, Topology::MasterSlave, Topology::Sentinel, Topology::Cluster];
-}
-
-impl fmt::Display for Topology {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Topology::Single => "single",
-            Topology::MasterSlave => "master-slave",
-            Topology::Sentinel => "sentinel",
-            Topology::Cluster => "cluster",
-        })
-    }
-}
+pub(crate) use redgrid_tests::topology::{Topology, by_list, by_seeds, by_sentinels, connected};
 
 /// Servers that are running.
 pub(crate) enum Deployment {
@@ -55,9 +30,7 @@ impl Deployment {
         match self {
             Deployment::Single(server) => Config::single(server.addr().to_string()).expect("an address"),
             Deployment::MasterSlave(replicated) => by_list(replicated),
-            Deployment::Sentinel(sentinels) => {
-                Config::sentinel(sentinels.master_name(), words(sentinels.sentinels())).expect("addresses")
-            }
+            Deployment::Sentinel(sentinels) => by_sentinels(sentinels),
             Deployment::Cluster(cluster) => by_seeds(cluster),
         }
     }
@@ -81,26 +54,6 @@ impl Deployment {
     pub(crate) fn sentinels(&self) -> &[RedisServer] {
         if let Deployment::Sentinel(sentinels) = self { sentinels.sentinels() } else { &[] }
     }
-}
-
-/// How a client finds a cluster: by its first two nodes.
-pub(crate) fn by_seeds(cluster: &Cluster) -> Config {
-    Config::cluster(words(&cluster.nodes()[..2])).expect("addresses")
-}
-
-/// How a client finds a primary with replicas.
-pub(crate) fn by_list(replicated: &Replicated) -> Config {
-    Config::master_slave(replicated.primary().addr().to_string(), words(replicated.replicas())).expect("addresses")
-}
-
-fn words(servers: &[RedisServer]) -> Vec<String> {
-    servers.iter().map(|server| server.addr().to_string()).collect()
-}
-
-pub(crate) async fn connected(config: Config) -> Client {
-    let client = Client::connect(config).await.expect("a valid configuration");
-    client.wait_ready(SOON).await.expect("the servers answer");
-    client
 }
 
 /// So many names whose slots are in a range: `prefix:…`.

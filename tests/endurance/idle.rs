@@ -114,10 +114,10 @@ fn tell(report: &mut Report, found: &Found) {
         report.at_most(format!("{topology}: pings to a server in 20 s"), pings as f64, PINGS);
     } else {
         // Those of the sentinels are too many to be told from ours.
-        report.also(format!("{topology}: pings to a server in 20 s"), pings);
+        report.number(format!("{topology}: pings to a server in 20 s"), pings);
     }
     report.exactly(format!("{topology}: other commands in 20 s"), usize::try_from(others).unwrap_or(usize::MAX), 0);
-    report.also(format!("{topology}: commands of each server"), servers.iter().map(|it| &it.1).collect::<Vec<_>>());
-    report.also(format!("{topology}: connections of each"), servers.iter().map(|it| it.0).collect::<Vec<_>>());
-    report.also(format!("{topology}: connections to each sentinel"), sentinels);
+    report.number(format!("{topology}: commands of each server"), servers.iter().map(|it| &it.1).collect::<Vec<_>>());
+    report.number(format!("{topology}: connections of each"), servers.iter().map(|it| it.0).collect::<Vec<_>>());
+    report.number(format!("{topology}: connections to each sentinel"), sentinels);
 }

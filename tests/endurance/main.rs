@@ -11,6 +11,7 @@ mod idle;
 mod look;
 mod names;
 mod pairs;
+#[path = "../../benches/scale/report.rs"]
 mod report;
 mod reshard;
 mod stopped_replica;
@@ -25,7 +26,7 @@ async fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [measure, late, names] = words.as_slice() else { return usage() };
     let (Ok(late), Ok(names)) = (late.parse().map(Duration::from_secs), names.parse()) else { return usage() };
-    let mut report = Report::new(measure);
+    let mut report = Report::new(measure, None);
     match measure.as_str() {
         "reshard" => reshard::play(&mut report).await,
         "dead-primary" => dead_primary::play(&mut report).await,

@@ -57,7 +57,7 @@ type Held = Vec<(usize, Detached)>;
 pub(crate) async fn play(report: &mut Report, names: usize) {
     // Enough for what is released, twice.
     let names = names.max(4 * RELEASED);
-    report.also("names", names);
+    report.number("names", names);
     let single = RedisServer::start().await.expect("it starts");
     let config = || redgrid_core::Config::single(single.addr().to_string()).expect("an address");
     let clients = [connected(config()).await, connected(config()).await];
@@ -108,9 +108,9 @@ async fn on(
     until_in_force(waiter, names, &failed).await;
     let in_force = began.elapsed();
     until_quiet(servers).await;
-    report.also(format!("{topology}: all in force after, s"), in_force.as_secs_f64());
-    report.also(format!("{topology}: quiet after, s"), began.elapsed().as_secs_f64());
-    report.also(format!("{topology}: resident memory of both clients and all tasks, MB"), resident_megabytes());
+    report.number(format!("{topology}: all in force after, s"), in_force.as_secs_f64());
+    report.number(format!("{topology}: quiet after, s"), began.elapsed().as_secs_f64());
+    report.number(format!("{topology}: resident memory of both clients and all tasks, MB"), resident_megabytes());
 
     let mut subscribers = 0;
     for server in servers {
@@ -127,7 +127,7 @@ async fn on(
     let most = polls.iter().copied().fold(0.0, f64::max);
     report.at_most(format!("{topology}: names looked at by a node in a second"), most, POLLS_A_SECOND);
     report.at_most(format!("{topology}: processor seconds of 10 s of waiting"), cpu.as_secs_f64(), IDLE_CPU_SECONDS);
-    report.also(format!("{topology}: calls in 10 s, by node"), calls);
+    report.number(format!("{topology}: calls in 10 s, by node"), calls);
 
     let delays = release_some(holder, &mut held, &mut waiting, Duration::ZERO).await;
     tell(report, topology, "released", &delays);
@@ -141,8 +141,8 @@ async fn on(
         };
         let (delays, (took, cpu)) = tokio::join!(release_some(holder, &mut held, &mut waiting, pause), moving);
         tell(report, topology, "released while 40 slots move", &delays);
-        report.also("cluster: the slots took, s", took.as_secs_f64());
-        report.also("cluster: processor seconds meanwhile", cpu.as_secs_f64());
+        report.number("cluster: the slots took, s", took.as_secs_f64());
+        report.number("cluster: processor seconds meanwhile", cpu.as_secs_f64());
     }
     report.exactly(format!("{topology}: waiters that failed"), failed.load(Ordering::Relaxed), 0);
     // Nobody is to be woken by what is given back now.
@@ -156,7 +156,7 @@ fn tell(report: &mut Report, topology: &str, what: &str, delays: &[Duration]) {
     let spread = Spread::of(delays);
     report.exactly(format!("{topology}: woken of 1,000 {what}"), delays.len(), RELEASED);
     report.at_most(format!("{topology}: the last woken of 1,000 {what}, ms"), spread.max, millis(WOKEN_WITHIN));
-    report.also(format!("{topology}: delays of 1,000 {what}, ms"), spread);
+    report.number(format!("{topology}: delays of 1,000 {what}, ms"), spread);
 }
 
 /// A waiter; when it was granted its name.

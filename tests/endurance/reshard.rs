@@ -109,18 +109,18 @@ pub(crate) async fn play(report: &mut Report) {
     let slots = calls.iter().filter_map(|calls| calls.get("cluster|slots")).sum::<u64>() as f64;
     let rate = slots / took.as_secs_f64() / clients.len() as f64;
     report.at_most("CLUSTER SLOTS of a client in a second", rate, LOOKS_A_SECOND);
-    report.also("slots took, s", took.as_secs_f64());
-    report.also("CLUSTER SLOTS of both", slots);
-    report.also("connections before", before);
-    report.also("from a release to the next grant, calm, ms", Spread::of(&contested.gaps));
-    report.also("the same during and after", Spread::of(&gaps));
-    report.also("of them", gaps.len());
-    report.also("of them later than 500 ms", gaps.iter().filter(|gap| **gap > BY_POLL).count());
+    report.number("slots took, s", took.as_secs_f64());
+    report.number("CLUSTER SLOTS of both", slots);
+    report.number("connections before", before);
+    report.number("from a release to the next grant, calm, ms", Spread::of(&contested.gaps));
+    report.number("the same during and after", Spread::of(&gaps));
+    report.number("of them", gaps.len());
+    report.number("of them later than 500 ms", gaps.iter().filter(|gap| **gap > BY_POLL).count());
     let times: Vec<Duration> = books.iter().flat_map(|books| books.times.clone()).collect();
-    report.also("pairs of names nobody else wants, ms", Spread::of(&times));
-    report.also("how many of these", times.len());
-    report.also("errors by kind", books.iter().map(|it| &it.errors).filter(|it| !it.is_empty()).collect::<Vec<_>>());
-    report.also("their words", books.iter().map(|it| &it.words).filter(|it| !it.is_empty()).collect::<Vec<_>>());
+    report.number("pairs of names nobody else wants, ms", Spread::of(&times));
+    report.number("how many of these", times.len());
+    report.number("errors by kind", books.iter().map(|it| &it.errors).filter(|it| !it.is_empty()).collect::<Vec<_>>());
+    report.number("their words", books.iter().map(|it| &it.words).filter(|it| !it.is_empty()).collect::<Vec<_>>());
     for guard in held {
         let _ = guard.release().await;
     }

@@ -67,14 +67,14 @@ pub(crate) async fn play(report: &mut Report) {
     let observer = replicated.primary().observer().await.expect("it answers");
     let given_back = Instant::now();
     wait_until(SOON, async || observer.exists("refused").await.is_ok_and(|there| !there)).await;
-    report.also("a refused grant was gone after, ms", millis(given_back.elapsed()));
+    report.number("a refused grant was gone after, ms", millis(given_back.elapsed()));
     let kept = held.iter().filter(|guard| guard.is_held()).count();
     replicated.replicas()[0].resume().await.expect("it is stopped");
     let resumed = Instant::now();
     let again = Lock::new(&client, "again");
     let granted = async || again.acquire().wait(SOON).durability(DURABLE).await.is_ok();
     wait_until(SOON, granted).await;
-    report.also("durable again after, ms", millis(resumed.elapsed()));
+    report.number("durable again after, ms", millis(resumed.elapsed()));
     let rest = plain.end().await;
     durable.end().await;
 
@@ -101,13 +101,13 @@ pub(crate) async fn play(report: &mut Report) {
     // Its deadline was never moved by a renewal that was not proven.
     let told = lost.map_or(f64::INFINITY, |(after, _)| millis(after));
     report.at_most("a durable hold is lost within, ms", told, millis(LEASE + SLACK));
-    report.also("windows before", before);
-    report.also("windows while it hangs", during);
-    report.also("extensions before and while", [extended_before, extended_during]);
-    report.also("durable pairs before", Spread::of(&durable_before.times));
-    report.also("refusals", Spread::of(&durable_during.failed));
-    report.also("errors while it hangs", durable_during.errors);
-    report.also("words", durable_during.words);
+    report.number("windows before", before);
+    report.number("windows while it hangs", during);
+    report.number("extensions before and while", [extended_before, extended_during]);
+    report.number("durable pairs before", Spread::of(&durable_before.times));
+    report.number("refusals", Spread::of(&durable_during.failed));
+    report.number("errors while it hangs", durable_during.errors);
+    report.number("words", durable_during.words);
 }
 
 async fn extensions(guard: &redgrid_locks::LockGuard) -> Spread {

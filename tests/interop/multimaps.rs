@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redgrid_multimap::codecs::{Codec, Decode, Encode, Kryo, Text};
 use redgrid_multimap::{
-    Lifetime, Lifetimes, ListMultimap, ListMultimapCache, Multimap, NativeListMultimapCache, NativeSetMultimapCache,
-    SetMultimap, SetMultimapCache,
+    Expiring, Lifetime, Lifetimes, ListMultimap, ListMultimapCache, Lists, Multimap, Native, SetMultimap,
+    SetMultimapCache, Sets,
 };
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
@@ -161,32 +161,35 @@ trait Both: Codec + Encode<String> + Decode<String> + Encode<str> {}
 
 impl<C: Codec + Encode<String> + Decode<String> + Encode<str>> Both for C {}
 
+/// The map of a scenario, by its codec and its kind.
+async fn map<C: Both + Default, Y: Lifetimes>(on: &Ground) -> Multimap<String, String, C, C, Y> {
+    Multimap::new(&on.client().await, &on.name)
+}
+
 async fn lifetimes_that_java_gives_keys_of_sets_are_kept_here(on: Ground) {
-    let map = SetMultimapCache::<String, String>::new(&on.client().await, &on.name).with_codecs(Text, Text);
-    java_gives(&on, "expiringSets", "string", map).await;
+    java_gives(&on, "expiringSets", "string", map::<Text, Expiring<Sets>>(&on).await).await;
 }
 
 async fn lifetimes_that_java_gives_keys_of_lists_are_kept_here(on: Ground) {
-    let map = ListMultimapCache::<String, String>::new(&on.client().await, &on.name).with_codecs(Text, Text);
-    java_gives(&on, "expiringLists", "string", map).await;
+    java_gives(&on, "expiringLists", "string", map::<Text, Expiring<Lists>>(&on).await).await;
 }
 
 async fn lifetimes_that_keys_of_sets_get_here_are_kept_by_java(on: Ground) {
-    let map = SetMultimapCache::<String, String>::new(&on.client().await, &on.name).with_codecs(Text, Text);
-    given_here(&on, "expiringSets", "string", map).await;
+    given_here(&on, "expiringSets", "string", map::<Text, Expiring<Sets>>(&on).await).await;
 }
 
 async fn lifetimes_that_keys_of_lists_get_here_are_kept_by_java(on: Ground) {
-    let map = ListMultimapCache::<String, String>::new(&on.client().await, &on.name).with_codecs(Text, Text);
-    given_here(&on, "expiringLists", "string", map).await;
+    given_here(&on, "expiringLists", "string", map::<Text, Expiring<Lists>>(&on).await).await;
 }
 
 async fn keys_of_kryo_have_lifetimes_on_both_sides(on: Ground) {
-    let map =
-        || async { SetMultimapCache::<String, String>::new(&on.client().await, &on.name).with_codecs(Kryo, Kryo) };
-    java_gives(&on, "expiringSets", "kryo", map().await).await;
-    map().await.clear().await.unwrap();
-    given_here(&on, "expiringSets", "kryo", map().await).await;
+    on_both_sides::<Kryo, Expiring<Sets>>(&on, "expiringSets", "kryo").await;
+}
+
+async fn on_both_sides<C: Both + Default, Y: Lifetimes>(on: &Ground, kind: &str, codec: &str) {
+    java_gives(on, kind, codec, map::<C, Y>(on).await).await;
+    map::<C, Y>(on).await.clear().await.unwrap();
+    given_here(on, kind, codec, map::<C, Y>(on).await).await;
 }
 
 async fn a_map_that_java_has_end_ends_here(on: Ground) {
@@ -273,14 +276,7 @@ async fn native_lifetimes_are_kept_on_both_sides(on: Ground) {
     if on.observer.query::<u64>(&["EVAL", knows, "0"]).await.unwrap() == 0 {
         return eprintln!("SKIPPED native_lifetimes_are_kept_on_both_sides: the server knows no lifetimes of fields");
     }
-    let client = on.client().await;
-    let sets = || NativeSetMultimapCache::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
-    java_gives(&on, "nativeSets", "string", sets()).await;
-    sets().clear().await.unwrap();
-    given_here(&on, "nativeSets", "string", sets()).await;
-    sets().clear().await.unwrap();
-    let lists = || NativeListMultimapCache::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
-    java_gives(&on, "nativeLists", "string", lists()).await;
-    lists().clear().await.unwrap();
-    given_here(&on, "nativeLists", "string", lists()).await;
+    on_both_sides::<Text, Native<Sets>>(&on, "nativeSets", "string").await;
+    map::<Text, Native<Sets>>(&on).await.clear().await.unwrap();
+    on_both_sides::<Text, Native<Lists>>(&on, "nativeLists", "string").await;
 }

@@ -11,6 +11,7 @@ pub mod model;
 pub mod process;
 pub mod spread;
 pub mod store;
+pub mod topology;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,37 +1,12 @@
 //! Where scenarios play: a deployment for each topology, and names of the scenario's own.
 
-use std::fmt;
 use std::pin::Pin;
 
 use redgrid_core::{Client, Config};
 use redgrid_testkit::redis::Value;
 use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, ServerBinary};
-use redgrid_tests::SOON;
+pub(crate) use redgrid_tests::topology::{Topology, by_list, by_seeds, by_sentinels, connected};
 use tokio::sync::OnceCell;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Topology {
-    Single,
-    MasterSlave,
-    Sentinel,
-    Cluster,
-}
-
-impl Topology {
-    pub(crate) const ALL: [Topology; 4] =
-        [Topology::Single, Topology::MasterSlave, Topology::Sentinel, Topology::Cluster];
-}
-
-impl fmt::Display for Topology {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Topology::Single => "single",
-            Topology::MasterSlave => "master_slave",
-            Topology::Sentinel => "sentinel",
-            Topology::Cluster => "cluster",
-        })
-    }
-}
 
 /// A scenario of the contract.
 #[derive(Clone)]
@@ -67,30 +42,6 @@ pub(crate) enum Deployment {
     MasterSlave(Replicated),
     Sentinel(Sentinels),
     Cluster(Cluster),
-}
-
-/// How a client finds a sentinel deployment.
-pub(crate) fn by_sentinels(sentinels: &Sentinels) -> Config {
-    let addresses = sentinels.addrs().into_iter().map(|addr| addr.to_string());
-    Config::sentinel(sentinels.master_name(), addresses).expect("addresses")
-}
-
-/// How a client finds a cluster: by its first two nodes.
-pub(crate) fn by_seeds(cluster: &Cluster) -> Config {
-    Config::cluster(cluster.addrs().into_iter().take(2).map(|addr| addr.to_string())).expect("addresses")
-}
-
-/// How a client finds a primary with replicas.
-pub(crate) fn by_list(replicated: &Replicated) -> Config {
-    let replicas = replicated.replicas().iter().map(|replica| replica.addr().to_string());
-    Config::master_slave(replicated.primary().addr().to_string(), replicas).expect("addresses")
-}
-
-/// A client with settings of the test's own, connected.
-pub(crate) async fn connected(config: Config) -> Client {
-    let client = Client::connect(config).await.expect("a valid configuration");
-    client.wait_ready(SOON).await.expect("the servers answer");
-    client
 }
 
 impl Deployment {

@@ -7,7 +7,7 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
 use redgrid_core::object::{Object, ObjectError, layouts};
 
-use crate::elements::{Elements, queue};
+use crate::elements::{Elements, counted, queue};
 use crate::ends::{End, line};
 use crate::taking;
 
@@ -23,48 +23,7 @@ queue! {
     pub struct Deque: alone
 }
 
-impl<T, C: Codec> Deque<T, C> {
-    /// How many elements it has.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it changes nothing.
-    #[doc(alias = "size")]
-    pub async fn len(&self) -> Result<u64, ObjectError> {
-        self.of.len().await
-    }
-
-    /// Whether it has none.
-    ///
-    /// # Errors
-    ///
-    /// As [`Deque::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Deque::len`].
-    #[doc(alias = "isEmpty")]
-    pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        Ok(self.len().await? == 0)
-    }
-
-    /// Removes all elements, in one step; tells whether there were any.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    pub async fn clear(&self) -> Result<bool, ObjectError> {
-        self.of.clear().await
-    }
-}
+counted!(Deque);
 
 impl<T, C: Encode<T>> Deque<T, C> {
     /// Adds an element at the front; tells how many there are then.

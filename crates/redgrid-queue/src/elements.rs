@@ -129,4 +129,54 @@ macro_rules! queue {
         }
     };
 }
+
+/// How many elements a list has, and the removal of all. What is left after that is said behind it.
+macro_rules! counted {
+    ($type:ident $(, $left:literal)?) => {
+        impl<T, C: Codec> $type<T, C> {
+            /// How many elements it has.
+            ///
+            /// # Errors
+            ///
+            /// [`ObjectError`] says what is true then.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropping it changes nothing.
+            #[doc(alias = "size")]
+            pub async fn len(&self) -> Result<u64, ObjectError> {
+                self.of.len().await
+            }
+
+            /// Whether it has none.
+            ///
+            /// # Errors
+            ///
+            /// As [`Self::len`].
+            ///
+            /// # Cancel safety
+            ///
+            /// As [`Self::len`].
+            #[doc(alias = "isEmpty")]
+            pub async fn is_empty(&self) -> Result<bool, ObjectError> {
+                Ok(self.len().await? == 0)
+            }
+
+            /// Removes all elements, in one step; tells whether there were any.
+            $(#[doc = $left])?
+            ///
+            /// # Errors
+            ///
+            /// [`ObjectError`] says what is true then.
+            ///
+            /// # Cancel safety
+            ///
+            /// What has left is carried out although nobody waits for it.
+            pub async fn clear(&self) -> Result<bool, ObjectError> {
+                self.of.clear().await
+            }
+        }
+    };
+}
+pub(crate) use counted;
 pub(crate) use queue;

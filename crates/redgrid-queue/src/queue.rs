@@ -7,7 +7,7 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
 use redgrid_core::object::{Object, ObjectError, layouts};
 
-use crate::elements::{Elements, queue};
+use crate::elements::{Elements, counted, queue};
 use crate::ends::{End, line};
 use crate::taking;
 
@@ -24,48 +24,7 @@ queue! {
     pub struct Queue: alone
 }
 
-impl<T, C: Codec> Queue<T, C> {
-    /// How many elements it has.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it changes nothing.
-    #[doc(alias = "size")]
-    pub async fn len(&self) -> Result<u64, ObjectError> {
-        self.of.len().await
-    }
-
-    /// Whether it has none.
-    ///
-    /// # Errors
-    ///
-    /// As [`Queue::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Queue::len`].
-    #[doc(alias = "isEmpty")]
-    pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        Ok(self.len().await? == 0)
-    }
-
-    /// Removes all elements, in one step; tells whether there were any.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    pub async fn clear(&self) -> Result<bool, ObjectError> {
-        self.of.clear().await
-    }
-}
+counted!(Queue);
 
 impl<T, C: Encode<T>> Queue<T, C> {
     /// Adds an element at the back; tells how many there are then. One request, which wakes those who wait.

@@ -7,7 +7,7 @@ use redgrid_core::name::companion;
 use redgrid_core::object::{Object, ObjectError, layouts, parts};
 use redgrid_core::{Client, Request, Script};
 
-use crate::elements::{Elements, queue};
+use crate::elements::{Elements, counted, queue};
 use crate::ends::End;
 
 static PUSH: Script<2> = Script::new("queue/ring_push", include_str!("scripts/ring_push.lua"));
@@ -101,48 +101,9 @@ impl<T, C: Codec> RingBuffer<T, C> {
         let (room, length): (Option<u64>, u64) = self.of.place.ask(Request::together(both)).await?;
         Ok(room.map(|room| room.saturating_sub(length)))
     }
-
-    /// How many elements it has.
-    ///
-    /// # Errors
-    ///
-    /// As [`RingBuffer::capacity`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`RingBuffer::capacity`].
-    #[doc(alias = "size")]
-    pub async fn len(&self) -> Result<u64, ObjectError> {
-        self.of.len().await
-    }
-
-    /// Whether it has none.
-    ///
-    /// # Errors
-    ///
-    /// As [`RingBuffer::capacity`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`RingBuffer::capacity`].
-    #[doc(alias = "isEmpty")]
-    pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        Ok(self.len().await? == 0)
-    }
-
-    /// Removes all elements, in one step; tells whether there were any. Its capacity stays: `object().delete()` removes both.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] says what is true then.
-    ///
-    /// # Cancel safety
-    ///
-    /// What has left is carried out although nobody waits for it.
-    pub async fn clear(&self) -> Result<bool, ObjectError> {
-        self.of.clear().await
-    }
 }
+
+counted!(RingBuffer, " Its capacity stays: `object().delete()` removes both.");
 
 impl<T, C: Encode<T>> RingBuffer<T, C> {
     /// Adds an element at the back; tells how many of the oldest went.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::{
     builder::ServerBuilder,
     server::{RedisServer, StartError},
-    topology::{SETTLED_WITHIN, TopologyError, follows, member, running, start_all, until},
+    topology::{SETTLED_WITHIN, TopologyError, acknowledged, follows, member, running, start_all, until},
 };
 
 /// A primary with replicas, and nobody who would replace it.
@@ -29,7 +29,7 @@ pub struct Replicated {
 }
 
 impl Replicated {
-    /// Starts a primary and replicas; when this returns, every replica has caught up.
+    /// Starts a primary and replicas; when this returns, every replica has caught up, and has told the primary so.
     ///
     /// # Errors
     ///
@@ -74,17 +74,19 @@ impl Replicated {
         self.servers.iter().map(RedisServer::announced).collect()
     }
 
-    /// Waits until every running replica has caught up with the primary.
+    /// Waits until every running replica has caught up with the primary and acknowledges what it is sent: up to a second after it has copied
+    /// everything it does not yet.
     ///
     /// # Errors
     ///
     /// [`TopologyError::TimedOut`] after a minute.
     pub async fn wait_until_ok(&self) -> Result<(), TopologyError> {
         until(SETTLED_WITHIN, || async {
-            for replica in running(self.replicas()) {
+            let replicas = running(self.replicas());
+            for replica in &replicas {
                 follows(replica, self.primary()).await?;
             }
-            Ok(())
+            acknowledged(self.primary(), replicas.len()).await
         })
         .await
     }

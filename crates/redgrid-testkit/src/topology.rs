@@ -107,9 +107,12 @@ pub(crate) async fn until<T, L: Future<Output = Result<T, String>>>(
 
 /// Asks one server, for a look that may fail and is repeated.
 pub(crate) async fn ask<T: FromRedisValue>(server: &RedisServer, command: &[&str]) -> Result<T, String> {
-    let asked = async { server.observer().await?.query(command).await };
+    in_time(server, async { server.observer().await?.query(command).await }).await
+}
+
+async fn in_time<T>(server: &RedisServer, asked: impl Future<Output = Result<T, RedisError>>) -> Result<T, String> {
     match timeout(ANSWER_WITHIN, asked).await {
-        Ok(answer) => answer.map_err(|error: RedisError| format!("{} says {error}", server.addr())),
+        Ok(answer) => answer.map_err(|error| format!("{} says {error}", server.addr())),
         Err(_) => Err(format!("{} does not answer", server.addr())),
     }
 }
@@ -129,6 +132,23 @@ pub(crate) async fn follows(replica: &RedisServer, primary: &RedisServer) -> Res
         Some(missing) => Err(format!("replica {} does not say {missing}", replica.addr())),
     }
 }
+
+/// Checks that so many replicas of `primary` acknowledge what is written from now on.
+pub(crate) async fn acknowledged(primary: &RedisServer, replicas: usize) -> Result<(), String> {
+    let asked = async {
+        let observer = primary.observer().await?;
+        // Goes to replicas as a change does, and leaves nothing behind.
+        observer.cmd(&["PUBLISH", "redgrid-testkit:acknowledged", ""]).await?;
+        observer.query::<usize>(&["WAIT", &replicas.to_string(), WAIT_MILLIS]).await
+    };
+    match in_time(primary, asked).await? {
+        told if told >= replicas => Ok(()),
+        told => Err(format!("{told} of {replicas} replicas of {} acknowledge what it sends", primary.addr())),
+    }
+}
+
+/// How long a primary waits for its replicas when it is asked whether they acknowledge: half of the time that its answer may take.
+const WAIT_MILLIS: &str = "500";
 
 /// How long a deployment may take to come together or to change: 60 s. It takes seconds; a loaded machine longer.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(60);

@@ -20,74 +20,63 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 /// The section; a dash stands where a measure was not made.
 pub(super) fn text(lines: &[Value]) -> String {
+    let line =
+        |measure: &str| lines.iter().find(|line| line.pointer("/measure").and_then(Value::as_str) == Some(measure));
     let of = |measure: &str, name: &str| {
-        let line = lines.iter().find(|line| line.pointer("/measure").and_then(Value::as_str) == Some(measure))?;
-        line.pointer("/numbers")?.get(name)?.as_f64().filter(|number| *number > 0.0)
+        line(measure)?.pointer("/numbers")?.get(name)?.as_f64().filter(|number| *number > 0.0)
     };
-    let count = |measure: &str| {
-        let line = lines.iter().find(|line| line.pointer("/measure").and_then(Value::as_str) == Some(measure))?;
-        line.pointer("/count")?.as_f64()
-    };
+    let count = |measure: &str| line(measure)?.pointer("/count")?.as_f64();
     let a_second = |micros: Option<f64>| micros.map(|micros| 1e6 / micros);
     let fitting = |bytes: Option<f64>| bytes.map(|bytes| GIB / bytes);
     // Of a minute: how many, when what is told was taken by so many.
     let renewed = |name: &str| Some(FOR_RENEWALS * 60.0 / of("held", name)? * count("held")?);
+    // What, how it is reckoned, and how many of them one process and one server carry.
     let rows = [
-        Row {
-            what: "locks a second that nobody else wants, a core",
-            process: a_second(of("names", "client, µs a pair")),
-            server: a_second(of("names", "server, µs a pair")),
-            how: "10⁶ / µs a pair: processor time",
-        },
-        Row {
-            what: "turns a second of names that two processes want, a core",
-            process: a_second(of("waiters", "holder and waiter, µs a turn")),
-            server: a_second(of("waiters", "server, µs a turn")),
-            how: "10⁶ / µs a turn: processor time",
-        },
-        Row {
-            what: "locks held, a tenth of a core for their renewals",
-            process: renewed("client, CPU s a minute"),
-            server: renewed("server, CPU s a minute"),
-            how: "6 s / (CPU s a minute and lock): processor time",
-        },
-        Row {
-            what: "locks held, a GiB",
-            process: fitting(of("held", "client's heap, B a lock")),
-            server: fitting(of("held", "server's memory, B a lock")),
-            how: "2³⁰ / B a lock: memory",
-        },
-        Row {
-            what: "tasks that wait for one name, a GiB",
-            process: fitting(of("queue", "client's heap, B a waiter and task")),
-            server: None,
-            how: "2³⁰ / B a waiter; the server has one channel for all",
-        },
-        Row {
-            what: "tasks that wait for a name each, a GiB",
-            process: fitting(of("waiters", "client's heap, B a waiter and task")),
-            server: fitting(of("waiters", "server's memory, B a waiter")),
-            how: "2³⁰ / B a waiter: memory",
-        },
+        (
+            "locks a second that nobody else wants, a core",
+            "10⁶ / µs a pair: processor time",
+            [a_second(of("names", "client, µs a pair")), a_second(of("names", "server, µs a pair"))],
+        ),
+        (
+            "turns a second of names that two processes want, a core",
+            "10⁶ / µs a turn: processor time",
+            [a_second(of("waiters", "holder and waiter, µs a turn")), a_second(of("waiters", "server, µs a turn"))],
+        ),
+        (
+            "locks held, a tenth of a core for their renewals",
+            "6 s / (CPU s a minute and lock): processor time",
+            [renewed("client, CPU s a minute"), renewed("server, CPU s a minute")],
+        ),
+        (
+            "locks held, a GiB",
+            "2³⁰ / B a lock: memory",
+            [fitting(of("held", "client's heap, B a lock")), fitting(of("held", "server's memory, B a lock"))],
+        ),
+        (
+            "tasks that wait for one name, a GiB",
+            "2³⁰ / B a waiter; the server has one channel for all",
+            [fitting(of("queue", "client's heap, B a waiter and task")), None],
+        ),
+        (
+            "tasks that wait for a name each, a GiB",
+            "2³⁰ / B a waiter: memory",
+            [
+                fitting(of("waiters", "client's heap, B a waiter and task")),
+                fitting(of("waiters", "server's memory, B a waiter")),
+            ],
+        ),
     ];
     let mut text = format!(
         "#### On paper\n\nA cluster is {NODES} nodes: {PRIMARIES} primaries, a replica each; names spread evenly, so it carries \
          {PRIMARIES} times what a server does.\n\n| how many | one process | one server | a cluster | reckoned by, limited by |\n\
          |---|---|---|---|---|\n"
     );
-    for row in rows {
-        let cluster = row.server.map(|server| server * PRIMARIES);
-        let [process, server, cluster] = [row.process, row.server, cluster].map(figure);
-        let _ = writeln!(text, "| {} | {process} | {server} | {cluster} | {} |", row.what, row.how);
+    for (what, how, [process, server]) in rows {
+        let cluster = server.map(|server| server * PRIMARIES);
+        let [process, server, cluster] = [process, server, cluster].map(figure);
+        let _ = writeln!(text, "| {what} | {process} | {server} | {cluster} | {how} |");
     }
     text + &bus(&of)
-}
-
-struct Row {
-    what: &'static str,
-    process: Option<f64>,
-    server: Option<f64>,
-    how: &'static str,
 }
 
 /// What releases put on the bus. A message goes to the others one by one: `m` bytes for each, whatever the size of the cluster.

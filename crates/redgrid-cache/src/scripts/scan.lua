@@ -6,12 +6,7 @@
 -- Returns  {where to go on, a key and its value for each that is not over}
 --
 -- Work: O(ARGV[7]); only reads, and counts as no use.
-local page
-if ARGV[8] == '' then
-  page = redis.call('HSCAN', KEYS[1], ARGV[6], 'COUNT', ARGV[7])
-else
-  page = redis.call('HSCAN', KEYS[1], ARGV[6], 'COUNT', ARGV[7], 'MATCH', ARGV[8])
-end
+local page = redis.call('HSCAN', KEYS[1], ARGV[6], 'COUNT', ARGV[7], 'MATCH', ARGV[8] == '' and '*' or ARGV[8])
 local found = {}
 for i = 1, #page[2], 2 do
   local value = live(page[2][i])

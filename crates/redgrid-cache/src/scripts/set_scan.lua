@@ -9,12 +9,7 @@
 -- Work: O(ARGV[2]); only reads.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local page
-if ARGV[3] == '' then
-  page = redis.call('ZSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
-else
-  page = redis.call('ZSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2], 'MATCH', ARGV[3])
-end
+local page = redis.call('ZSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2], 'MATCH', ARGV[3] == '' and '*' or ARGV[3])
 local found = {}
 for i = 1, #page[2], 2 do
   if tonumber(page[2][i + 1]) > now then

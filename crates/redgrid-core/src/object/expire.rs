@@ -4,8 +4,11 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
+
 use super::lives::{millis, moment};
 use super::{Object, ObjectError};
+use crate::name::Name;
 use crate::script::BulkScript;
 
 static EXPIRE: BulkScript = BulkScript::new("object/expire", include_str!("scripts/expire.lua"));
@@ -46,12 +49,9 @@ pub enum Ending {
     Later,
 }
 
-/// Sets the end of an object's life when awaited; made by [`Object::expire_in`] and [`Object::expire_at`]. Tells whether it did: not
-/// where the object is not there, nor where it has another end than [`Expire::only_if`] says.
-#[must_use = "nothing is asked of the server until this is awaited"]
-#[derive(Clone, Debug)]
-pub struct Expire {
-    object: Object,
+/// An end that something is to get, where what is said of the end it has is true: for types of objects.
+#[derive(Clone, Copy, Debug)]
+pub struct NewEnding {
     when: When,
     condition: &'static str,
 }
@@ -62,18 +62,64 @@ enum When {
     At(SystemTime),
 }
 
+impl NewEnding {
+    /// After this time, 1 ms to 3650 days.
+    pub fn after(lifetime: Duration) -> Self {
+        NewEnding { when: When::In(lifetime), condition: "" }
+    }
+
+    /// At this time by the server's clock.
+    pub fn at(at: SystemTime) -> Self {
+        NewEnding { when: When::At(at), condition: "" }
+    }
+
+    /// Only where this is true of the end it has.
+    pub fn only_if(self, ending: Ending) -> Self {
+        let condition = match ending {
+            Ending::None => "none",
+            Ending::Some => "some",
+            Ending::Sooner => "later",
+            Ending::Later => "sooner",
+        };
+        NewEnding { condition, ..self }
+    }
+
+    /// The server's command for it, the time in milliseconds that it takes, and `none`, `some`, `later`, `sooner` or nothing: what must be so of
+    /// the end it has.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError::InvalidArgument`] where it can not be.
+    pub fn words(self, name: &Name) -> Result<(&'static str, Bytes, &'static str), ObjectError> {
+        let (command, millis) = match self.when {
+            When::In(lifetime) => ("PEXPIRE", millis(name, lifetime)?),
+            When::At(at) => ("PEXPIREAT", moment(name, at)?.max(1).to_string().into()),
+        };
+        Ok((command, millis, self.condition))
+    }
+}
+
+/// Sets the end of an object's life when awaited; made by [`Object::expire_in`] and [`Object::expire_at`]. Tells whether it did: not
+/// where the object is not there, nor where it has another end than [`Expire::only_if`] says.
+#[must_use = "nothing is asked of the server until this is awaited"]
+#[derive(Clone, Debug)]
+pub struct Expire {
+    object: Object,
+    ending: NewEnding,
+}
+
 impl Object {
     /// Has it deleted after this time, 1 ms to 3650 days, with all that belongs to it.
     #[doc(alias = "expire")]
     pub fn expire_in(&self, lifetime: Duration) -> Expire {
-        Expire { object: self.clone(), when: When::In(lifetime), condition: "" }
+        Expire { object: self.clone(), ending: NewEnding::after(lifetime) }
     }
 
     /// Has it deleted at this time by the server's clock, with all that belongs to it; at once where that has passed.
     #[doc(alias = "expireAt")]
     #[doc(alias = "expire")]
     pub fn expire_at(&self, at: SystemTime) -> Expire {
-        Expire { object: self.clone(), when: When::At(at), condition: "" }
+        Expire { object: self.clone(), ending: NewEnding::at(at) }
     }
 }
 
@@ -84,22 +130,14 @@ impl Expire {
     #[doc(alias = "expireIfGreater")]
     #[doc(alias = "expireIfLess")]
     pub fn only_if(mut self, ending: Ending) -> Self {
-        self.condition = match ending {
-            Ending::None => "none",
-            Ending::Some => "some",
-            Ending::Sooner => "later",
-            Ending::Later => "sooner",
-        };
+        self.ending = self.ending.only_if(ending);
         self
     }
 
     async fn carry_out(self) -> Result<bool, ObjectError> {
         let inner = self.object.inner()?;
-        let (command, millis) = match self.when {
-            When::In(lifetime) => ("PEXPIRE", millis(&inner.name, lifetime)?),
-            When::At(at) => ("PEXPIREAT", moment(&inner.name, at)?.to_string().into()),
-        };
-        let request = EXPIRE.with(inner.keys.iter().cloned()).arg(command).arg(millis).arg(self.condition);
+        let (command, millis, condition) = self.ending.words(&inner.name)?;
+        let request = EXPIRE.with(inner.keys.iter().cloned()).arg(command).arg(millis).arg(condition);
         Ok(inner.change::<i64>(request).await? == 1)
     }
 }

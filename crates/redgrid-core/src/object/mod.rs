@@ -19,7 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use self::error::ObjectError;
-pub use self::expire::{Ending, Expire, Lifetime};
+pub use self::expire::{Ending, Expire, Lifetime, NewEnding};
 use self::layouts::none;
 pub use self::lives::{Lives, millis};
 pub use self::pages::{Asking, Paged, Pages};

@@ -4,8 +4,7 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
-use redgrid_core::object::{Ending, ObjectError, millis};
-use redgrid_core::{MOMENTS_EXPECTED, millis_since_1970};
+use redgrid_core::object::{Ending, NewEnding, ObjectError};
 
 use super::MultimapObject;
 use crate::kind::Kind;
@@ -14,14 +13,14 @@ impl<Y: Kind> MultimapObject<Y> {
     /// Has it deleted after this time, 1 ms to 3650 days, with the values of all keys; what is inserted until then goes with it.
     #[doc(alias = "expire")]
     pub fn expire_in(&self, lifetime: Duration) -> Expire<Y> {
-        Expire { object: self.clone(), when: When::In(lifetime), condition: "" }
+        Expire { object: self.clone(), ending: NewEnding::after(lifetime) }
     }
 
     /// Has it deleted at this time by the server's clock, with the values of all keys; at once where that has passed.
     #[doc(alias = "expireAt")]
     #[doc(alias = "expire")]
     pub fn expire_at(&self, at: SystemTime) -> Expire<Y> {
-        Expire { object: self.clone(), when: When::At(at), condition: "" }
+        Expire { object: self.clone(), ending: NewEnding::at(at) }
     }
 
     /// Gives it another name, with the values of all keys, when awaited. Lifetimes stay. What had that name is replaced if it is a multimap, and else an
@@ -40,12 +39,6 @@ impl<Y: Kind> MultimapObject<Y> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-enum When {
-    In(Duration),
-    At(SystemTime),
-}
-
 /// Sets the end of a multimap's life when awaited; made by [`MultimapObject::expire_in`] and [`MultimapObject::expire_at`]. Tells whether it did: not where
 /// it is not there, nor where it has another end than [`Expire::only_if`] says.
 ///
@@ -60,8 +53,7 @@ enum When {
 #[must_use = "nothing is asked of the server until this is awaited"]
 pub struct Expire<Y> {
     object: MultimapObject<Y>,
-    when: When,
-    condition: &'static str,
+    ending: NewEnding,
 }
 
 impl<Y: Kind> Expire<Y> {
@@ -71,26 +63,14 @@ impl<Y: Kind> Expire<Y> {
     #[doc(alias = "expireIfGreater")]
     #[doc(alias = "expireIfLess")]
     pub fn only_if(mut self, ending: Ending) -> Self {
-        self.condition = match ending {
-            Ending::None => "none",
-            Ending::Some => "some",
-            Ending::Sooner => "later",
-            // `Later`; of what may come to be known besides it is the one that lengthens nothing.
-            _ => "sooner",
-        };
+        self.ending = self.ending.only_if(ending);
         self
     }
 
     async fn carry_out(self) -> Result<bool, ObjectError> {
-        let place = &self.object.map.place;
-        let (command, millis) = match self.when {
-            When::In(lifetime) => ("PEXPIRE", millis(place.named()?.0, lifetime)?),
-            When::At(at) => match millis_since_1970(at) {
-                Some(millis) => ("PEXPIREAT", millis.max(1).to_string().into()),
-                None => return Err(place.invalid("lifetime", MOMENTS_EXPECTED, format_args!("{at:?}"))),
-            },
-        };
-        self.object.live(command, millis, self.condition).await
+        let (name, _) = self.object.map.place.named()?;
+        let (command, millis, condition) = self.ending.words(name)?;
+        self.object.live(command, millis, condition).await
     }
 }
 

@@ -6,12 +6,7 @@
 -- Returns  {where to go on, a key and its hash for each}
 --
 -- Work: O(ARGV[3]); only reads.
-local page
-if ARGV[4] == '' then
-  page = redis.call('HSCAN', KEYS[1], ARGV[2], 'COUNT', ARGV[3])
-else
-  page = redis.call('HSCAN', KEYS[1], ARGV[2], 'COUNT', ARGV[3], 'MATCH', ARGV[4])
-end
+local page = redis.call('HSCAN', KEYS[1], ARGV[2], 'COUNT', ARGV[3], 'MATCH', ARGV[4] == '' and '*' or ARGV[4])
 local found = {}
 for i = 1, #page[2], 2 do
   if not over(page[2][i]) then

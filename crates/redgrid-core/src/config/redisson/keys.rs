@@ -63,7 +63,33 @@ use Take::{
     Address, Addresses, Already, Class, Codec, Delay, Ignored, Millis, MillisOrOff, Plain, TrustStore, Vital, Word,
 };
 
-type Rows = &'static [(&'static str, Take)];
+type Row = (&'static str, Take);
+type Rows = &'static [Row];
+
+// In the file as a whole and in the section of a topology.
+const NAME_MAPPER: Row = (
+    "nameMapper",
+    Vital(
+        "org.redisson.config.DefaultNameMapper",
+        "changes the names of keys by a Java class, so that the same locks would have other keys here; where it only puts a prefix in front, leave it out and set `namespace`",
+    ),
+);
+
+const COMMAND_MAPPER: Row = (
+    "commandMapper",
+    Vital(
+        "org.redisson.config.DefaultCommandMapper",
+        "changes the names of commands by a Java class, which can not be followed here; leave it out where the server knows their usual names",
+    ),
+);
+
+const CREDENTIALS: Row = (
+    "credentialsResolver",
+    Class(
+        "org.redisson.config.DefaultCredentialsResolver",
+        "a Java class is asked for the password; here, set a provider in code (`Config::password_from`)",
+    ),
+);
 
 pub(super) const GLOBAL: Rows = &[
     ("lockWatchdogTimeout", Millis("watchdog_lease")),
@@ -74,29 +100,11 @@ pub(super) const GLOBAL: Rows = &[
     ("useScriptCache", Already("true", "scripts always go by their hash")),
     ("keepPubSubOrder", Already("true", "messages always keep their order")),
     ("codec", Codec),
-    (
-        "nameMapper",
-        Vital(
-            "org.redisson.config.DefaultNameMapper",
-            "changes the names of keys by a Java class, so that the same locks would have other keys here; where it only puts a prefix in front, leave it out and set `namespace`",
-        ),
-    ),
-    (
-        "commandMapper",
-        Vital(
-            "org.redisson.config.DefaultCommandMapper",
-            "changes the names of commands by a Java class, which can not be followed here; leave it out where the server knows their usual names",
-        ),
-    ),
+    NAME_MAPPER,
+    COMMAND_MAPPER,
     ("username", Plain("username")),
     ("password", Plain("password")),
-    (
-        "credentialsResolver",
-        Class(
-            "org.redisson.config.DefaultCredentialsResolver",
-            "a Java class is asked for the password; here, set a provider in code (`Config::password_from`)",
-        ),
-    ),
+    CREDENTIALS,
     ("threads", Ignored(JAVA)),
     ("nettyThreads", Ignored(JAVA)),
     ("transportMode", Ignored(JAVA)),
@@ -149,27 +157,9 @@ pub(super) const BASE: Rows = &[
     ("clientName", Plain("client_name")),
     ("username", Plain("username")),
     ("password", Plain("password")),
-    (
-        "credentialsResolver",
-        Class(
-            "org.redisson.config.DefaultCredentialsResolver",
-            "a Java class is asked for the password; here, set a provider in code (`Config::password_from`)",
-        ),
-    ),
-    (
-        "nameMapper",
-        Vital(
-            "org.redisson.config.DefaultNameMapper",
-            "changes the names of keys by a Java class, so that the same locks would have other keys here; where it only puts a prefix in front, leave it out and set `namespace`",
-        ),
-    ),
-    (
-        "commandMapper",
-        Vital(
-            "org.redisson.config.DefaultCommandMapper",
-            "changes the names of commands by a Java class, which can not be followed here; leave it out where the server knows their usual names",
-        ),
-    ),
+    CREDENTIALS,
+    NAME_MAPPER,
+    COMMAND_MAPPER,
     ("sslEnableEndpointIdentification", Already("true", VERIFIED)),
     ("sslVerificationMode", Already("STRICT", VERIFIED)),
     ("sslProvider", Ignored(JAVA)),

@@ -1,85 +1,56 @@
-//! One simulated server with the connections of all its clients, and the queue of what happens next.
-//!
-//! Everything happens on tokio's paused clock, in the order of one queue, worked off by one task ([`World::run`]). A
-//! connection keeps the order of what it carries, as TCP does; what the plan singles out goes its own way.
+//! What a world is made of, and what its events do.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Epoch, Push, Reply, ServerClock, ServerError};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use redgrid_core::{Epoch, Push, ServerClock, ServerError};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::plan::{Fate, Plan, Wreck};
-use super::scripts::{self, Call, refused};
-use super::store::Store;
+use super::super::plan::{Fate, Plan, Wreck};
+use super::super::scripts::{self, Call, refused};
+use super::super::store::Store;
+use super::{Answer, Witness};
 
-/// What one request is answered.
-pub(super) type Answer = Result<Reply, ServerError>;
+/// The server's time when a world begins: some day in 2023, in microseconds.
+const BEGINNING: u64 = 1_700_000_000_000_000;
 
-/// Somebody who sees everything that happens, to judge it.
-pub trait Witness: Send + Sync {
-    /// A client sent a call.
-    fn submitted(&self, _client: usize, _call: &Call, _now: Instant) {}
-    /// The server carried out a call at its time `micros`.
-    fn executed(&self, _client: usize, _call: &Call, _answer: &Result<Reply, ServerError>, _micros: u64) {}
-    /// A client was told the answer of a call that it had sent at `sent`.
-    fn delivered(
-        &self,
-        _client: usize,
-        _call: &Call,
-        _answer: &Result<Reply, ServerError>,
-        _sent: Instant,
-        _now: Instant,
-    ) {
-    }
-    /// The server began anew at its time `micros`, with nothing in it.
-    fn restarted(&self, _micros: u64) {}
-}
-
-/// One simulated server and the network around it.
-pub struct World {
-    state: Mutex<State>,
-    changed: Notify,
-    witness: Arc<dyn Witness>,
-}
-
-struct State {
-    store: Store,
-    plan: Plan,
-    queue: BTreeMap<(Instant, u64), Event>,
+pub(super) struct State {
+    pub(super) store: Store,
+    pub(super) plan: Plan,
+    pub(super) queue: BTreeMap<(Instant, u64), Event>,
     events: u64,
-    links: Vec<Link>,
+    pub(super) links: Vec<Link>,
     began: Instant,
     /// How much faster than ours the server's clock runs, in millionths.
     drift: i64,
     /// The server's time when it last carried out something: no two scripts see the same.
-    last: u64,
+    pub(super) last: u64,
     lives: u64,
     down: bool,
 }
 
 /// The two connections of one client.
-struct Link {
+pub(super) struct Link {
     clock: Clock,
     time: Arc<ServerClock>,
-    epoch: watch::Sender<Option<Epoch>>,
+    pub(super) epoch: watch::Sender<Option<Epoch>>,
     connection: u64,
     /// What becomes of what lost connections still carry.
     wrecks: HashMap<u64, (Instant, Duration)>,
     /// Until when each direction is taken by what was sent before.
     there: Instant,
     back: Instant,
-    pushes: Option<mpsc::UnboundedSender<Push>>,
-    subscriber: Option<u64>,
+    pub(super) pushes: Option<mpsc::UnboundedSender<Push>>,
+    pub(super) subscriber: Option<u64>,
     subscribers: u64,
-    listening: Instant,
+    pub(super) listening: Instant,
 }
 
-enum Event {
+pub(super) enum Event {
     Execute {
         client: usize,
         /// The connection that carries it; none, once nothing can stop it any more.
@@ -111,19 +82,9 @@ enum Event {
     Restarted,
 }
 
-/// A request on its way.
-pub(super) struct Pending {
-    pub(super) connection: u64,
-    pub(super) answer: oneshot::Receiver<Answer>,
-    pub(super) epoch: watch::Receiver<Option<Epoch>>,
-}
-
-/// The server's time when a world begins: some day in 2023, in microseconds.
-const BEGINNING: u64 = 1_700_000_000_000_000;
-
-impl World {
-    /// A world in which things go wrong as `plan` says. Nothing happens before [`World::run`] is polled.
-    pub fn new(mut plan: Plan, witness: Arc<dyn Witness>) -> Arc<World> {
+impl State {
+    /// At its beginning, with the first restart to come.
+    pub(super) fn new(mut plan: Plan) -> State {
         let drift = plan.random().i64(-450..=450);
         let mut state = State {
             store: Store::default(),
@@ -139,78 +100,14 @@ impl World {
         };
         let restart = state.plan.next_restart();
         state.later(restart, Event::Restart);
-        Arc::new(World { state: Mutex::new(state), changed: Notify::new(), witness })
+        state
     }
 
-    /// Works off what happens, for ever.
-    pub async fn run(self: Arc<Self>) {
-        loop {
-            let next = {
-                let mut state = self.state();
-                match state.queue.first_key_value() {
-                    Some(((at, _), _)) if *at <= Instant::now() => {
-                        if let Some(((at, _), event)) = state.queue.pop_first() {
-                            state.happen(at, event, &*self.witness);
-                        }
-                        Some(None)
-                    }
-                    Some(((at, _), _)) => Some(Some(*at)),
-                    None => None,
-                }
-            };
-            match next {
-                // Whoever was told something has its say before the next thing happens.
-                Some(None) => tokio::task::yield_now().await,
-                Some(Some(at)) => {
-                    tokio::select! {
-                        biased;
-                        () = self.changed.notified() => {}
-                        () = tokio::time::sleep_until(at) => {}
-                    }
-                }
-                None => self.changed.notified().await,
-            }
-        }
-    }
-
-    /// Ends all that goes wrong; lost connections come back soon. What was late before is still to come.
-    pub fn calm(&self) {
-        let mut state = self.state();
-        state.plan.calm();
-        for client in 0..state.links.len() {
-            state.later(Duration::from_millis(50), Event::RestoreLine(client));
-            state.later(Duration::from_millis(50), Event::RestoreSubscriber(client));
-        }
-        drop(state);
-        self.changed.notify_one();
-    }
-
-    /// The server's time in microseconds since 1970.
-    pub fn server_time(&self) -> u64 {
-        let state = self.state();
-        state.server_time().max(state.last)
-    }
-
-    /// The keys that are there now, with their fields.
-    pub fn keys(&self) -> Vec<(Bytes, Vec<Bytes>)> {
-        let mut state = self.state();
-        let now = state.server_time().max(state.last);
-        state.store.set_time(now);
-        state.store.keys()
-    }
-
-    /// The channels that somebody listens to.
-    pub fn channels(&self) -> Vec<Bytes> {
-        self.state().store.channels()
-    }
-
-    /// A new client with connections of its own; its number.
-    pub(super) fn connect(&self, clock: Clock, time: Arc<ServerClock>) -> (usize, mpsc::UnboundedReceiver<Push>) {
+    /// A new client, whose connections come up soon; its number.
+    pub(super) fn connect(&mut self, clock: Clock, time: Arc<ServerClock>) -> (usize, mpsc::UnboundedReceiver<Push>) {
         let (pushes, receiver) = mpsc::unbounded_channel();
-        let now = Instant::now();
-        let mut state = self.state();
-        let client = state.links.len();
-        state.links.push(Link {
+        let (client, now) = (self.links.len(), Instant::now());
+        self.links.push(Link {
             clock,
             time,
             epoch: watch::Sender::new(None),
@@ -224,97 +121,34 @@ impl World {
             listening: now,
         });
         for event in [Event::RestoreLine(client), Event::RestoreSubscriber(client)] {
-            let wait = state.plan.way();
-            state.later(wait, event);
+            let wait = self.plan.way();
+            self.later(wait, event);
         }
-        drop(state);
-        self.changed.notify_one();
         (client, receiver)
     }
 
-    pub(super) fn epoch(&self, client: usize) -> watch::Receiver<Option<Epoch>> {
-        self.state().links[client].epoch.subscribe()
-    }
-
-    /// Puts a call on the wire, whatever becomes of it.
-    pub(super) fn submit(&self, client: usize, call: Call) -> Result<Pending, ServerError> {
-        let mut state = self.state();
-        let epoch = state.links[client].epoch.subscribe();
-        let Some(connection) = epoch.borrow().as_ref().map(|epoch| epoch.connection) else {
-            return Err(ServerError::NotSent { reason: "no connection".into() });
-        };
-        let now = Instant::now();
-        self.witness.submitted(client, &call, now);
-        let (sender, answer) = oneshot::channel();
-        state.submit(client, connection, call, sender, now);
-        drop(state);
-        self.changed.notify_one();
-        Ok(Pending { connection, answer, epoch })
-    }
-
-    pub(super) fn delivered(&self, client: usize, call: &Call, answer: &Answer, sent: Instant) {
-        self.witness.delivered(client, call, answer, sent, Instant::now());
-    }
-
-    /// Subscribes or unsubscribes channels.
-    pub(super) fn listen(
-        &self,
-        client: usize,
-        channels: Vec<Bytes>,
-        on: bool,
-    ) -> Result<oneshot::Receiver<Result<(), ServerError>>, ServerError> {
-        let mut state = self.state();
-        let way = state.plan.way();
-        let link = &mut state.links[client];
-        let Some(subscriber) = link.subscriber else {
-            return Err(ServerError::NotSent { reason: "no connection".into() });
-        };
-        let at = link.listening.max(Instant::now() + way);
-        link.listening = at;
-        let (done, told) = oneshot::channel();
-        state.at(at, Event::Listen { client, subscriber, channels, on, done });
-        drop(state);
-        self.changed.notify_one();
-        Ok(told)
-    }
-
-    /// Gives up a subscriber connection that did not answer.
-    pub(super) fn give_up_subscriber(&self, client: usize) {
-        self.state().lose_subscriber(client);
-        self.changed.notify_one();
-    }
-
-    /// Ends the connections of a client in good order.
-    pub(super) fn close(&self, client: usize) {
-        let mut state = self.state();
-        let all = Wreck { arrives: Duration::from_secs(60), extra: Duration::ZERO };
-        state.lose_line(client, all);
-        state.links[client].pushes = None;
-        state.links[client].subscriber = None;
-        state.store.hang_up(client);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl State {
-    fn at(&mut self, at: Instant, event: Event) {
+    pub(super) fn at(&mut self, at: Instant, event: Event) {
         self.events += 1;
         self.queue.insert((at, self.events), event);
     }
 
-    fn later(&mut self, wait: Duration, event: Event) {
+    pub(super) fn later(&mut self, wait: Duration, event: Event) {
         self.at(Instant::now() + wait, event);
     }
 
-    fn server_time(&self) -> u64 {
+    pub(super) fn server_time(&self) -> u64 {
         let passed = i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX);
         BEGINNING.saturating_add_signed(passed + passed / 1000 * self.drift / 1000)
     }
 
-    fn submit(&mut self, client: usize, connection: u64, call: Call, sender: oneshot::Sender<Answer>, now: Instant) {
+    pub(super) fn submit(
+        &mut self,
+        client: usize,
+        connection: u64,
+        call: Call,
+        sender: oneshot::Sender<Answer>,
+        now: Instant,
+    ) {
         let execute = |state: &mut State, at, connection, call, refusal, answer| {
             state.at(at, Event::Execute { client, connection, call, refusal, answer });
         };
@@ -352,7 +186,7 @@ impl State {
         }
     }
 
-    fn happen(&mut self, at: Instant, event: Event, witness: &dyn Witness) {
+    pub(super) fn happen(&mut self, at: Instant, event: Event, witness: &dyn Witness) {
         match event {
             Event::Execute { client, connection, call, refusal, answer } => {
                 let link = &self.links[client];
@@ -486,7 +320,7 @@ impl State {
         }
     }
 
-    fn lose_line(&mut self, client: usize, wreck: Wreck) {
+    pub(super) fn lose_line(&mut self, client: usize, wreck: Wreck) {
         let link = &mut self.links[client];
         if link.epoch.send_replace(None).is_some() {
             link.wrecks.insert(link.connection, (Instant::now() + wreck.arrives, wreck.extra));
@@ -510,7 +344,7 @@ impl State {
         self.later(next, Event::LoseLine(client, connection));
     }
 
-    fn lose_subscriber(&mut self, client: usize) {
+    pub(super) fn lose_subscriber(&mut self, client: usize) {
         self.store.hang_up(client);
         if self.links[client].subscriber.take().is_some() {
             self.links[client].push(Push::Gap);

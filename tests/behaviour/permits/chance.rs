@@ -1,0 +1,131 @@
+//! Random requests against a model, and requests that are dropped wherever they are.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use redgrid_semaphore::{Permit, Semaphore};
+use redgrid_testkit::{Fault, Proxy, wait_until};
+use redgrid_tests::cancel::at_most;
+use redgrid_tests::{SOON, client, client_with, server};
+
+use super::{MS, is_idle, number, times};
+
+/// Random requests of several clients, on ways that take their time and break, each checked against what a model says is possible.
+#[tokio::test(flavor = "multi_thread")]
+async fn random_requests_agree_with_a_model() {
+    for seed in 0..times("REDGRID_PERMIT_SEEDS", 8) as u64 {
+        let server = server().await;
+        let observer = server.observer().await.unwrap();
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (leases, fair) = (random.bool(), random.bool());
+        let capacity = random.u64(1..8);
+        let (mut clients, mut proxies) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            // Each a way of its own to the server, and a short one at first.
+            let proxy = Proxy::to(&server).await.unwrap();
+            clients.push(client_with(&server.url_via(proxy.addr()), |config| config).await);
+            proxies.push(proxy);
+        }
+        let semaphores: Vec<_> = clients
+            .iter()
+            .map(|client| {
+                let mut semaphore = Semaphore::new(client, "mail").capacity(capacity);
+                if !leases {
+                    semaphore = semaphore.without_leases();
+                }
+                if fair { semaphore.fair() } else { semaphore }
+            })
+            .collect();
+        let mut held: BTreeMap<u64, Permit> = BTreeMap::new();
+        let (mut next, mut out) = (0, 0);
+        for _ in 0..120 {
+            let who = random.usize(..3);
+            let semaphore = &semaphores[who];
+            match random.u8(..12) {
+                10 => proxies[who].set_both(Fault::Delay(random.u32(..3) * MS)),
+                // Whatever is under way is asked again on another connection.
+                11 => proxies[who].cut_all(),
+                0..5 => {
+                    let permits = random.u64(1..=capacity);
+                    if permits > capacity - out {
+                        // Without contact it is not known.
+                        let granted = semaphore.try_acquire_many(permits).await;
+                        assert!(!matches!(granted, Ok(Some(_))), "seed {seed}: {permits} with {out} of {capacity} out");
+                    } else {
+                        // Where others were just told of what came back, they go first: it may take a moment.
+                        let granted = semaphore.acquire_many(permits).wait(SOON).await;
+                        (out, next) = (out + permits, next + 1);
+                        held.insert(next, granted.unwrap_or_else(|error| panic!("seed {seed}: {error}")));
+                    }
+                }
+                5..8 => {
+                    let Some(&key) = held.keys().min_by_key(|key| (*key * 7919) % 13) else { continue };
+                    let Some(mut permit) = held.remove(&key) else { continue };
+                    if permit.num_permits() > 1 && random.bool() {
+                        let part = permit.split(1).unwrap();
+                        next += 1;
+                        held.insert(next, permit);
+                        permit = part;
+                    }
+                    out -= permit.num_permits();
+                    permit.release().await.unwrap();
+                }
+                8 => {
+                    // Asked for, and given up at some point of the way.
+                    let asked =
+                        at_most(random.usize(..4), semaphore.acquire_many(random.u64(1..=capacity)).into_future());
+                    drop(tokio::time::timeout(random.u32(1..20) * MS, asked).await);
+                }
+                // What was given up may be on its way yet, and back.
+                _ => {
+                    let left = async || semaphore.available_permits().await.ok();
+                    wait_until(SOON, async || left().await == Some(capacity - out)).await;
+                }
+            }
+        }
+        drop(held);
+        proxies.iter().for_each(Proxy::heal);
+        wait_until(SOON, async || clients.iter().all(is_idle)).await;
+        assert_eq!(number(&observer, &["GET", "mail"]).await, capacity as i64, "seed {seed}");
+        assert_eq!(number(&observer, &["ZCARD", "{mail}:timeout"]).await, 0, "seed {seed}");
+        let line = number(&observer, &["ZCARD", "redgrid_semaphore_line:{mail}"]).await;
+        assert_eq!(line, 0, "seed {seed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_are_dropped_wherever_they_are_leave_nothing() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    for leases in [true, false] {
+        for fair in [true, false] {
+            let clients = [client(&server).await, client(&server).await];
+            let semaphores = clients.each_ref().map(|client| {
+                let mut semaphore = Semaphore::new(client, "mail").capacity(7);
+                if !leases {
+                    semaphore = semaphore.without_leases();
+                }
+                if fair { semaphore.fair() } else { semaphore }
+            });
+            // Two of each process in turn, who mostly find too few.
+            let tasks = (0..4_usize).map(|task| {
+                let semaphore = semaphores[task % 2].clone();
+                tokio::spawn(async move {
+                    for _ in 0..150 {
+                        let asked = semaphore.acquire_many(fastrand::u64(1..=7)).into_future();
+                        let asked = at_most(fastrand::usize(..4), asked);
+                        let held = tokio::time::timeout(fastrand::u32(1..30) * MS, asked).await;
+                        tokio::time::sleep(fastrand::u32(0..3) * MS).await;
+                        drop(held);
+                    }
+                })
+            });
+            for done in join_all(tasks).await {
+                done.unwrap();
+            }
+            wait_until(SOON, async || clients.iter().all(is_idle)).await;
+            let left = number(&observer, &["GET", "mail"]).await;
+            assert_eq!((left, number(&observer, &["ZCARD", "{mail}:timeout"]).await), (7, 0), "{leases} {fair}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Answers that are lost, those who leave, and servers that refuse or are gone.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use futures_util::future::join_all;
+use redgrid_rate_limiter::{Config, LimitError, Rate, RateLimiter, Taken};
+use redgrid_testkit::{Action, Direction, Fault, Proxy, wait_until};
+use redgrid_tests::cancel::at_most;
+use redgrid_tests::{SOON, client, client_with, server};
+
+use super::{AT_ONCE, LONG, MS, limiter, log, until_waiting};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_takes_once() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let quick = |config: Config| config.timeout(150 * MS);
+    let client = client_with(&server.url_via(proxy.addr()), quick).await;
+    let limiter = limiter(&client, 10, LONG).await;
+    limiter.acquire().await.unwrap();
+    for n in 2..5 {
+        let swallowed = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&swallowed);
+        proxy.on_request(move |request| {
+            let asks = request.iter().any(|word| word.starts_with(b"redgrid_once:{a}"));
+            match asks && count.fetch_add(1, Ordering::SeqCst) == 0 {
+                true if n % 2 == 0 => Action::SwallowReply,
+                true => Action::CutAfterForward,
+                false => Action::Forward,
+            }
+        });
+        limiter.acquire().wait(SOON).await.unwrap();
+        assert!(swallowed.load(Ordering::SeqCst) > 1, "it was sent again");
+        assert_eq!(observer.query::<i64>(&["GET", "{a}:value"]).await.unwrap(), 10 - n);
+        assert_eq!(log(&observer).await, n);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_takes_nothing_wherever_he_leaves() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let limiter = limiter(&client, 10, LONG).await;
+    for polls in 0..6 {
+        for _ in 0..5 {
+            let taken = at_most(polls, limiter.acquire().permits(2).into_future()).await;
+            assert!(taken.is_none_or(|taken| taken.is_ok()));
+            drop(at_most(polls, limiter.try_acquire()).await);
+            let all = limiter.available_permits().await.unwrap();
+            let used = 10 - all;
+            // Those that were handed out.
+            if used > 4 {
+                limiter.release(used).await.unwrap();
+            }
+        }
+    }
+    limiter.set_rate(Rate::overall(10, LONG)).await.unwrap();
+    // A request that has left, and nobody there when it is answered.
+    for _ in 0..20 {
+        let mut taking = Box::pin(limiter.acquire().permits(2).into_future());
+        assert!(futures_util::poll!(&mut taking).is_pending());
+        tokio::task::yield_now().await;
+        drop(taking);
+    }
+    wait_until(SOON, async || limiter.available_permits().await.unwrap() == 10).await;
+    assert_eq!(log(&observer).await, 0);
+    // Who waits behind others leaves nothing either, and lets those go who come behind.
+    limiter.acquire().permits(8).await.unwrap();
+    let big = tokio::spawn(limiter.acquire().permits(5).into_future());
+    until_waiting(&observer, "a").await;
+    assert!(limiter.try_acquire().await.unwrap().is_none(), "one waits who was first");
+    let small = tokio::spawn(limiter.acquire().into_future());
+    big.abort();
+    let small = tokio::time::timeout(AT_ONCE, small).await.unwrap().unwrap().unwrap();
+    assert_eq!(limiter.available_permits().await.unwrap(), 1);
+    drop(small);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_taken_for_who_has_left_goes_back() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let patient = |config: Config| config.timeout(SOON);
+    let client = client_with(&server.url_via(proxy.addr()), patient).await;
+    let limiter = limiter(&client, 10, LONG).await;
+    limiter.acquire().permits(3).await.unwrap();
+    proxy.set(Direction::ToClient, Fault::Stall);
+    let leaving = tokio::spawn(limiter.acquire().permits(2).into_future());
+    wait_until(SOON, async || log(&observer).await == 2).await;
+    // One that stays is not to be asked for before.
+    let staying = tokio::spawn(limiter.acquire().permits(7).into_future());
+    leaving.abort();
+    assert!(leaving.await.unwrap_err().is_cancelled());
+    proxy.heal();
+    tokio::time::timeout(AT_ONCE, staying).await.unwrap().unwrap().unwrap();
+    assert_eq!(limiter.available_permits().await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_back_late_frees_nothing_of_others() {
+    let server = server().await;
+    let clients = [client(&server).await, client(&server).await];
+    let one = limiter(&clients[0], 4, LONG).await;
+    let two = RateLimiter::new(&clients[1], "a");
+    let early = one.acquire().permits(3).await.unwrap();
+    assert_eq!((early.release().await.unwrap(), one.available_permits().await.unwrap()), (3, 4));
+    // As long as they count: this and no other, though two are of one request.
+    one.set_rate(Rate::overall(4, LONG)).await.unwrap();
+    let both = join_all([one.acquire().into_future(), one.acquire().permits(2).into_future()]).await;
+    let [first, second] = both.try_into().unwrap();
+    assert_eq!((second.unwrap().release().await.unwrap(), one.available_permits().await.unwrap()), (2, 3));
+    assert_eq!((first.unwrap().release().await.unwrap(), one.available_permits().await.unwrap()), (1, 4));
+    // Over, and in the log still: it is free by itself.
+    let observer = server.observer().await.unwrap();
+    one.set_rate(Rate::overall(4, 300 * MS)).await.unwrap();
+    let late = one.acquire().permits(3).await.unwrap();
+    let had = observer.server_time_micros().await.unwrap();
+    wait_until(SOON, async || observer.server_time_micros().await.unwrap() > had + 300_000).await;
+    assert_eq!(log(&observer).await, 1);
+    assert_eq!((late.release().await.unwrap(), one.available_permits().await.unwrap()), (0, 4));
+    one.set_rate(Rate::overall(4, 500 * MS)).await.unwrap();
+    let late = one.acquire().permits(3).await.unwrap();
+    wait_until(SOON, async || two.available_permits().await.unwrap() == 4).await;
+    two.set_rate(Rate::overall(4, LONG)).keeping_state().await.unwrap();
+    two.acquire().permits(4).await.unwrap();
+    assert_eq!(late.release().await.unwrap(), 0);
+    assert_eq!(two.available_permits().await.unwrap(), 0);
+    // Without knowing what was whose, the oldest go, and never more than count.
+    assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (3, 3));
+    assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (1, 4));
+    assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (0, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_contact_all_end_in_time() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let quick = |config: Config| config.timeout(100 * MS).retries(2);
+    let client = client_with(&server.url_via(proxy.addr()), quick).await;
+    let limiter = limiter(&client, 100, LONG).await;
+    limiter.acquire().await.unwrap();
+    proxy.set_both(Fault::BlackHole);
+    let began = Instant::now();
+    let waiting = (0..10).map(|_| limiter.acquire().into_future());
+    let told = join_all(waiting).await;
+    let honest = |told: &LimitError| matches!(told, LimitError::OutcomeUnknown { .. } | LimitError::Unavailable { .. });
+    assert!(told.iter().all(|told| told.as_ref().is_err_and(honest)), "{told:?}");
+    let told = limiter.try_acquire().await.unwrap_err();
+    assert!(honest(&told), "{told:?}");
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    proxy.heal();
+    wait_until(SOON, async || limiter.try_acquire().await.is_ok()).await;
+}
+
+/// On one thread, where nobody asks before both are in line.
+#[tokio::test]
+async fn what_is_denied_half_way_changes_nothing() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let limiter = limiter(&client, 5, LONG).await;
+    let taken = limiter.acquire().permits(3).await.unwrap();
+    // One that is over, so that there is something to drop.
+    let fill = "redis.call('ZADD', KEYS[1], 1000, struct.pack('Bc0I', 16, '0123456789abcdef', 1)) redis.call('SET', KEYS[2], '1')";
+    observer.cmd(&["EVAL", fill, "2", "{a}:permits", "{a}:value"]).await.unwrap();
+    let state = async || {
+        let value: String = observer.query(&["GET", "{a}:value"]).await.unwrap();
+        let log: Vec<(Vec<u8>, String)> =
+            observer.query(&["ZRANGE", "{a}:permits", "0", "-1", "WITHSCORES"]).await.unwrap();
+        let rate: Vec<String> = observer.query(&["HMGET", "a", "rate", "interval", "type"]).await.unwrap();
+        (value, log, rate)
+    };
+    let before = state().await;
+    let steps = [
+        ("incrby", "take"),
+        ("zremrangebyrank", "take"),
+        ("zrem", "release"),
+        ("zadd", "release"),
+        ("incrby", "release"),
+        ("zremrangebyrank", "release"),
+        ("unlink", "set"),
+        ("hset", "set"),
+        ("zadd", "take"),
+    ];
+    for (denied, step) in steps {
+        server.deny(&[denied]).await.unwrap();
+        let told = match step {
+            // A part of the entry that counts.
+            "release" => limiter.release(2).await.map(drop),
+            "set" => limiter.set_rate(Rate::overall(9, LONG)).await.map(drop),
+            _ => limiter.try_acquire_many(2).await.map(drop),
+        };
+        assert!(matches!(told, Err(LimitError::Refused { .. })), "{denied}: {told:?}");
+        server.allow(&[denied]).await.unwrap();
+        if (denied, step) != ("zadd", "take") {
+            assert_eq!(state().await, before, "{denied} {step}");
+        }
+    }
+    // What is over has been dropped, and is free.
+    let after = state().await;
+    assert_eq!((after.0.as_str(), after.1.len()), ("2", 1));
+    assert_eq!((taken.release().await.unwrap(), limiter.available_permits().await.unwrap()), (3, 5));
+    // Two of one request have one entry, a part of which goes back.
+    limiter.set_rate(Rate::overall(5, LONG).keep_alive(2 * LONG)).await.unwrap();
+    let both = join_all([limiter.acquire().into_future(), limiter.acquire().permits(2).into_future()]).await;
+    let [one, two]: [Result<Taken, LimitError>; 2] = both.try_into().unwrap();
+    let (mut one, mut two) = (one.ok(), two.ok());
+    for (denied, step) in [("pexpire", "take"), ("pexpire", "release"), ("zadd", "one"), ("zrem", "two")] {
+        let before = state().await;
+        assert_eq!((before.0.as_str(), before.1.len()), ("2", 1));
+        server.deny(&[denied]).await.unwrap();
+        let told = match step {
+            "take" => limiter.try_acquire().await.map(drop),
+            "release" => limiter.release(1).await.map(drop),
+            "one" => one.take().unwrap().release().await.map(drop),
+            _ => two.take().unwrap().release().await.map(drop),
+        };
+        assert!(matches!(told, Err(LimitError::Refused { .. })), "{denied}: {told:?}");
+        server.allow(&[denied]).await.unwrap();
+        assert_eq!(state().await, before, "{denied} {step}");
+    }
+}

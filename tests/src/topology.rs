@@ -1,0 +1,61 @@
+//! The kinds of deployments, and how a client finds each.
+
+use std::fmt;
+
+use redgrid_core::{Client, Config};
+use redgrid_testkit::{Cluster, Replicated, Sentinels};
+
+use crate::SOON;
+
+/// How servers belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// One server.
+    Single,
+    /// A primary with replicas, and nobody who would replace it.
+    MasterSlave,
+    /// The same, with sentinels.
+    Sentinel,
+    /// Several primaries, with replicas or without.
+    Cluster,
+}
+
+impl Topology {
+    /// All of them.
+    pub const ALL: [Topology; 4] = [Topology::Single, Topology::MasterSlave, Topology::Sentinel, Topology::Cluster];
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Topology::Single => "single",
+            Topology::MasterSlave => "master_slave",
+            Topology::Sentinel => "sentinel",
+            Topology::Cluster => "cluster",
+        })
+    }
+}
+
+/// How a client finds a sentinel deployment.
+pub fn by_sentinels(sentinels: &Sentinels) -> Config {
+    let addresses = sentinels.addrs().into_iter().map(|addr| addr.to_string());
+    Config::sentinel(sentinels.master_name(), addresses).expect("addresses")
+}
+
+/// How a client finds a cluster: by its first two nodes.
+pub fn by_seeds(cluster: &Cluster) -> Config {
+    Config::cluster(cluster.addrs().into_iter().take(2).map(|addr| addr.to_string())).expect("addresses")
+}
+
+/// How a client finds a primary with replicas.
+pub fn by_list(replicated: &Replicated) -> Config {
+    let replicas = replicated.replicas().iter().map(|replica| replica.addr().to_string());
+    Config::master_slave(replicated.primary().addr().to_string(), replicas).expect("addresses")
+}
+
+/// A client with settings of the test's own, connected.
+pub async fn connected(config: Config) -> Client {
+    let client = Client::connect(config).await.expect("a valid configuration");
+    client.wait_ready(SOON).await.expect("the servers answer");
+    client
+}

@@ -1,0 +1,92 @@
+//! Those who wait at barriers, at a new primary.
+
+use redgrid_barrier::{Barrier, DoubleBarrier, Event, Phaser};
+use redgrid_core::Client;
+use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
+use redgrid_tests::SOON;
+use redgrid_tests::process::Other;
+
+use super::{LEASE, replicated};
+use crate::ground::{by_seeds, by_sentinels, connected};
+
+/// Waits until so many wait at a barrier, as a server knows it.
+async fn wait_at(server: &RedisServer, name: &str, many: u64) {
+    let (observer, key) = (server.observer().await.unwrap(), format!("redgrid_barrier_waiting:{{{name}}}"));
+    wait_until(SOON, async || observer.query::<u64>(&["ZCARD", &key]).await.unwrap() == many).await;
+}
+
+async fn waiting_goes_on(clients: &[Client; 2], former: &RedisServer, replicas: usize, promoted: impl Future) {
+    let barrier = |client| Barrier::new(client, "tag", 2);
+    let first = tokio::spawn(barrier(&clients[0]).wait().within(3 * SOON).into_future());
+    let party = Phaser::new(&clients[0], "{tag}").register().await.unwrap();
+    let other = Phaser::new(&clients[1], "{tag}").register().await.unwrap();
+    let phase = tokio::spawn(async move { party.arrive_and_wait().within(3 * SOON).await });
+    let inside = tokio::spawn(DoubleBarrier::new(&clients[0], "{tag}", 2).enter().within(3 * SOON).into_future());
+    let second = DoubleBarrier::new(&clients[1], "{tag}", 2).enter().within(3 * SOON).await.unwrap();
+    let left = tokio::spawn(inside.await.unwrap().unwrap().leave().within(3 * SOON).into_future());
+    let told = tokio::spawn(Event::new(&clients[0], "{tag}").wait().within(3 * SOON).into_future());
+    wait_at(former, "tag", 1).await;
+    replicated(former, replicas).await;
+    former.kill().await.unwrap();
+    promoted.await;
+    assert!(!first.is_finished() && !phase.is_finished() && !left.is_finished() && !told.is_finished());
+    let opened = barrier(&clients[1]).wait().within(3 * SOON).await.unwrap();
+    assert_eq!(first.await.unwrap().unwrap().generation(), opened.generation());
+    assert_eq!(other.arrive_and_wait().within(3 * SOON).await.unwrap(), 1);
+    assert_eq!(phase.await.unwrap().unwrap(), 1);
+    second.leave().within(3 * SOON).await.unwrap();
+    left.await.unwrap().unwrap();
+    Event::new(&clients[1], "{tag}").set().await.unwrap();
+    told.await.unwrap().unwrap();
+}
+
+pub(super) async fn sentinel_who_waits_at_a_barrier_goes_on_at_the_new_primary() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let config = by_sentinels(&sentinels).watchdog_lease(LEASE);
+    let clients = [connected(config.clone()).await, connected(config).await];
+    let former = sentinels.current_primary().await.unwrap();
+    let promoted = sentinels.wait_for_primary_other_than(former.addr());
+    waiting_goes_on(&clients, former, 2, promoted).await;
+}
+
+pub(super) async fn cluster_who_waits_at_a_barrier_goes_on_at_the_new_primary() {
+    let cluster = Cluster::start(3, 1).await.unwrap();
+    let config = by_seeds(&cluster).watchdog_lease(LEASE);
+    let clients = [connected(config.clone()).await, connected(config).await];
+    let slot = cluster.slot_of("tag").await.unwrap();
+    let former = cluster.primary_of(slot).await.unwrap();
+    let moved = async || cluster.primary_of(slot).await.is_ok_and(|primary| primary.addr() != former.addr());
+    waiting_goes_on(&clients, former, 1, wait_until(SOON, moved)).await;
+}
+
+/// One waits and stands still. Another opens, which no replica hears of, and is gone on when the primary dies: the new one believes
+/// that the first still waits for somebody.
+pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_barrier() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let opener = connected(by_sentinels(&sentinels)).await;
+    let former = sentinels.current_primary().await.unwrap();
+    let args = [&sentinels.url(), "60000", "barrier", "tag", "2"];
+    let mut waiting = Other::start(env!("CARGO_BIN_EXE_party"), &args).await;
+    wait_at(former, "tag", 1).await;
+    replicated(former, 2).await;
+    // From here on replicas hear of nothing.
+    former.deny(&["psync", "sync"]).await.unwrap();
+    let observer = former.observer().await.unwrap();
+    let cut = async || {
+        observer.query::<u64>(&["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap();
+        let info: String = observer.query(&["INFO", "replication"]).await.unwrap();
+        info.contains("connected_slaves:0")
+    };
+    wait_until(SOON, cut).await;
+    waiting.signal("-STOP");
+    let opened = Barrier::new(&opener, "tag", 2).wait().within(SOON).await.unwrap();
+    assert!(opened.is_leader());
+    let address = former.addr();
+    former.kill().await.unwrap();
+    let promoted = sentinels.wait_for_primary_other_than(address).await.unwrap();
+    waiting.signal("-CONT");
+    assert_eq!(waiting.says().await, "through");
+    let rounds: String =
+        promoted.observer().await.unwrap().query(&["HGET", "redgrid_barrier:{tag}", "round"]).await.unwrap();
+    assert_eq!(rounds, "1", "nobody opened it a second time");
+}

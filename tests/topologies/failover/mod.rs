@@ -1,0 +1,128 @@
+//! Nodes that die, and those that take their place.
+
+mod barriers;
+mod cluster;
+mod family;
+mod fixed;
+mod sentinel;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use redgrid_core::Client;
+use redgrid_locks::{AcquireError, Lock};
+use redgrid_testkit::{RedisServer, wait_until};
+use redgrid_tests::SOON;
+use tokio::task::JoinHandle;
+
+use self::barriers::*;
+use self::cluster::*;
+use self::family::*;
+use self::fixed::*;
+use self::sentinel::*;
+use crate::ground::scenarios;
+
+scenarios![
+    sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held,
+    sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_wakes,
+    sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon,
+    sentinel_nobody_is_led_back_by_the_one_that_leads_an_election,
+    sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it,
+    sentinel_a_planned_failover_is_no_error_for_anybody,
+    sentinel_any_one_sentinel_is_enough,
+    sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary,
+    sentinel_a_long_retry_delay_holds_up_no_failover,
+    sentinel_those_that_were_set_up_anew_are_followed,
+    sentinel_calls_wait_for_the_first_sentinel_to_start,
+    sentinel_what_is_around_a_lock_goes_on_at_the_new_primary,
+    sentinel_who_waits_at_a_barrier_goes_on_at_the_new_primary,
+    cluster_who_waits_at_a_barrier_goes_on_at_the_new_primary,
+    sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_barrier,
+    sentinel_the_whole_family_goes_on_at_the_new_primary,
+    cluster_the_whole_family_goes_on_at_the_new_primary,
+    cluster_a_killed_primary_is_followed_and_the_others_see_no_error,
+    cluster_a_call_that_waits_finds_the_promoted_one_without_a_scan,
+    cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan,
+    cluster_a_node_that_leaves_slots_out_of_its_map_ends_no_connection,
+    cluster_a_planned_failover_is_no_error_for_anybody,
+    cluster_a_waiter_is_woken_by_a_release_on_the_new_primary,
+    cluster_one_seed_that_lives_is_enough,
+    master_slave_a_primary_that_copies_another_by_now_is_left,
+    master_slave_a_client_that_ends_while_its_primary_is_dead_leaves_nothing_behind,
+    single_a_client_that_ends_too_late_leaves_nothing_behind,
+];
+
+/// A lease that outlives a failover.
+const LEASE: Duration = Duration::from_secs(10);
+const MS: Duration = Duration::from_millis(1);
+
+/// Tasks that take and give back names of their own for as long as it lives, and what came of it.
+struct Load {
+    over: Arc<AtomicBool>,
+    done: Arc<AtomicU64>,
+    tasks: Vec<JoinHandle<Vec<AcquireError>>>,
+}
+
+impl Load {
+    fn on(client: &Client, names: impl IntoIterator<Item = String>) -> Load {
+        let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let tasks = names.into_iter().map(|name| {
+            let (lock, over, done) = (Lock::new(client, name), Arc::clone(&over), Arc::clone(&done));
+            tokio::spawn(async move {
+                let mut failures = Vec::new();
+                while !over.load(Ordering::Relaxed) {
+                    match lock.acquire().wait(SOON).await {
+                        Ok(guard) => {
+                            done.fetch_add(1, Ordering::Relaxed);
+                            // Lost with its primary, perhaps: that is told, and no failure.
+                            let _ = guard.release().await;
+                        }
+                        Err(failure) => failures.push(failure),
+                    }
+                }
+                failures
+            })
+        });
+        let tasks = tasks.collect();
+        Load { over, done, tasks }
+    }
+
+    /// Waits until so many more have been taken.
+    async fn until_more(&self, more: u64) {
+        let before = self.done.load(Ordering::Relaxed);
+        wait_until(SOON, async || self.done.load(Ordering::Relaxed) >= before + more).await;
+    }
+
+    async fn end(self) -> Vec<AcquireError> {
+        self.over.store(true, Ordering::Relaxed);
+        let mut failures = Vec::new();
+        for task in self.tasks {
+            failures.extend(task.await.unwrap());
+        }
+        failures
+    }
+}
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("{prefix}:{n}")).collect()
+}
+
+/// Waits until a replica has all that its primary has.
+async fn replicated(primary: &RedisServer, replicas: usize) {
+    let observer = primary.observer().await.unwrap();
+    let acknowledged: usize = observer.query(&["WAIT", &replicas.to_string(), "10000"]).await.unwrap();
+    assert!(acknowledged >= replicas);
+}
+
+/// Waits until somebody listens for the release of a name at a server.
+async fn listening(server: &RedisServer, name: &str) {
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    let observer = server.observer().await.unwrap();
+    let somebody = async || {
+        let plain = observer.pubsub_channels("*").await.unwrap();
+        let sharded = observer.pubsub_shard_channels("*").await.unwrap_or_default();
+        plain.contains(&channel) || sharded.contains(&channel)
+    };
+    wait_until(SOON, somebody).await;
+}

@@ -1,0 +1,268 @@
+//! Primaries that sentinels watch over.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use redgrid_core::{Client, Config};
+use redgrid_locks::{AcquireError, Lock};
+use redgrid_testkit::{Proxy, Sentinels, wait_until};
+use redgrid_tests::SOON;
+
+use super::{LEASE, Load, MS, listening, names, replicated};
+use crate::ground::{by_sentinels, connected, is_skipped_before_7};
+
+pub(super) async fn sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE)).await;
+    let held = Lock::new(&client, "held").acquire().await.unwrap();
+    let load = Load::on(&client, names("load", 8));
+    load.until_more(50).await;
+    let former = sentinels.current_primary().await.unwrap();
+    replicated(former, 2).await;
+    let address = former.addr();
+    former.kill().await.unwrap();
+    sentinels.wait_for_primary_other_than(address).await.unwrap();
+    let promoted = Instant::now();
+    let fresh = Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap();
+    assert!(promoted.elapsed() < Duration::from_secs(5), "{:?}", promoted.elapsed());
+    load.until_more(50).await;
+    let failures = load.end().await;
+    assert!(failures.iter().all(|failure| matches!(failure, AcquireError::OutcomeUnknown { .. })), "{failures:?}");
+    assert!(held.is_held());
+    held.extend(LEASE).await.unwrap();
+    fresh.release().await.unwrap();
+    held.release().await.unwrap();
+}
+
+pub(super) async fn sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_wakes() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels)).await;
+    let load = Load::on(&client, names("load", 8));
+    load.until_more(50).await;
+    let former = sentinels.current_primary().await.unwrap();
+    let address = former.addr();
+    former.pause().await.unwrap();
+    sentinels.wait_for_primary_other_than(address).await.unwrap();
+    load.until_more(50).await;
+    former.resume().await.unwrap();
+    // Awake, it is a primary by its own account until a sentinel tells it otherwise.
+    let ours = async || Some(former.clients().await.ok()?.iter().filter(|it| it.name.starts_with("redgrid")).count());
+    let is_replica = async || {
+        let info = async || former.observer().await?.query::<String>(&["INFO", "replication"]).await;
+        info().await.is_ok_and(|info| info.contains("role:slave")) && ours().await == Some(0)
+    };
+    wait_until(SOON, is_replica).await;
+    load.until_more(50).await;
+    load.end().await;
+    assert_eq!(ours().await, Some(0));
+}
+
+pub(super) async fn sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon() {
+    let sentinels = Sentinels::start().await.unwrap();
+    // Whoever waited for the sentinel that is stopped would wait as long.
+    let patience = Duration::from_secs(10);
+    let client = connected(by_sentinels(&sentinels).timeout(patience).connect_timeout(patience)).await;
+    let former = sentinels.current_primary().await.unwrap();
+    sentinels.sentinels()[0].pause().await.unwrap();
+    former.pause().await.unwrap();
+    let left = async || {
+        let told = sentinels.sentinels()[1].observer().await.unwrap();
+        let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.master_name()];
+        told.query::<(String, u16)>(&ask).await.unwrap().1 != former.addr().port()
+    };
+    wait_until(SOON, left).await;
+    let promoted = Instant::now();
+    Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    assert!(promoted.elapsed() < patience / 2, "{:?}", promoted.elapsed());
+}
+
+pub(super) async fn sentinel_nobody_is_led_back_by_the_one_that_leads_an_election() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels).scan_interval(50 * MS)).await;
+    let former = sentinels.current_primary().await.unwrap();
+    // A replica that does not take the place of another, nor follows it when it is told so: until the leader has given up
+    // on it, `SENTINEL MASTER` there counts the election and tells the former primary.
+    let stubborn = sentinels.servers().iter().find(|server| server.addr() != former.addr()).unwrap();
+    stubborn.set_config("replica-priority", "0").await.unwrap();
+    for sentinel in sentinels.sentinels() {
+        let is_told =
+            |facts: &HashMap<String, String>| facts.get("slave-priority").is_some_and(|priority| priority == "0");
+        let (observer, ask) = (sentinel.observer().await.unwrap(), ["SENTINEL", "REPLICAS", sentinels.master_name()]);
+        wait_until(SOON, async || {
+            observer.query::<Vec<HashMap<String, String>>>(&ask).await.unwrap().iter().any(is_told)
+        })
+        .await;
+    }
+    stubborn.deny(&["slaveof", "replicaof"]).await.unwrap();
+    former.kill().await.unwrap();
+    let primary = || client.topology().shards.first().map(|shard| shard.primary.0.to_string());
+    let led_by_former = Some(former.addr().to_string());
+    wait_until(SOON, async || primary().is_some_and(|primary| Some(primary) != led_by_former)).await;
+    former.restart_empty().await.unwrap();
+    let mut seen = 0;
+    loop {
+        let mut told = Vec::new();
+        for sentinel in sentinels.sentinels() {
+            let observer = sentinel.observer().await.unwrap();
+            let ask = ["SENTINEL", "MASTER", sentinels.master_name()];
+            let facts: HashMap<String, String> = observer.query(&ask).await.unwrap();
+            told.push((facts["config-epoch"].clone(), facts["port"].clone()));
+        }
+        assert!(primary() != led_by_former, "{told:?}");
+        // Before the election is counted they all tell the former one; the client has gone to the one they have chosen.
+        if told.windows(2).all(|two| two[0] == two[1]) && told[0].1 != former.addr().port().to_string() {
+            break;
+        }
+        seen += told.windows(2).filter(|two| two[0].0 == two[1].0 && two[0].1 != two[1].1).count();
+        Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    }
+    assert!(seen > 0, "no sentinel told another primary than the others for the same election");
+}
+
+pub(super) async fn sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it() {
+    let scenario = "sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it";
+    if is_skipped_before_7(scenario, "a sentinel's periods can not be set") {
+        return;
+    }
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels)).await;
+    let former = sentinels.current_primary().await.unwrap();
+    // From here on no sentinel learns how its replicas are. It chooses one by what it knows, which may be five such periods old,
+    // has it promoted, and does not see that it was.
+    for sentinel in sentinels.sentinels() {
+        sentinel.observer().await.unwrap().cmd(&["SENTINEL", "DEBUG", "ping-period", "20000"]).await.unwrap();
+    }
+    for replica in sentinels.servers().iter().filter(|server| server.addr() != former.addr()) {
+        replica.deny(&["info"]).await.unwrap();
+    }
+    former.kill().await.unwrap();
+    Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    for sentinel in sentinels.sentinels() {
+        let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.master_name()];
+        let named: (String, u16) = sentinel.observer().await.unwrap().query(&ask).await.unwrap();
+        assert_eq!(named.1, former.addr().port());
+    }
+}
+
+pub(super) async fn sentinel_a_planned_failover_is_no_error_for_anybody() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE)).await;
+    let held = Lock::new(&client, "held").acquire().await.unwrap();
+    let load = Load::on(&client, names("load", 8));
+    load.until_more(50).await;
+    replicated(sentinels.current_primary().await.unwrap(), 2).await;
+    sentinels.fail_over().await.unwrap();
+    load.until_more(50).await;
+    let failures = load.end().await;
+    assert!(failures.is_empty(), "{failures:?}");
+    held.release().await.unwrap();
+}
+
+pub(super) async fn sentinel_any_one_sentinel_is_enough() {
+    let sentinels = Sentinels::start().await.unwrap();
+    for last in 0..3 {
+        let client = connected(by_sentinels(&sentinels)).await;
+        for (n, sentinel) in sentinels.sentinels().iter().enumerate() {
+            if n != last {
+                sentinel.kill().await.unwrap();
+            }
+        }
+        let lock = Lock::new(&client, "a");
+        for _ in 0..10 {
+            lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        }
+        let late = connected(by_sentinels(&sentinels)).await;
+        Lock::new(&late, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        for (n, sentinel) in sentinels.sentinels().iter().enumerate() {
+            if n != last {
+                sentinel.restart_empty().await.unwrap();
+            }
+        }
+        sentinels.wait_until_ok().await.unwrap();
+    }
+}
+
+pub(super) async fn sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary() {
+    let sentinels = Sentinels::start().await.unwrap();
+    let config = by_sentinels(&sentinels).watchdog_lease(LEASE).poll_interval(SOON);
+    let (one, two) = (connected(config.clone()).await, connected(config).await);
+    let held = Lock::new(&one, "a").acquire().await.unwrap();
+    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(2 * SOON).into_future());
+    let former = sentinels.current_primary().await.unwrap();
+    listening(former, "a").await;
+    replicated(former, 2).await;
+    let address = former.addr();
+    former.kill().await.unwrap();
+    let primary = sentinels.wait_for_primary_other_than(address).await.unwrap();
+    listening(primary, "a").await;
+    assert!(held.is_held() && !waiter.is_finished());
+    let released = Instant::now();
+    held.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    assert!(released.elapsed() < Duration::from_secs(5), "{:?}", released.elapsed());
+}
+
+pub(super) async fn sentinel_calls_wait_for_the_first_sentinel_to_start() {
+    let sentinels = Sentinels::start().await.unwrap();
+    for sentinel in sentinels.sentinels() {
+        sentinel.kill().await.unwrap();
+    }
+    let client = Client::connect(by_sentinels(&sentinels)).await.unwrap();
+    let not_ready = client.wait_ready(200 * MS).await.unwrap_err();
+    let source = std::error::Error::source(&not_ready).unwrap().to_string();
+    assert!(source.contains("sentinel") && source.contains("mymaster"), "{source}");
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    sentinels.sentinels()[1].restart_empty().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// A doubt had the sentinels asked only after the pause between two tries of a call, deaf to their news meanwhile.
+pub(super) async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
+    let pause = Duration::from_secs(15);
+    let sentinels = Sentinels::start().await.unwrap();
+    let client = connected(by_sentinels(&sentinels).retry_delay(pause)).await;
+    let (lock, stop) = (Lock::new(&client, "doubting"), Arc::new(AtomicBool::new(false)));
+    let doubting = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            while !stop.load(Ordering::Relaxed) {
+                // Whatever it comes to: it is in the way of the failover.
+                let _ = tokio::time::timeout(100 * MS, lock.try_acquire().into_future()).await;
+            }
+        }
+    });
+    sentinels.fail_over().await.unwrap();
+    let began = Instant::now();
+    let guard = Lock::new(&client, "a").acquire().wait(2 * pause).await.unwrap();
+    let took = began.elapsed();
+    assert!(took < pause / 2, "{took:?}");
+    stop.store(true, Ordering::Relaxed);
+    doubting.await.unwrap();
+    guard.release().await.unwrap();
+}
+
+/// The former ones counted as voters for ever, at addresses where nobody answers any more.
+pub(super) async fn sentinel_those_that_were_set_up_anew_are_followed() {
+    let (former, next) = tokio::join!(Sentinels::start(), Sentinels::start());
+    let (former, next) = (former.unwrap(), next.unwrap());
+    let name = Proxy::to(&former.sentinels()[0]).await.unwrap();
+    let config = Config::sentinel(former.master_name(), [name.addr().to_string()]).unwrap();
+    let client = connected(config.scan_interval(100 * MS)).await;
+    // An election later than those that the new ones know of; and the others were named.
+    former.fail_over().await.unwrap();
+    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    for sentinel in &former.sentinels()[1..] {
+        let ours = async || sentinel.clients().await.unwrap().iter().any(|client| client.name == "redgrid");
+        wait_until(SOON, ours).await;
+    }
+    name.redirect(next.sentinels()[0].addr());
+    for server in former.sentinels().iter().chain(former.servers()) {
+        server.kill().await.unwrap();
+    }
+    let guard = Lock::new(&client, "a").acquire().wait(3 * SOON).await.unwrap();
+    let primary = next.current_primary().await.unwrap();
+    assert!(primary.observer().await.unwrap().exists("a").await.unwrap());
+    guard.release().await.unwrap();
+}
