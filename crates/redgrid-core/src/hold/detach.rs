@@ -110,7 +110,7 @@ impl Table {
         };
         let ends = match lease {
             Lease::Renewed(_) => 0,
-            Lease::Fixed(_) => self.core.home(&key.1).time().at(hold.ends(), now).ok_or_else(|| {
+            Lease::Fixed(_) => self.core.home(key.key()).time().at(hold.ends(), now).ok_or_else(|| {
                 let source = ServerError::not_sent("the server's clock is not known at the moment");
                 DetachError::Unavailable { name: name(), source }
             })?,
@@ -125,7 +125,7 @@ impl Table {
             max_hold: hold.wish.max_hold.map(|longest| (hold.granted + longest).since(now)),
         };
         let lost = hold.lost();
-        let is_alone = |slot: &&mut Slot| slot.has(tenure) && slot.holds.len() == 1 && slot.position(hold).is_some();
+        let is_alone = |slot: &&mut Box<Slot>| slot.has(tenure) && slot.holds.len() == 1 && slot.position(hold).is_some();
         let slot = state.slots.get_mut(&key).filter(is_alone).filter(|_| lost.is_none());
         let Some(slot) = slot.filter(|_| hold.end(Phase::Released)) else {
             let reason = lost.or_else(|| hold.lost()).unwrap_or(super::error::LostReason::Gone);

@@ -222,7 +222,7 @@ impl Table {
                     tenure.confirmed(sent, lease, durability);
                 }
                 let mut state = self.state();
-                state.schedule.reschedule(tenure.id, Some(self.next_look(tenure, sent)));
+                state.schedule.reschedule(tenure.id, self.next_look(tenure, sent));
                 self.wake_engine(&state);
             }
             0 => {
@@ -241,14 +241,14 @@ impl Table {
         count::renewal_failed(tenure.kind.name());
         let wait = (tenure.lease() / 30).min(Duration::from_secs(1));
         let mut state = self.state();
-        state.schedule.reschedule(tenure.id, Some(self.now() + wait));
+        state.schedule.reschedule(tenure.id, self.now() + wait);
         self.wake_engine(&state);
     }
 
     /// The tenure's end has moved.
     pub(super) fn reschedule(&self, tenure: &Tenure) {
         let mut state = self.state();
-        state.schedule.reschedule(tenure.id, Some(self.next_look(tenure, self.now())));
+        state.schedule.reschedule(tenure.id, self.next_look(tenure, self.now()));
         self.wake_engine(&state);
     }
 
@@ -281,7 +281,7 @@ impl Table {
         let mut state = self.state();
         let ids: Vec<u64> = state.schedule.all().filter(|tenure| concerned(tenure)).map(|tenure| tenure.id).collect();
         for id in ids {
-            state.schedule.reschedule(id, Some(now));
+            state.schedule.reschedule(id, now);
         }
         self.wake_engine(&state);
     }

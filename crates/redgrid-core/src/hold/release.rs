@@ -176,7 +176,7 @@ impl Table {
             && slot.queue.is_empty()
             && !slot.driven
         {
-            slot.fly(&flight);
+            slot.fly(hold.tenure.id, &flight);
             return flight;
         }
         drop(state);
@@ -301,6 +301,7 @@ impl Table {
         let audience = audience.map(|told| Audience { listeners: told.listeners + beside, ..told });
         let Some(slot) = state.slots.get_mut(&key) else { return };
         slot.contact = now;
+        slot.landed(tenure.id);
         if matches!(slot.busy, Busy::Release { id: present, .. } if Some(present) == id) {
             slot.busy = Busy::No;
         }
@@ -308,7 +309,7 @@ impl Table {
             slot.tenure = None;
             let turn = audience.and_then(|audience| Turn::after(audience, self.round_trip(&key)));
             if slot.next(now).is_some() {
-                slot.turn = turn;
+                slot.turn = turn.map(Box::new);
                 if turn.is_some() {
                     // Others go first: that is an answer.
                     answers = slot.tell_lookers();
@@ -398,9 +399,9 @@ impl Table {
                 self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
                 waiting.push(entry.answer);
             }
-            slot.changed.notify_one();
+            slot.tell_of_change();
             // What its caller polls is driven to its end from here: the caller may stop to poll.
-            flights.append(&mut slot.flights);
+            flights.extend(slot.flights.drain(..).map(|(_, flight)| flight));
         }
         let tenures = state.schedule.drain();
         let mut held = Vec::new();

@@ -72,11 +72,10 @@ const RESERVED: u8 = 3;
 /// The share of one task, or of one holder, in a tenure.
 pub(crate) struct Hold {
     pub(crate) tenure: Arc<Tenure>,
-    pub(crate) holder: Option<HolderId>,
     pub(crate) token: u64,
     /// When it was granted, as known here.
     pub(crate) granted: Instant,
-    pub(crate) wish: Wish,
+    pub(crate) wish: Arc<Wish>,
     /// Guards that live; counted under the table's lock.
     pub(super) guards: AtomicUsize,
     /// Where it is among those who have its tenure; under the table's lock.
@@ -94,10 +93,9 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// A share in `tenure` whose lease is counted from `from`.
-    pub(crate) fn new(tenure: Arc<Tenure>, token: u64, from: Instant, now: Instant, wish: Wish) -> Self {
+    pub(crate) fn new(tenure: Arc<Tenure>, token: u64, from: Instant, now: Instant, wish: Arc<Wish>) -> Self {
         let hold = Hold {
             tenure,
-            holder: wish.holder,
             token,
             granted: now,
             guards: AtomicUsize::new(0),
@@ -122,6 +120,11 @@ impl Hold {
             hold.deadline_of_its_own().min(hold.offered_until()),
         );
         hold
+    }
+
+    /// Who has it, where that was said.
+    pub(crate) fn holder(&self) -> Option<HolderId> {
+        self.wish.holder
     }
 
     /// Until when it waits for the one it was given to. Who is not polled that long does not want it, and others do.

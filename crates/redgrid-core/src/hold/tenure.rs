@@ -1,7 +1,7 @@
 //! What a process has on the server under one name: one holder field, for all of its tasks that hold it in turn.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -72,11 +72,12 @@ pub(crate) struct Tenure {
     part: u64,
     /// Another hold was asked for under it: it goes back to the server, and nobody else comes in before.
     sealed: AtomicBool,
-    /// All but one of those who shared it have left.
-    alone: Notify,
+    /// All but one of those who shared it have left: for who waits for that, from when he does.
+    alone: OnceLock<Box<Notify>>,
     /// The node that was last known to have it.
     node: Mutex<NodeId>,
-    durability: Mutex<Durable>,
+    /// Where more than the primary is wanted.
+    durability: Mutex<Option<Box<Durable>>>,
     pub(crate) clock: Clock,
     /// The token of its first owner.
     pub(crate) token: u64,
@@ -99,17 +100,24 @@ pub(crate) struct Tenure {
     owner_due: AtomicU64,
     /// No longer ours, or no longer believed.
     over: AtomicBool,
-    /// Also the lock under which the deadline moves.
-    shortenings: Mutex<Shortenings>,
+    /// Where there were any; also the lock under which the deadline moves.
+    shortenings: Mutex<Option<Box<Shortenings>>>,
 }
 
 /// How durable a tenure is, and is to be.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Durable {
     /// Its present lease is.
     is: Durability,
     /// Its owner wants its renewals to be.
     wanted: Durability,
+}
+
+impl Durable {
+    /// Nothing where the primary's memory is enough, as mostly.
+    fn boxed(self) -> Option<Box<Durable>> {
+        (self != Durable::default()).then(|| Box::new(self))
+    }
 }
 
 /// Extensions to a shorter lease that may be carried out late, and undo what a later request confirmed.
@@ -143,9 +151,9 @@ impl Tenure {
             kind,
             part: key.2,
             sealed: AtomicBool::new(false),
-            alone: Notify::new(),
+            alone: OnceLock::new(),
             node: Mutex::new(granted.node),
-            durability: Mutex::new(Durable { is: granted.durability, wanted: granted.durability }),
+            durability: Mutex::new(Durable { is: granted.durability, wanted: granted.durability }.boxed()),
             clock,
             token: granted.token,
             granted: granted.received,
@@ -174,7 +182,7 @@ impl Tenure {
 
     /// The name in the table.
     pub(super) fn slot_key(&self) -> SlotKey {
-        SlotKey(self.kind.name(), self.target.key.clone(), self.part)
+        SlotKey(self.kind.name(), Arc::clone(&self.target), self.part)
     }
 
     /// Keeps it from all others of this process; under the table's lock.
@@ -189,12 +197,15 @@ impl Tenure {
 
     /// Tells the last one who has it that the others have left.
     pub(super) fn left_alone(&self) {
-        self.alone.notify_waiters();
+        // Who comes to wait now looks once more before he does.
+        if let Some(alone) = self.alone.get() {
+            alone.notify_waiters();
+        }
     }
 
     /// Completes with the next word of that.
     pub(super) fn alone(&self) -> Notified<'_> {
-        self.alone.notified()
+        self.alone.get_or_init(Box::default).notified()
     }
 
     /// Until when it may be believed.
@@ -239,22 +250,30 @@ impl Tenure {
 
     /// How durable its present lease is.
     pub(crate) fn durability(&self) -> Durability {
-        self.durable().is
+        self.durable(|_| {}).is
     }
 
     /// How durable its renewals are to be.
     pub(crate) fn wanted_durability(&self) -> Durability {
-        self.durable().wanted
+        self.durable(|_| {}).wanted
     }
 
-    fn durable(&self) -> MutexGuard<'_, Durable> {
-        self.durability.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// How durable it is, and is to be, after a change.
+    fn durable(&self, change: impl FnOnce(&mut Durable)) -> Durable {
+        let mut present = self.durability.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut durable = present.as_deref().copied().unwrap_or_default();
+        change(&mut durable);
+        match &mut *present {
+            Some(present) => **present = durable,
+            none => *none = durable.boxed(),
+        }
+        durable
     }
 
     /// Takes over an owner's wishes: what renewals write, how durable, until when they do, and when the owner's own lease is
     /// looked at.
     pub(crate) fn serve(&self, lease: Lease, durability: Durability, renewed_until: Instant, owner_due: Instant) {
-        self.durable().wanted = durability;
+        self.durable(|durable| durable.wanted = durability);
         if let Lease::Renewed(lease) = lease {
             self.lease.store(terms::nanos(lease), Ordering::Release);
         }
@@ -297,11 +316,11 @@ impl Tenure {
     /// A confirmation that left at `sent`, so durable by now: the deadline moves forward, unless a shortening may still come
     /// after it.
     pub(crate) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
-        self.durable().is = durability;
+        self.durable(|durable| durable.is = durability);
         let shortenings = self.shortenings();
         // Once it is over it stays over: somebody may have been told.
         let in_time = self.clock.now() < self.deadline();
-        if in_time && sent >= shortenings.over() {
+        if in_time && shortenings.as_ref().is_none_or(|shortenings| sent >= shortenings.over()) {
             self.deadline.fetch_max(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
         }
         self.deadline()
@@ -309,7 +328,9 @@ impl Tenure {
 
     /// Lowers the deadline for a shortening that is about to leave, at `sent` or later.
     pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
-        self.shortenings().unanswered.push(Instant::NEVER);
+        let mut shortenings = self.shortenings();
+        shortenings.get_or_insert_default().unanswered.push(Instant::NEVER);
+        drop(shortenings);
         self.deadline.fetch_min(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
     }
 
@@ -318,6 +339,7 @@ impl Tenure {
     pub(crate) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
         let mut shortenings = self.shortenings();
+        let shortenings = shortenings.get_or_insert_default();
         let begun = shortenings.unanswered.iter().position(|until| *until == Instant::NEVER);
         if let Some(begun) = begun {
             shortenings.unanswered.swap_remove(begun);
@@ -328,7 +350,7 @@ impl Tenure {
         }
     }
 
-    fn shortenings(&self) -> MutexGuard<'_, Shortenings> {
+    fn shortenings(&self) -> MutexGuard<'_, Option<Box<Shortenings>>> {
         self.shortenings.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 

@@ -1,0 +1,102 @@
+//! What a held lock takes of memory, and what its coming and going costs: counted at each allocation, behind a server in this process that
+//! answers at once. On its own: the counter is that of the whole process.
+
+use std::alloc::System;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redgrid_core::clock::Clock;
+use redgrid_core::{Client, Code, Config, Reply, Request, ServerError};
+use redgrid_locks::{Lock, LockGuard};
+use redgrid_tests::made::Made;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Locks that are held at once: not just above a number at which a table doubles its room, which would flatter nobody.
+const HELD: usize = 10_000;
+
+/// Pairs of an acquire and a release over which allocations are counted.
+const PAIRS: usize = 1_000;
+
+/// One test for all: what others allocate meanwhile would be counted, too.
+#[test]
+fn a_held_lock_is_small_and_comes_and_goes_with_few_allocations() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let client = client();
+        let lock = Lock::new(&client, "warm");
+        pairs(&lock, 10).await;
+
+        let mut guards: Vec<LockGuard> = Vec::with_capacity(HELD);
+        let before = Region::new(COUNTING);
+        for number in 0..HELD {
+            guards.push(Lock::new(&client, format!("held:{number}")).acquire().await.expect("it is free"));
+        }
+        let held = before.change();
+        let each = (held.bytes_allocated - held.bytes_deallocated) / HELD + size_of::<LockGuard>();
+        let blocks = (held.allocations - held.deallocations) as f64 / HELD as f64;
+        println!("a held lock: {each} bytes in {blocks:.1} blocks");
+
+        let region = Region::new(COUNTING);
+        pairs(&lock, PAIRS).await;
+        let made = region.change();
+        let allocations = (made.allocations + made.reallocations) / PAIRS;
+        println!("acquire and release: {allocations} allocations, {} bytes", made.bytes_allocated / PAIRS);
+
+        let region = Region::new(COUNTING);
+        passed_on(&client, PAIRS).await;
+        let made = region.change();
+        let turns = 8 * PAIRS;
+        println!(
+            "passed on: {:.2} allocations, {} bytes",
+            (made.allocations + made.reallocations) as f64 / turns as f64,
+            made.bytes_allocated / turns
+        );
+        guards.into_iter().for_each(LockGuard::forget);
+    });
+}
+
+async fn pairs(lock: &Lock, turns: usize) {
+    for _ in 0..turns {
+        lock.acquire().await.expect("it is free").release().await.expect("it is held");
+    }
+}
+
+/// Eight tasks that have one lock in turn.
+async fn passed_on(client: &Client, turns: usize) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let lock = Lock::new(client, "passed on");
+        tasks.spawn(async move { pairs(&lock, turns).await });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no task panics");
+    }
+}
+
+fn client() -> Client {
+    let server = Made::new("at-once:1", answer);
+    let config = Config::single("at-once").expect("an address");
+    Client::over_one(Arc::new(server), config, Clock::boot()).expect("a valid configuration")
+}
+
+/// Everything is free, and nobody listens.
+fn answer(request: &Request) -> Result<Reply, ServerError> {
+    match request.label() {
+        "lock/acquire" => {
+            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_micros();
+            Ok(Reply::Array(vec![Reply::Int(1), Reply::Bytes(time.to_string().into()), Reply::Int(0)]))
+        }
+        "lock/release" => Ok(Reply::Int(1)),
+        "lock/give-way" => Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
+        "lock/renew" => Ok(Reply::Array(vec![Reply::Int(1); request.touched().len()])),
+        "wait/peek" => Ok(Reply::Int(30_000)),
+        "wait/mark" => Ok(Reply::Int(1)),
+        other => {
+            let message = format!("ERR this server does not know `{other}`");
+            Err(ServerError::Refused { code: Code::of(&message), message })
+        }
+    }
+}
