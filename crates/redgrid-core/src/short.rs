@@ -5,7 +5,8 @@ use bytes::Bytes;
 /// The longest text that has room: that of a holder field, a UUID, a colon and a number.
 const ROOM: usize = 57;
 
-/// A text that is being written.
+/// A text that is being written, or kept in its place.
+#[derive(Clone, Copy)]
 pub(crate) struct Short {
     text: [u8; ROOM],
     length: u8,

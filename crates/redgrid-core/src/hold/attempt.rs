@@ -85,7 +85,11 @@ impl Table {
             lease: entry.wish.server_lease(stretch),
             stretch,
             continued: slot.continued.take(),
-            entrance: Entrance { under: slot.under.as_deref().cloned(), since: slot.waits_since, waits: !entry.wish.once },
+            entrance: Entrance {
+                under: slot.under.as_deref().cloned(),
+                since: slot.waits_since,
+                waits: !entry.wish.once,
+            },
         })
     }
 
@@ -367,13 +371,15 @@ impl Table {
                 attempt.seen.place.landed(false);
                 self.vacate(attempt.kind, &attempt.target, (attempt.entry, &attempt.seen), &attempt.wish);
             }
-            slot.sift(|entry| match entry.id == attempt.entry || falls_short_too(&failure, &attempt.wish, &entry.wish) {
-                true => {
-                    self.vacate(attempt.kind, &attempt.target, (entry.id, &entry.seen), &entry.wish);
-                    answers.push((entry.answer, Err(failure.clone())));
-                    None
+            slot.sift(|entry| {
+                match entry.id == attempt.entry || falls_short_too(&failure, &attempt.wish, &entry.wish) {
+                    true => {
+                        self.vacate(attempt.kind, &attempt.target, (entry.id, &entry.seen), &entry.wish);
+                        answers.push((entry.answer, Err(failure.clone())));
+                        None
+                    }
+                    false => Some(entry),
                 }
-                false => Some(entry),
             });
             self.go_on(&mut state, &attempt.key);
         }

@@ -93,7 +93,7 @@ impl Grant {
 
     /// The holder field on the server.
     pub fn field(&self) -> &[u8] {
-        &self.hold.tenure.field
+        self.hold.tenure.field()
     }
 
     /// Whether the hold may be believed at this instant, by our own clock.

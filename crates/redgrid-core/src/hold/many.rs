@@ -266,7 +266,8 @@ impl Table {
         }
         for (at, _) in &wanted {
             let (kind, target) = (look.kind, &look.targets[*at]);
-            let slot = state.slots.entry(look.key(*at)).or_insert_with(|| Box::new(Slot::new(kind, Arc::clone(target), now)));
+            let slot =
+                state.slots.entry(look.key(*at)).or_insert_with(|| Box::new(Slot::new(kind, Arc::clone(target), now)));
             slot.asking = true;
         }
         let entered = entered.into_iter().map(|(at, hold)| (at, Grant::new(look.client.clone(), hold))).collect();

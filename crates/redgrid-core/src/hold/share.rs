@@ -90,14 +90,15 @@ impl State {
         if wish.holder.is_none() && scope.is_none() {
             return Ok(None);
         }
-        let slots: Vec<&Slot> = self.slots_of(other, target).filter_map(|key| self.slots.get(&key).map(|slot| &**slot)).collect();
+        let slots: Vec<&Slot> =
+            self.slots_of(other, target).filter_map(|key| self.slots.get(&key).map(|slot| &**slot)).collect();
         let mut held = slots.iter().flat_map(|slot| slot.held()).filter(|hold| hold.holder().is_some());
         let (waits, deadlock) = (!wish.once, AcquireError::WouldDeadlock { name: target.name.clone() });
         match held.find(|hold| hold.holder() == wish.holder || hold.holder() == scope) {
             Some(hold) if kind.shares() && hold.holder() == wish.holder => {
                 // What goes back with somebody else inside is not handed on.
                 hold.tenure.seal();
-                Ok(Some(hold.tenure.field.clone()))
+                Ok(Some(hold.tenure.copied_field()))
             }
             Some(_) if waits => Err(deadlock),
             _ => Ok(None),
@@ -163,7 +164,11 @@ impl Table {
     pub(crate) fn is_in(&self, kind: &dyn HoldKind, target: &Arc<Target>, holder: HolderId) -> bool {
         let state = self.state();
         let slots = state.all_of(kind, target);
-        slots.iter().filter_map(|key| state.slots.get(key)).flat_map(|slot| slot.held()).any(|hold| hold.holder() == Some(holder))
+        slots
+            .iter()
+            .filter_map(|key| state.slots.get(key))
+            .flat_map(|slot| slot.held())
+            .any(|hold| hold.holder() == Some(holder))
     }
 
     /// Whether others have the same grant of the server.
@@ -195,7 +200,7 @@ impl Table {
             }
             tenure.seal();
         }
-        self.enter_under(client, kind, &tenure.target, wish, Some(tenure.field.clone())).map(Some)
+        self.enter_under(client, kind, &tenure.target, wish, Some(tenure.copied_field())).map(Some)
     }
 
     /// Says that nobody of us waits any more, where it was said that somebody does.

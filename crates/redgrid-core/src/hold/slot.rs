@@ -72,7 +72,7 @@ pub(super) struct Slot {
     /// The server was told that somebody of us waits.
     pub(super) announced: bool,
     /// Holds that ended without us and whose guards still live: their holders can not enter again.
-    pub(super) lost: Vec<Weak<Hold>>,
+    pub(super) lost: Lost,
     /// The exchanges in flight that their callers poll in place, by the numbers of their requests or tenures.
     pub(super) flights: Flights,
     /// An attempt is under way.
@@ -93,6 +93,34 @@ pub(super) struct Slot {
     pub(super) last: (u64, Instant),
     /// When a server last answered for this name.
     pub(super) contact: Instant,
+}
+
+/// Holds that have ended: mostly none.
+#[derive(Default)]
+pub(super) struct Lost(Option<Box<SmallVec<[Weak<Hold>; 1]>>>);
+
+impl Lost {
+    pub(super) fn push(&mut self, hold: Weak<Hold>) {
+        self.0.get_or_insert_default().push(hold);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Weak<Hold>> {
+        self.0.iter().flat_map(|holds| holds.iter())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Without those whose last guard has gone.
+    fn forget_unguarded(&mut self) {
+        if let Some(holds) = &mut self.0 {
+            holds.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
+            if holds.is_empty() {
+                self.0 = None;
+            }
+        }
+    }
 }
 
 /// Exchanges by numbers: mostly one, or none.
@@ -201,7 +229,7 @@ impl Slot {
             private: false,
             waits_since: 0,
             announced: false,
-            lost: Vec::new(),
+            lost: Lost::default(),
             flights: Flights::new(),
             asking: false,
             busy: Busy::No,
@@ -358,7 +386,7 @@ impl Slot {
     }
 
     pub(super) fn is_idle(&mut self) -> bool {
-        self.lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
+        self.lost.forget_unguarded();
         self.pass_over_the_left();
         let nothing_under_way = self.busy == Busy::No && !self.asking && !self.driven;
         self.queue.is_empty() && self.tenure.is_none() && self.lost.is_empty() && nothing_under_way

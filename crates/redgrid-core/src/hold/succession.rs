@@ -93,7 +93,7 @@ impl Table {
         if confirmed.is_none() {
             // What nobody has had yet is not thrown away while somebody waits, however late it came.
             let in_stretch = tenure.passes_on(now) || tenure.is_unused();
-            if !in_stretch || !tenure.is_believed() {
+            if !in_stretch || !tenure.is_believed_at(now) {
                 self.send_back(state, key, &tenure, Instant::PAST);
                 return Answers::new();
             }

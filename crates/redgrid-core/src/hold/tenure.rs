@@ -15,6 +15,7 @@ use super::terms::{self, Lease};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{Exchange, NodeId};
+use crate::short::Short;
 
 /// What a grant of the server was, before it becomes a tenure.
 pub(crate) struct Granted {
@@ -65,7 +66,7 @@ impl Granted {
 pub(crate) struct Tenure {
     /// The number in its field; unique in this client.
     pub(crate) id: u64,
-    pub(crate) field: Bytes,
+    field: Field,
     pub(crate) target: Arc<Target>,
     pub(crate) kind: &'static dyn HoldKind,
     /// Which of the grants of its key it is.
@@ -74,19 +75,17 @@ pub(crate) struct Tenure {
     sealed: AtomicBool,
     /// All but one of those who shared it have left: for who waits for that, from when he does.
     alone: OnceLock<Box<Notify>>,
-    /// The node that was last known to have it.
-    node: Mutex<NodeId>,
-    /// Where more than the primary is wanted.
-    durability: Mutex<Option<Box<Durable>>>,
+    /// Also the lock under which the deadline moves.
+    changing: Mutex<Changing>,
     pub(crate) clock: Clock,
     /// The token of its first owner.
     pub(crate) token: u64,
     /// When the answer was here.
     pub(crate) granted: Instant,
-    /// Until when an unanswered copy of its acquire may still be carried out.
-    pub(crate) unanswered_until: Option<Instant>,
-    /// The lease that an unanswered copy would get.
-    pub(crate) first_lease: Duration,
+    /// Until when an unanswered copy of its acquire may still be carried out; past where each was answered.
+    unanswered_until: Instant,
+    /// The lease that an unanswered copy would get, in nanoseconds.
+    first_lease: u64,
     pub(crate) stretch_ends: Instant,
     /// How many of our tasks have had it; changed under the table's lock.
     owners: AtomicU64,
@@ -100,8 +99,33 @@ pub(crate) struct Tenure {
     owner_due: AtomicU64,
     /// No longer ours, or no longer believed.
     over: AtomicBool,
-    /// Where there were any; also the lock under which the deadline moves.
-    shortenings: Mutex<Option<Box<Shortenings>>>,
+}
+
+struct Changing {
+    /// The node that was last known to have it.
+    node: NodeId,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most tenures do not have.
+#[derive(Default)]
+struct Rare {
+    /// Where more than the primary is wanted.
+    durable: Durable,
+    shortenings: Shortenings,
+}
+
+/// A holder field. Whatever is sent of it is made for that: it is sent rarely, and kept for long.
+enum Field {
+    Here(Short),
+    /// One that is longer than ours are.
+    Apart(Bytes),
+}
+
+impl Field {
+    fn of(text: Bytes) -> Field {
+        Short::new().with(&text).map_or(Field::Apart(text), Field::Here)
+    }
 }
 
 /// How durable a tenure is, and is to be.
@@ -111,13 +135,6 @@ struct Durable {
     is: Durability,
     /// Its owner wants its renewals to be.
     wanted: Durability,
-}
-
-impl Durable {
-    /// Nothing where the primary's memory is enough, as mostly.
-    fn boxed(self) -> Option<Box<Durable>> {
-        (self != Durable::default()).then(|| Box::new(self))
-    }
 }
 
 /// Extensions to a shorter lease that may be carried out late, and undo what a later request confirmed.
@@ -144,21 +161,22 @@ impl Tenure {
         kind: &'static dyn HoldKind,
         clock: Clock,
     ) -> Self {
+        let durable = Durable { is: granted.durability, wanted: granted.durability };
+        let rare = (durable != Durable::default()).then(|| Box::new(Rare { durable, ..Rare::default() }));
         Tenure {
             id: granted.id,
-            field: granted.field,
+            field: Field::of(granted.field),
             target,
             kind,
             part: key.2,
             sealed: AtomicBool::new(false),
             alone: OnceLock::new(),
-            node: Mutex::new(granted.node),
-            durability: Mutex::new(Durable { is: granted.durability, wanted: granted.durability }.boxed()),
+            changing: Mutex::new(Changing { node: granted.node, rare }),
             clock,
             token: granted.token,
             granted: granted.received,
-            unanswered_until: granted.unanswered_until,
-            first_lease: granted.lease,
+            unanswered_until: granted.unanswered_until.unwrap_or(Instant::PAST),
+            first_lease: terms::nanos(granted.lease),
             stretch_ends: granted.stretch_ends,
             owners: AtomicU64::new(0),
             deadline: AtomicU64::new(terms::deadline(granted.sent, granted.lease).as_nanos()),
@@ -167,17 +185,26 @@ impl Tenure {
             renewed_until: AtomicU64::new(0),
             owner_due: AtomicU64::new(Instant::NEVER.as_nanos()),
             over: AtomicBool::new(false),
-            shortenings: Mutex::default(),
         }
     }
 
     /// Whether another node than this one was last known to have it; from now on this one is.
     pub(crate) fn has_moved(&self, to: &NodeId) -> bool {
-        let mut node = self.node.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        *node != *to && {
-            *node = to.clone();
+        let mut changing = self.changing();
+        changing.node != *to && {
+            changing.node = to.clone();
             true
         }
+    }
+
+    /// Until when an unanswered copy of its acquire may still be carried out.
+    pub(crate) fn unanswered_until(&self) -> Option<Instant> {
+        Some(self.unanswered_until).filter(|until| *until > Instant::PAST)
+    }
+
+    /// The lease that an unanswered copy would get.
+    pub(crate) fn first_lease(&self) -> Duration {
+        Duration::from_nanos(self.first_lease)
     }
 
     /// The name in the table.
@@ -220,7 +247,12 @@ impl Tenure {
 
     /// Whether it is ours by our own clock.
     pub(crate) fn is_believed(&self) -> bool {
-        !self.over.load(Ordering::Acquire) && self.clock.now() < self.deadline()
+        self.is_believed_at(self.clock.now())
+    }
+
+    /// The same for who has just read the clock.
+    pub(crate) fn is_believed_at(&self, now: Instant) -> bool {
+        !self.over.load(Ordering::Acquire) && now < self.deadline()
     }
 
     /// Whether it was found or given up as no longer ours.
@@ -260,12 +292,12 @@ impl Tenure {
 
     /// How durable it is, and is to be, after a change.
     fn durable(&self, change: impl FnOnce(&mut Durable)) -> Durable {
-        let mut present = self.durability.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut durable = present.as_deref().copied().unwrap_or_default();
+        let mut changing = self.changing();
+        let mut durable = changing.rare.as_ref().map(|rare| rare.durable).unwrap_or_default();
+        let before = durable;
         change(&mut durable);
-        match &mut *present {
-            Some(present) => **present = durable,
-            none => *none = durable.boxed(),
+        if durable != before {
+            changing.rare.get_or_insert_default().durable = durable;
         }
         durable
     }
@@ -317,10 +349,10 @@ impl Tenure {
     /// after it.
     pub(crate) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         self.durable(|durable| durable.is = durability);
-        let shortenings = self.shortenings();
+        let changing = self.changing();
         // Once it is over it stays over: somebody may have been told.
         let in_time = self.clock.now() < self.deadline();
-        if in_time && shortenings.as_ref().is_none_or(|shortenings| sent >= shortenings.over()) {
+        if in_time && changing.rare.as_ref().is_none_or(|rare| sent >= rare.shortenings.over()) {
             self.deadline.fetch_max(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
         }
         self.deadline()
@@ -328,9 +360,7 @@ impl Tenure {
 
     /// Lowers the deadline for a shortening that is about to leave, at `sent` or later.
     pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
-        let mut shortenings = self.shortenings();
-        shortenings.get_or_insert_default().unanswered.push(Instant::NEVER);
-        drop(shortenings);
+        self.changing().rare.get_or_insert_default().shortenings.unanswered.push(Instant::NEVER);
         self.deadline.fetch_min(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
     }
 
@@ -338,8 +368,8 @@ impl Tenure {
     /// again.
     pub(crate) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
-        let mut shortenings = self.shortenings();
-        let shortenings = shortenings.get_or_insert_default();
+        let mut changing = self.changing();
+        let shortenings = &mut changing.rare.get_or_insert_default().shortenings;
         let begun = shortenings.unanswered.iter().position(|until| *until == Instant::NEVER);
         if let Some(begun) = begun {
             shortenings.unanswered.swap_remove(begun);
@@ -350,11 +380,28 @@ impl Tenure {
         }
     }
 
-    fn shortenings(&self) -> MutexGuard<'_, Option<Box<Shortenings>>> {
-        self.shortenings.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn changing(&self) -> MutexGuard<'_, Changing> {
+        self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(crate) fn claim(&self, lease: Duration) -> Claim<'_> {
-        Claim { target: &self.target, field: &self.field, lease }
+    /// Its holder field, as it is.
+    pub(crate) fn field(&self) -> &[u8] {
+        match &self.field {
+            Field::Here(text) => text.as_ref(),
+            Field::Apart(text) => text,
+        }
+    }
+
+    /// The same to be sent.
+    pub(crate) fn copied_field(&self) -> Bytes {
+        match &self.field {
+            Field::Here(text) => text.into_bytes(),
+            Field::Apart(text) => text.clone(),
+        }
+    }
+
+    /// It as its scripts see it, under its [field](Tenure::copied_field).
+    pub(crate) fn claim<'a>(&'a self, field: &'a Bytes, lease: Duration) -> Claim<'a> {
+        Claim { target: &self.target, field, lease }
     }
 }
