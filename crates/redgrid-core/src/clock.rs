@@ -6,6 +6,9 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
+#[cfg(any(test, feature = "testing"))]
+use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// How long one sleep of [`Clock::sleep_until`] lasts at most before the clock is read again: 1 s. Timers of the
@@ -16,7 +19,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// processor busy with nothing else.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// A point in time of a [`Clock`]: nanoseconds since the clock was made. Comparable only with its own kind.
+/// A point in time of a [`Clock`]: nanoseconds since the first clock of its kind was made. Comparable only with its own kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
@@ -26,12 +29,12 @@ impl Instant {
     /// Earlier than every instant a clock will show.
     pub const PAST: Instant = Instant(0);
 
-    /// Nanoseconds since the clock was made; the inverse of [`Instant::from_nanos`].
+    /// Nanoseconds since the first clock was made; the inverse of [`Instant::from_nanos`].
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The instant that many nanoseconds after the clock was made.
+    /// The instant that many nanoseconds after the first clock was made.
     pub const fn from_nanos(nanos: u64) -> Self {
         Instant(nanos)
     }
@@ -72,21 +75,26 @@ pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    Boot(boot_time::Instant),
+    Boot,
     #[cfg(any(test, feature = "testing"))]
-    Runtime(tokio::time::Instant),
+    Runtime(Arc<tokio::time::Instant>),
 }
+
+/// When the first clock of the machine was made. One for all of them: whatever has a clock need not have its beginning, too, and each
+/// hold has one.
+static BEGINNING: OnceLock<boot_time::Instant> = OnceLock::new();
 
 impl Clock {
     /// The clock of the machine, suspends included.
     pub fn boot() -> Self {
-        Clock(Source::Boot(boot_time::Instant::now()))
+        BEGINNING.get_or_init(boot_time::Instant::now);
+        Clock(Source::Boot)
     }
 
     /// Tokio's clock, which stands still while it is paused.
     #[cfg(any(test, feature = "testing"))]
     pub fn runtime() -> Self {
-        Clock(Source::Runtime(tokio::time::Instant::now()))
+        Clock(Source::Runtime(Arc::new(tokio::time::Instant::now())))
     }
 
     /// The present instant.
@@ -129,7 +137,7 @@ impl Clock {
 
     fn elapsed(&self) -> Duration {
         match &self.0 {
-            Source::Boot(origin) => origin.elapsed(),
+            Source::Boot => BEGINNING.get_or_init(boot_time::Instant::now).elapsed(),
             #[cfg(any(test, feature = "testing"))]
             Source::Runtime(origin) => origin.elapsed(),
         }

@@ -31,6 +31,7 @@ mod pattern;
 pub mod permits;
 mod script;
 mod seat;
+mod short;
 mod slack;
 mod token;
 mod wait;

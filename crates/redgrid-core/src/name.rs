@@ -139,6 +139,26 @@ pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
     [prefix.as_bytes(), b":", &tagged(key)].concat().into()
 }
 
+/// A key, and its [`companion`]s with these prefixes, in one piece of memory: what has many of them has it for each name that it holds.
+pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Bytes, [Bytes; N]) {
+    let tagged = tagged(key);
+    let room = prefixes.iter().map(|prefix| prefix.len() + 1 + tagged.len()).sum();
+    let mut text = Vec::with_capacity(room);
+    let ends = prefixes.map(|prefix| {
+        [prefix.as_bytes(), b":", &tagged].iter().for_each(|part| text.extend_from_slice(part));
+        text.len()
+    });
+    let text = Bytes::from(text);
+    let mut began = 0;
+    let companions = ends.map(|end| text.slice(std::mem::replace(&mut began, end)..end));
+    // The key is in the first of them, behind its prefix, between the braces where they were added.
+    let own = match (prefixes.first(), tagged.len() - key.len()) {
+        (Some(first), added) => text.slice(first.len() + 1 + added / 2..).slice(..key.len()),
+        (None, _) => Bytes::copy_from_slice(key),
+    };
+    (own, companions)
+}
+
 /// Put behind what belongs to a name that is a hash tag and nothing else.
 const TAG: &[u8] = b":tag";
 
@@ -202,6 +222,17 @@ mod tests {
         let prod = Namespace::new("prod").unwrap();
         assert_eq!(prod.key(&Name::new("R").unwrap()), "prod:R");
         assert_eq!(prod.notice_prefix(), "redgrid_client:{prod:");
+    }
+
+    #[test]
+    fn what_is_in_one_piece_is_the_same() {
+        for key in ["R", "a{R}", "{R}", "prod:R", "ключ"].map(str::as_bytes) {
+            let (own, [one, other]) = with_companions(key, ["redisson_lock__channel", "redgrid_wait"]);
+            assert_eq!(own, key);
+            assert_eq!(one, companion("redisson_lock__channel", key));
+            assert_eq!(other, companion("redgrid_wait", key));
+            assert_eq!(with_companions(key, []).0, key);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::config::Durability;
 use redgrid_core::hold::{Backoff, HoldKind, Lease, Target, Wish};
-use redgrid_core::name::{InvalidName, companion};
+use redgrid_core::name::{InvalidName, with_companions};
 use redgrid_core::object::{Layout, Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
 
@@ -51,9 +51,8 @@ impl Lock {
         more: impl FnOnce(&[u8]) -> Box<[Bytes]>,
     ) -> Self {
         let target = Name::new(name).map(|name| {
-            let key = client.key(&name);
-            let channel = companion("redisson_lock__channel", &key);
-            let mark = companion("redgrid_wait", &key);
+            let companions = ["redisson_lock__channel", "redgrid_wait"];
+            let (key, [channel, mark]) = with_companions(&client.key(&name), companions);
             let more = more(&key);
             Arc::new(Target { name, key, channel, mark, more })
         });

@@ -18,6 +18,7 @@ use crate::error::ServerError;
 use crate::hold::{Table, Work};
 use crate::permits::Pools;
 use crate::seat::Seats;
+use crate::short::Short;
 use crate::wait::{Hub, Listener};
 
 /// How long the last handle's background work may take when it was not shut down: 5 s.
@@ -100,7 +101,8 @@ impl Core {
 
     /// The holder field of a number: Redisson's form, `<uuid>:<number>`.
     pub(crate) fn field(&self, number: u64) -> Bytes {
-        format!("{}:{number}", self.id).into()
+        let text = Short::new().with(self.id.as_bytes()).and_then(|id| id.with(b":")?.with_number(number));
+        text.map_or_else(|| format!("{}:{number}", self.id).into(), Short::into_bytes)
     }
 
     /// Where this client is told that a hold of its was taken by force: the prefix of all such channels, the id, and `}`.

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::slot::slot;
 use crate::clock::Instant;
 use crate::script::{Body, Called, Joint, Turn};
+use crate::short::decimal;
 
 /// A command or a script call.
 ///
@@ -181,7 +182,7 @@ impl Request {
 
     /// Adds a whole number as an argument, in decimal text.
     pub fn int(self, n: i64) -> Self {
-        self.arg(n.to_string())
+        self.arg(decimal(n))
     }
 
     /// Adds the place where the time limit of the request is written when it is sent.

@@ -24,7 +24,7 @@ pub(super) struct Attempt {
     kind: &'static dyn HoldKind,
     pub(super) target: Arc<Target>,
     entry: u64,
-    wish: Wish,
+    wish: Arc<Wish>,
     seen: Arc<Seen>,
     until: Instant,
     /// The lease on the server.
@@ -79,13 +79,17 @@ impl Table {
             kind: slot.kind,
             target: Arc::clone(&slot.target),
             entry: entry.id,
-            wish: entry.wish.clone(),
+            wish: Arc::clone(&entry.wish),
             seen: Arc::clone(&entry.seen),
             until: entry.until.min(self.now() + patience),
             lease: entry.wish.server_lease(stretch),
             stretch,
             continued: slot.continued.take(),
-            entrance: Entrance { under: slot.under.clone(), since: slot.waits_since, waits: !entry.wish.once },
+            entrance: Entrance {
+                under: slot.under.as_deref().cloned(),
+                since: slot.waits_since,
+                waits: !entry.wish.once,
+            },
         })
     }
 
@@ -243,6 +247,7 @@ impl Table {
         attempt.seen.place.left();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.asking = false;
+            slot.landed(attempt.entry);
             if attempt.queue().is_some() && !slot.bring_forward(attempt.entry, received) {
                 // It was this one's turn, and nobody else's.
                 self.send_back(&mut state, &attempt.key, &tenure, Instant::PAST);
@@ -274,14 +279,17 @@ impl Table {
                     || first
                         .is_some_and(|(id, holder)| id == entry.id || (holder.is_some() && holder == entry.wish.holder))
             };
-            for entry in std::mem::take(&mut slot.queue) {
-                if entry.wish.once && !is_in(&entry) {
-                    answers.push((entry.answer, Ok(None)));
-                } else {
-                    entry.seen.set_busy();
-                    slot.queue.push_back(entry);
-                }
+            let is_told = |entry: &Entry| entry.wish.once && !is_in(entry);
+            if slot.queue.iter().any(is_told) {
+                slot.sift(|entry| match is_told(&entry) {
+                    true => {
+                        answers.push((entry.answer, Ok(None)));
+                        None
+                    }
+                    false => Some(entry),
+                });
             }
+            slot.queue.iter().for_each(|entry| entry.seen.set_busy());
         }
         answers.extend(self.pass_on(&mut state, &attempt.key, Basis::For { entry: attempt.entry, sent }));
         self.go_on(&mut state, &attempt.key);
@@ -308,6 +316,7 @@ impl Table {
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.contact = received;
             slot.asking = false;
+            slot.landed(attempt.entry);
             let waits = slot.queue.iter().any(|entry| entry.id == attempt.entry && !entry.answer.is_closed());
             if attempt.queue().is_some() {
                 attempt.seen.place.landed(waits);
@@ -315,13 +324,13 @@ impl Table {
                     self.vacate(attempt.kind, &attempt.target, (attempt.entry, &attempt.seen), &attempt.wish);
                 }
             }
-            for entry in std::mem::take(&mut slot.queue) {
+            slot.sift(|entry| {
                 entry.seen.set_busy();
                 let unsure = unanswered_until.filter(|_| entry.id == attempt.entry);
                 match (entry.wish.once, unsure) {
                     (false, unsure) => {
                         unsure.into_iter().for_each(|until| entry.seen.set_unsure(until));
-                        slot.queue.push_back(entry);
+                        return Some(entry);
                     }
                     (true, None) => answers.push((entry.answer, Ok(None))),
                     (true, Some(_)) => {
@@ -329,7 +338,8 @@ impl Table {
                         answers.push((entry.answer, Err(Failure::Unknown(why))));
                     }
                 }
-            }
+                None
+            });
             slot.contended = slot.tenure.is_none() && !slot.queue.is_empty();
             if slot.waits_since == 0 {
                 slot.waits_since = time;
@@ -351,6 +361,7 @@ impl Table {
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.asking = false;
+            slot.landed(attempt.entry);
             slot.contended = false;
             if matches!(failure, Failure::Refused(_) | Failure::NotDurable(_)) {
                 slot.contact = now;
@@ -360,15 +371,16 @@ impl Table {
                 attempt.seen.place.landed(false);
                 self.vacate(attempt.kind, &attempt.target, (attempt.entry, &attempt.seen), &attempt.wish);
             }
-            for entry in std::mem::take(&mut slot.queue) {
+            slot.sift(|entry| {
                 match entry.id == attempt.entry || falls_short_too(&failure, &attempt.wish, &entry.wish) {
                     true => {
                         self.vacate(attempt.kind, &attempt.target, (entry.id, &entry.seen), &entry.wish);
                         answers.push((entry.answer, Err(failure.clone())));
+                        None
                     }
-                    false => slot.queue.push_back(entry),
+                    false => Some(entry),
                 }
-            }
+            });
             self.go_on(&mut state, &attempt.key);
         }
         drop(state);

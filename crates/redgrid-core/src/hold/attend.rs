@@ -84,9 +84,9 @@ impl Table {
     }
 
     fn line(&self, key: SlotKey) -> Option<Line> {
-        let state = self.state();
-        let slot = state.slots.get(&key)?;
-        let (kind, target, changed) = (slot.kind, Arc::clone(&slot.target), Arc::clone(&slot.changed));
+        let mut state = self.state();
+        let slot = state.slots.get_mut(&key)?;
+        let (kind, target, changed) = (slot.kind, Arc::clone(&slot.target), slot.changed());
         Some(Line {
             key,
             kind,
@@ -105,6 +105,7 @@ impl Table {
         slot.queue.retain(|entry| !entry.answer.is_closed());
         if slot.queue.is_empty() {
             (slot.driven, slot.contended) = (false, false);
+            slot.rest();
             Self::sweep(&mut state, &line.key);
             return Step::Done;
         }
@@ -160,7 +161,7 @@ impl Table {
             let number = place.number(entry.id);
             let mut watch = line.watches.remove(&number).unwrap_or_else(|| {
                 let channel = queue.channel(&line.target, &self.core.field(number));
-                self.core.hub.watch_for(channel, &line.key.1, Arc::clone(&line.changed))
+                self.core.hub.watch_for(channel, line.key.key(), Arc::clone(&line.changed))
             });
             if let Some(wake) = watch.take() {
                 if wake.messages > 0 {

@@ -68,7 +68,8 @@ impl Grant {
     async fn try_detach(&mut self) -> Result<DetachedHold, DetachError> {
         let (tenure, name) = (&self.hold.tenure, || self.name().clone());
         let kind = tenure.kind;
-        if kind.adopt(tenure.claim(Duration::ZERO), &tenure.field).is_none() {
+        let field = tenure.copied_field();
+        if kind.adopt(tenure.claim(&field, Duration::ZERO), &field).is_none() {
             return Err(DetachError::Unsupported { name: name(), kind: kind.name() });
         }
         if tenure.is_renewed() {
@@ -76,7 +77,7 @@ impl Grant {
             let renewed = self.extend(tenure.lease()).await;
             renewed.map_err(|source| DetachError::NotRenewed { name: name(), source })?;
         }
-        if let Some(until) = tenure.unanswered_until {
+        if let Some(until) = tenure.unanswered_until() {
             // A late copy of the acquire would take the name again when whoever attaches has given it back. While the name is
             // held it finds itself, and changes nothing.
             let lost = tokio::select! {
@@ -110,13 +111,13 @@ impl Table {
         };
         let ends = match lease {
             Lease::Renewed(_) => 0,
-            Lease::Fixed(_) => self.core.home(&key.1).time().at(hold.ends(), now).ok_or_else(|| {
+            Lease::Fixed(_) => self.core.home(key.key()).time().at(hold.ends(), now).ok_or_else(|| {
                 let source = ServerError::not_sent("the server's clock is not known at the moment");
                 DetachError::Unavailable { name: name(), source }
             })?,
         };
         let detached = DetachedHold {
-            field: tenure.field.clone(),
+            field: tenure.copied_field(),
             token: Token::new(hold.token),
             lease,
             left: hold.deadline().since(now),
@@ -125,7 +126,8 @@ impl Table {
             max_hold: hold.wish.max_hold.map(|longest| (hold.granted + longest).since(now)),
         };
         let lost = hold.lost();
-        let is_alone = |slot: &&mut Slot| slot.has(tenure) && slot.holds.len() == 1 && slot.position(hold).is_some();
+        let is_alone =
+            |slot: &&mut Box<Slot>| slot.has(tenure) && slot.holds.len() == 1 && slot.position(hold).is_some();
         let slot = state.slots.get_mut(&key).filter(is_alone).filter(|_| lost.is_none());
         let Some(slot) = slot.filter(|_| hold.end(Phase::Released)) else {
             let reason = lost.or_else(|| hold.lost()).unwrap_or(super::error::LostReason::Gone);

@@ -80,7 +80,7 @@ impl Course {
     /// The subscription, begun where there is none.
     fn watch(&mut self) -> &mut Watch {
         let Course { hub, channel, key, mark, watch, .. } = self;
-        watch.get_or_insert_with(|| hub.watch_contended(channel.clone(), key.1.clone(), mark.clone()))
+        watch.get_or_insert_with(|| hub.watch_contended(channel.clone(), key.key().clone(), mark.clone()))
     }
 
     /// Whether everybody had a turn.
@@ -118,9 +118,9 @@ impl Table {
     }
 
     fn course(&self, key: SlotKey) -> Option<Course> {
-        let state = self.state();
-        let slot = state.slots.get(&key)?;
-        let (hub, changed) = (Arc::clone(&self.core.hub), Arc::clone(&slot.changed));
+        let mut state = self.state();
+        let slot = state.slots.get_mut(&key)?;
+        let (hub, changed) = (Arc::clone(&self.core.hub), slot.changed());
         let (channel, mark) = (slot.target.channel.clone(), slot.target.mark.clone());
         let announces = slot.kind.announces_every();
         let backoff = slot.queue.front().and_then(|first| first.wish.backoff);
@@ -147,8 +147,9 @@ impl Table {
         slot.queue.retain(|entry| !entry.answer.is_closed());
         if slot.queue.is_empty() {
             slot.driven = false;
+            slot.rest();
             self.withdraw(slot);
-            let turn = course.turn.take().or(slot.turn.take());
+            let turn = course.turn.take().or(slot.turn.take().map(|turn| *turn));
             if let Some(turn) = turn.filter(|_| slot.tenure.is_none()) {
                 // Whoever comes next takes the place of those who have left.
                 let now = self.now();
@@ -167,7 +168,7 @@ impl Table {
             return Step::Local { listen_at: Instant::NEVER };
         }
         if let Some(turn) = slot.turn.take() {
-            course.turn = Some(turn);
+            course.turn = Some(*turn);
             slot.contended = true;
             // Who has come to look since the release landed: others go first, that is an answer.
             let answers = slot.tell_lookers();
@@ -225,7 +226,7 @@ impl Table {
                         course.silent = course.silent.wrapping_add(1);
                         return;
                     }
-                    match course.hub.peek(&course.key.1).await {
+                    match course.hub.peek(course.key.key()).await {
                         Some(left) => {
                             (until, silence) = (self.now() + left.min(A_WHILE), Instant::NEVER);
                             // They had their turn, and it is to have an end.

@@ -165,7 +165,9 @@ impl Table {
             let leases: Vec<Duration> = tenures.iter().map(|tenure| lease_to_send(tenure, sent)).collect();
             // What they want now: by the time of the answer one of them may have an owner who wants something else.
             let asked: Vec<Durability> = tenures.iter().map(|tenure| tenure.wanted_durability()).collect();
-            let claims: Vec<_> = tenures.iter().zip(&leases).map(|(tenure, lease)| tenure.claim(*lease)).collect();
+            let fields: Vec<_> = tenures.iter().map(|tenure| tenure.copied_field()).collect();
+            let each = tenures.iter().zip(&fields).zip(&leases);
+            let claims: Vec<_> = each.map(|((tenure, field), lease)| tenure.claim(field, *lease)).collect();
             let (request, limit) = (kind.renew(&claims), sent + self.core.settings.timeout);
             // An answer that is lost, or late, is not waited for as long as the node would: the lease may be shorter than that,
             // and twice is once. When it comes after all it counts: a machine that is too slow for every answer would
@@ -222,7 +224,7 @@ impl Table {
                     tenure.confirmed(sent, lease, durability);
                 }
                 let mut state = self.state();
-                state.schedule.reschedule(tenure.id, Some(self.next_look(tenure, sent)));
+                state.schedule.reschedule(tenure.id, self.next_look(tenure, sent));
                 self.wake_engine(&state);
             }
             0 => {
@@ -241,14 +243,14 @@ impl Table {
         count::renewal_failed(tenure.kind.name());
         let wait = (tenure.lease() / 30).min(Duration::from_secs(1));
         let mut state = self.state();
-        state.schedule.reschedule(tenure.id, Some(self.now() + wait));
+        state.schedule.reschedule(tenure.id, self.now() + wait);
         self.wake_engine(&state);
     }
 
     /// The tenure's end has moved.
     pub(super) fn reschedule(&self, tenure: &Tenure) {
         let mut state = self.state();
-        state.schedule.reschedule(tenure.id, Some(self.next_look(tenure, self.now())));
+        state.schedule.reschedule(tenure.id, self.next_look(tenure, self.now()));
         self.wake_engine(&state);
     }
 
@@ -281,7 +283,7 @@ impl Table {
         let mut state = self.state();
         let ids: Vec<u64> = state.schedule.all().filter(|tenure| concerned(tenure)).map(|tenure| tenure.id).collect();
         for id in ids {
-            state.schedule.reschedule(id, Some(now));
+            state.schedule.reschedule(id, now);
         }
         self.wake_engine(&state);
     }
@@ -296,7 +298,7 @@ impl Table {
         let Some(number) = number_of(field) else { return };
         let mut state = self.state();
         match state.schedule.get(number).cloned() {
-            Some(tenure) if tenure.field == field => self.lose(&mut state, &tenure, LostReason::Forced),
+            Some(tenure) if tenure.field() == field => self.lose(&mut state, &tenure, LostReason::Forced),
             Some(_) => {}
             None => {
                 // Perhaps its grant is still on its way to us.
@@ -312,7 +314,7 @@ impl Table {
         let mut state = self.state();
         // A release may have been on its way before: then this is no loss.
         let tenure = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
-        if let Some(tenure) = tenure.filter(|tenure| tenure.field == field) {
+        if let Some(tenure) = tenure.filter(|tenure| tenure.field() == field) {
             self.lose(&mut state, &tenure, LostReason::Gone);
         }
     }

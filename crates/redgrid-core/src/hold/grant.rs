@@ -12,7 +12,6 @@ use super::flight::Flight;
 use super::kind::{HoldKind, Target};
 use super::lease::Set;
 use super::release::LetGo;
-use super::slot::Slot;
 use super::state::Hold;
 use super::table::{State, Table};
 use super::terms::{self, Lease, Wish};
@@ -94,7 +93,7 @@ impl Grant {
 
     /// The holder field on the server.
     pub fn field(&self) -> &[u8] {
-        &self.hold.tenure.field
+        self.hold.tenure.field()
     }
 
     /// Whether the hold may be believed at this instant, by our own clock.
@@ -224,7 +223,7 @@ impl Grant {
         // The name stays taken for `at_least`, however early the hold is to end.
         let on_server = if fixed {
             let keep = hold.keep_until().since(now);
-            Wish { lease: Lease::Fixed(lease), at_least: keep, ..hold.wish.clone() }.server_lease(Duration::ZERO)
+            Wish { lease: Lease::Fixed(lease), at_least: keep, ..Wish::clone(&hold.wish) }.server_lease(Duration::ZERO)
         } else {
             lease
         };
@@ -352,7 +351,7 @@ impl Table {
         let mut state = self.state();
         if hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
             let slot = state.slots.get(&hold.tenure.slot_key()).filter(|slot| slot.has(&hold.tenure));
-            if slot.is_none_or(Slot::is_forgotten) {
+            if slot.is_none_or(|slot| slot.is_forgotten()) {
                 hold.tenure.stop_renewing();
             } else if matches!(hold.wish.lease, Lease::Renewed(_)) {
                 // Others share it and have it renewed: this one has what was confirmed until now.

@@ -35,7 +35,7 @@ impl Table {
         lease: Duration,
         durability: Durability,
     ) -> Set {
-        let request = tenure.kind.renew(&[tenure.claim(lease)]);
+        let request = tenure.kind.renew(&[tenure.claim(&tenure.copied_field(), lease)]);
         let until = tenure.deadline().min(self.now() + self.core.settings.patience());
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
         let status = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
@@ -63,7 +63,7 @@ impl Table {
         let sent = self.now();
         let underway = Shortening::begin(tenure, sent, lease, self.core.settings.timeout);
         self.reschedule(tenure);
-        let request = tenure.kind.extend(tenure.claim(lease));
+        let request = tenure.kind.extend(tenure.claim(&tenure.copied_field(), lease));
         let until = tenure.deadline().min(self.now() + self.core.settings.patience());
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
         underway.end(asked.unanswered_until);

@@ -266,7 +266,8 @@ impl Table {
         }
         for (at, _) in &wanted {
             let (kind, target) = (look.kind, &look.targets[*at]);
-            let slot = state.slots.entry(look.key(*at)).or_insert_with(|| Slot::new(kind, Arc::clone(target), now));
+            let slot =
+                state.slots.entry(look.key(*at)).or_insert_with(|| Box::new(Slot::new(kind, Arc::clone(target), now)));
             slot.asking = true;
         }
         let entered = entered.into_iter().map(|(at, hold)| (at, Grant::new(look.client.clone(), hold))).collect();
@@ -331,7 +332,8 @@ impl Table {
                 let tenure = Arc::new(Tenure::new(granted, &key, target, look.kind, self.core.clock.clone()));
                 match self.arrive(&mut state, &key, &tenure, sent) {
                     Arrival::Ours => {
-                        let hold = self.own(&mut state, &key, &tenure, (sent, now), look.wish.clone());
+                        let wish = state.shared(&look.wish);
+                        let hold = self.own(&mut state, &key, &tenure, (sent, now), wish);
                         hold.reserve();
                         grants.push((*at, Grant::new(look.client.clone(), hold)));
                         if let Some(slot) = state.slots.get_mut(&key) {

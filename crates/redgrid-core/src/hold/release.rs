@@ -119,10 +119,10 @@ impl Table {
         if hold.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
             return hold.lost().map_or(Parting::Done, Parting::Lost);
         }
-        let lost = hold.lost();
+        let now = self.now();
+        let lost = hold.lost_by(now);
         hold.end(Phase::Released);
         let tenure = &hold.tenure;
-        let now = self.now();
         let (key, keep_until) = (tenure.slot_key(), hold.keep_until());
         let slot = state.slots.get_mut(&key);
         let Some((slot, at)) = slot.and_then(|slot| slot.position(hold).map(|at| (slot, at))) else {
@@ -146,7 +146,7 @@ impl Table {
             return lost.map_or(Parting::Done, Parting::Lost);
         }
         let keep = keep_until > now;
-        if !keep && tenure.is_believed() && tenure.passes_on(now) && slot.next(now).is_some() {
+        if !keep && tenure.is_believed_at(now) && tenure.passes_on(now) && slot.next(now).is_some() {
             let answers = self.pass_on(&mut state, &key, Basis::HandOver);
             drop(state);
             send(answers);
@@ -176,7 +176,7 @@ impl Table {
             && slot.queue.is_empty()
             && !slot.driven
         {
-            slot.fly(&flight);
+            slot.fly(hold.tenure.id, &flight);
             return flight;
         }
         drop(state);
@@ -251,7 +251,7 @@ impl Table {
             // Perhaps it was only the mark that may not be read.
             asked = self.send_release(tenure, Way::Release, lease_ends).await;
         }
-        if let Some(limit) = tenure.unanswered_until.filter(|limit| *limit > asked.sent) {
+        if let Some(limit) = tenure.unanswered_until().filter(|limit| *limit > asked.sent) {
             self.settle(self.settlement(tenure, limit, false, keep_until));
         }
         let answer = asked.result.clone().and_then(Answered::read);
@@ -283,10 +283,13 @@ impl Table {
     }
 
     async fn send_release(&self, tenure: &Tenure, way: Way, until: Instant) -> Exchange {
-        let request = match way {
-            Way::Release => tenure.kind.release(tenure.claim(Duration::ZERO)),
-            Way::Yield => tenure.kind.give_way(tenure.claim(Duration::ZERO)),
-            Way::Linger(keep) => tenure.kind.linger(tenure.claim(keep)),
+        let request = {
+            let field = tenure.copied_field();
+            match way {
+                Way::Release => tenure.kind.release(tenure.claim(&field, Duration::ZERO)),
+                Way::Yield => tenure.kind.give_way(tenure.claim(&field, Duration::ZERO)),
+                Way::Linger(keep) => tenure.kind.linger(tenure.claim(&field, keep)),
+            }
         };
         self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await
     }
@@ -301,6 +304,7 @@ impl Table {
         let audience = audience.map(|told| Audience { listeners: told.listeners + beside, ..told });
         let Some(slot) = state.slots.get_mut(&key) else { return };
         slot.contact = now;
+        slot.landed(tenure.id);
         if matches!(slot.busy, Busy::Release { id: present, .. } if Some(present) == id) {
             slot.busy = Busy::No;
         }
@@ -308,7 +312,7 @@ impl Table {
             slot.tenure = None;
             let turn = audience.and_then(|audience| Turn::after(audience, self.round_trip(&key)));
             if slot.next(now).is_some() {
-                slot.turn = turn;
+                slot.turn = turn.map(Box::new);
                 if turn.is_some() {
                     // Others go first: that is an answer.
                     answers = slot.tell_lookers();
@@ -331,7 +335,7 @@ impl Table {
     /// The same, and its name stays taken until `keep_until`.
     pub(super) fn leave_until(self: &Arc<Self>, tenure: &Arc<Tenure>, keep_until: Instant) {
         tenure.end();
-        let limit = tenure.unanswered_until.unwrap_or(Instant::PAST);
+        let limit = tenure.unanswered_until().unwrap_or(Instant::PAST);
         self.settle(self.settlement(tenure, limit, true, keep_until));
     }
 
@@ -339,11 +343,11 @@ impl Table {
         Settlement {
             kind: tenure.kind,
             target: Arc::clone(&tenure.target),
-            field: tenure.field.clone(),
+            field: tenure.copied_field(),
             limit,
             at_once,
             keep_until,
-            lease: tenure.first_lease,
+            lease: tenure.first_lease(),
         }
     }
 
@@ -398,9 +402,9 @@ impl Table {
                 self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
                 waiting.push(entry.answer);
             }
-            slot.changed.notify_one();
+            slot.tell_of_change();
             // What its caller polls is driven to its end from here: the caller may stop to poll.
-            flights.append(&mut slot.flights);
+            flights.extend(slot.flights.drain(..).map(|(_, flight)| flight));
         }
         let tenures = state.schedule.drain();
         let mut held = Vec::new();
@@ -425,7 +429,7 @@ impl Table {
         }
         let now = self.now();
         let (keeping, plain): (Vec<_>, Vec<_>) =
-            held.into_iter().partition(|(tenure, keep_until)| *keep_until > now || tenure.unanswered_until.is_some());
+            held.into_iter().partition(|(tenure, keep_until)| *keep_until > now || tenure.unanswered_until().is_some());
         let mut work: Vec<Work> = flights.into_iter().filter_map(|flight: Flight| flight.take()).collect();
         for (tenure, keep_until) in keeping {
             let table = Arc::clone(self);
@@ -448,7 +452,9 @@ impl Table {
 
     async fn release_many(&self, tenures: &[Arc<Tenure>]) {
         let Some(first) = tenures.first() else { return };
-        let claims: Vec<_> = tenures.iter().map(|tenure| tenure.claim(Duration::ZERO)).collect();
+        let fields: Vec<_> = tenures.iter().map(|tenure| tenure.copied_field()).collect();
+        let each = tenures.iter().zip(&fields);
+        let claims: Vec<_> = each.map(|(tenure, field)| tenure.claim(field, Duration::ZERO)).collect();
         let request = first.kind.release_many(&claims);
         let until = self.now() + self.core.settings.patience();
         let asked = self.core.exchange(request, until, Persistence::Together, &Progress::default()).await;
@@ -473,7 +479,7 @@ pub(super) fn released(
         |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
     match was_ours {
         // A late copy of its acquire may have put it back after the lease, with others in between.
-        Ok(true) if !in_time && tenure.unanswered_until.is_some() => unclear("the lease may have ended in between"),
+        Ok(true) if !in_time && tenure.unanswered_until().is_some() => unclear("the lease may have ended in between"),
         Ok(true) => Ok(()),
         // An earlier copy of this release may have done it; nobody else can have had it before the deadline.
         Ok(false) if repeat && in_time => Ok(()),

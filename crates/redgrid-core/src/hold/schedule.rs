@@ -16,7 +16,8 @@ pub(super) struct Schedule {
 
 struct Registered {
     tenure: Arc<Tenure>,
-    due: Option<Instant>,
+    /// Never, while it is being looked after.
+    due: Instant,
     end: Instant,
 }
 
@@ -25,16 +26,14 @@ impl Schedule {
         let (id, end) = (tenure.id, tenure.next_end());
         self.ends.insert((end, id));
         self.due.insert((due, id));
-        self.tenures.insert(id, Registered { tenure, due: Some(due), end });
+        self.tenures.insert(id, Registered { tenure, due, end });
     }
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Arc<Tenure>> {
         let registered = self.tenures.remove(&id)?;
         give_back(&mut self.tenures);
         self.ends.remove(&(registered.end, id));
-        if let Some(due) = registered.due {
-            self.due.remove(&(due, id));
-        }
+        self.due.remove(&(registered.due, id));
         Some(registered.tenure)
     }
 
@@ -43,16 +42,14 @@ impl Schedule {
     }
 
     /// Takes in when the tenure ends now, and when it is due next. Nothing for one that is no longer here.
-    pub(super) fn reschedule(&mut self, id: u64, due: Option<Instant>) {
+    pub(super) fn reschedule(&mut self, id: u64, due: Instant) {
         let Some(registered) = self.tenures.get_mut(&id) else { return };
         self.ends.remove(&(registered.end, id));
         registered.end = registered.tenure.next_end();
         self.ends.insert((registered.end, id));
-        if let Some(due) = registered.due {
-            self.due.remove(&(due, id));
-        }
+        self.due.remove(&(registered.due, id));
         registered.due = due;
-        self.due.extend(due.map(|due| (due, id)));
+        self.due.insert((due, id));
     }
 
     /// Takes in when the tenure ends now.
@@ -104,7 +101,7 @@ impl Schedule {
             }
             self.due.pop_first();
             if let Some(registered) = self.tenures.get_mut(&id) {
-                registered.due = None;
+                registered.due = Instant::NEVER;
                 out.push(Arc::clone(&registered.tenure));
             }
         }

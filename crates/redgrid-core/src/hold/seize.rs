@@ -174,13 +174,14 @@ impl Table {
         let now = self.now();
         let tenure = Arc::new(Tenure::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
         let mut state = self.state();
-        state.slots.entry(key.clone()).or_insert_with(|| Slot::new(kind, target, now));
+        state.slots.entry(key.clone()).or_insert_with(|| Box::new(Slot::new(kind, target, now)));
+        let wish = state.shared(&wish);
         match self.arrive(&mut state, &key, &tenure, sent) {
             Arrival::Ours => {
                 let hold = self.own(&mut state, &key, &tenure, (sent, now), wish);
                 hold.claim();
                 let grant = Grant::new(client, hold);
-                let answers = state.slots.get_mut(&key).map(Slot::tell_lookers).unwrap_or_default();
+                let answers = state.slots.get_mut(&key).map(|slot| slot.tell_lookers()).unwrap_or_default();
                 drop(state);
                 send(answers);
                 Some(grant)

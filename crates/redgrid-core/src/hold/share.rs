@@ -32,7 +32,7 @@ pub(super) struct Parts(HashMap<(&'static str, Bytes), Vec<u64>>);
 impl Parts {
     pub(super) fn insert(&mut self, key: &SlotKey) {
         if key.2 != 0 {
-            self.0.entry((key.0, key.1.clone())).or_default().push(key.2);
+            self.0.entry((key.0, key.key().clone())).or_default().push(key.2);
         }
     }
 
@@ -40,7 +40,7 @@ impl Parts {
         if key.2 == 0 {
             return;
         }
-        let of = (key.0, key.1.clone());
+        let of = (key.0, key.key().clone());
         if let Some(parts) = self.0.get_mut(&of) {
             parts.retain(|part| *part != key.2);
             if parts.is_empty() {
@@ -50,31 +50,31 @@ impl Parts {
     }
 
     /// The newest first.
-    fn of(&self, kind: &'static str, key: &Bytes) -> impl Iterator<Item = SlotKey> + use<'_> {
-        let parts = if self.0.is_empty() { None } else { self.0.get(&(kind, key.clone())) };
-        let key = key.clone();
-        parts.into_iter().flatten().rev().map(move |part| SlotKey(kind, key.clone(), *part))
+    fn of(&self, kind: &'static str, target: &Arc<Target>) -> impl Iterator<Item = SlotKey> + use<'_> {
+        let parts = if self.0.is_empty() { None } else { self.0.get(&(kind, target.key.clone())) };
+        let target = Arc::clone(target);
+        parts.into_iter().flatten().rev().map(move |part| SlotKey(kind, Arc::clone(&target), *part))
     }
 }
 
 impl State {
     /// All slots of a key: of this kind, and of that beside it.
-    pub(super) fn all_of(&self, kind: &dyn HoldKind, target: &Target) -> Vec<SlotKey> {
+    pub(super) fn all_of(&self, kind: &dyn HoldKind, target: &Arc<Target>) -> Vec<SlotKey> {
         let kinds = std::iter::once(kind.name()).chain(kind.counterpart());
-        kinds.flat_map(|kind| self.slots_of(kind, &target.key)).collect()
+        kinds.flat_map(|kind| self.slots_of(kind, target)).collect()
     }
 
     /// The slots of a key, whether they exist or not.
-    pub(super) fn slots_of(&self, kind: &'static str, key: &Bytes) -> impl Iterator<Item = SlotKey> + use<'_> {
-        std::iter::once(SlotKey(kind, key.clone(), 0)).chain(self.parts.of(kind, key))
+    pub(super) fn slots_of(&self, kind: &'static str, target: &Arc<Target>) -> impl Iterator<Item = SlotKey> + use<'_> {
+        std::iter::once(SlotKey(kind, Arc::clone(target), 0)).chain(self.parts.of(kind, target))
     }
 
     /// Whether somebody of us waits for the key as the kind beside this one.
-    pub(super) fn waits_beside(&self, kind: &dyn HoldKind, target: &Target) -> bool {
+    pub(super) fn waits_beside(&self, kind: &dyn HoldKind, target: &Arc<Target>) -> bool {
         let waits = |key: SlotKey| {
             self.slots.get(&key).is_some_and(|slot| slot.queue.iter().any(|entry| !entry.answer.is_closed()))
         };
-        kind.counterpart().is_some_and(|other| self.slots_of(other, &target.key).any(waits))
+        kind.counterpart().is_some_and(|other| self.slots_of(other, target).any(waits))
     }
 
     /// The holder field under which `wish` may be granted, because its holder has the kind beside. Who would wait for
@@ -82,7 +82,7 @@ impl State {
     pub(super) fn under(
         &self,
         kind: &dyn HoldKind,
-        target: &Target,
+        target: &Arc<Target>,
         wish: &Wish,
     ) -> Result<Option<Bytes>, AcquireError> {
         let Some(other) = kind.counterpart() else { return Ok(None) };
@@ -90,14 +90,15 @@ impl State {
         if wish.holder.is_none() && scope.is_none() {
             return Ok(None);
         }
-        let slots: Vec<&Slot> = self.slots_of(other, &target.key).filter_map(|key| self.slots.get(&key)).collect();
-        let mut held = slots.iter().flat_map(|slot| slot.held()).filter(|hold| hold.holder.is_some());
+        let slots: Vec<&Slot> =
+            self.slots_of(other, target).filter_map(|key| self.slots.get(&key).map(|slot| &**slot)).collect();
+        let mut held = slots.iter().flat_map(|slot| slot.held()).filter(|hold| hold.holder().is_some());
         let (waits, deadlock) = (!wish.once, AcquireError::WouldDeadlock { name: target.name.clone() });
-        match held.find(|hold| hold.holder == wish.holder || hold.holder == scope) {
-            Some(hold) if kind.shares() && hold.holder == wish.holder => {
+        match held.find(|hold| hold.holder() == wish.holder || hold.holder() == scope) {
+            Some(hold) if kind.shares() && hold.holder() == wish.holder => {
                 // What goes back with somebody else inside is not handed on.
                 hold.tenure.seal();
-                Ok(Some(hold.tenure.field.clone()))
+                Ok(Some(hold.tenure.copied_field()))
             }
             Some(_) if waits => Err(deadlock),
             _ => Ok(None),
@@ -113,7 +114,7 @@ impl Table {
         state: &mut State,
         kind: &'static dyn HoldKind,
         target: &Arc<Target>,
-        (wish, under): (&Wish, &Option<Bytes>),
+        (wish, under): (&Arc<Wish>, &Option<Bytes>),
     ) -> Place {
         let whole = SlotKey::of(kind, target);
         if under.is_none() && !kind.shares() {
@@ -122,11 +123,11 @@ impl Table {
         let private = under.is_some() || !wish.at_least.is_zero() || wish.max_hold.is_some();
         let (now, stretch) = (self.now(), self.stretch(kind, &whole));
         if !private {
-            let looks: Vec<SlotKey> = state.parts.of(whole.0, &whole.1).take(LOOKS).collect();
+            let looks: Vec<SlotKey> = state.parts.of(whole.0, target).take(LOOKS).collect();
             for key in looks {
                 let Some(slot) = state.slots.get_mut(&key).filter(|slot| !slot.private) else { continue };
                 if let Some(tenure) = shared_by(slot, wish, stretch, now) {
-                    let hold = self.own(state, &key, &tenure, (now, now), wish.clone());
+                    let hold = self.own(state, &key, &tenure, (now, now), Arc::clone(wish));
                     return Place::In(hold);
                 }
                 if slot.gathers(wish, stretch, now) {
@@ -135,8 +136,8 @@ impl Table {
             }
         }
         let key = SlotKey(whole.0, whole.1, self.number());
-        let mut slot = Slot::new(kind, Arc::clone(target), now);
-        (slot.private, slot.under) = (private, under.clone());
+        let mut slot = Box::new(Slot::new(kind, Arc::clone(target), now));
+        (slot.private, slot.under) = (private, under.clone().map(Box::new));
         state.parts.insert(&key);
         state.slots.insert(key.clone(), slot);
         Place::Slot(key)
@@ -160,10 +161,14 @@ impl Table {
     }
 
     /// Whether the holder has the key, as this kind or the one beside it.
-    pub(crate) fn is_in(&self, kind: &dyn HoldKind, target: &Target, holder: HolderId) -> bool {
+    pub(crate) fn is_in(&self, kind: &dyn HoldKind, target: &Arc<Target>, holder: HolderId) -> bool {
         let state = self.state();
         let slots = state.all_of(kind, target);
-        slots.iter().filter_map(|key| state.slots.get(key)).flat_map(Slot::held).any(|hold| hold.holder == Some(holder))
+        slots
+            .iter()
+            .filter_map(|key| state.slots.get(key))
+            .flat_map(|slot| slot.held())
+            .any(|hold| hold.holder() == Some(holder))
     }
 
     /// Whether others have the same grant of the server.
@@ -195,7 +200,7 @@ impl Table {
             }
             tenure.seal();
         }
-        self.enter_under(client, kind, &tenure.target, wish, Some(tenure.field.clone())).map(Some)
+        self.enter_under(client, kind, &tenure.target, wish, Some(tenure.copied_field())).map(Some)
     }
 
     /// Says that nobody of us waits any more, where it was said that somebody does.

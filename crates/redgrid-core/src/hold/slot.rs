@@ -1,10 +1,12 @@
 //! One name in this process: what we have of it, who waits for it, what is under way.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
 use super::flight::Flight;
@@ -20,17 +22,37 @@ use crate::clock::Instant;
 use crate::connection::{Client, CommitError, Progress};
 use crate::error::ServerError;
 
-/// A kind and a key; and which of several grants, where a key has more than one at a time. The first is 0.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct SlotKey(pub(super) &'static str, pub(super) Bytes, pub(super) u64);
+/// A kind and a key; and which of several grants, where a key has more than one at a time. The first is 0. Of the target only the key
+/// counts: it is there whole as that is smaller.
+#[derive(Clone)]
+pub(super) struct SlotKey(pub(super) &'static str, pub(super) Arc<Target>, pub(super) u64);
 
 impl SlotKey {
-    pub(super) fn of(kind: &dyn HoldKind, target: &Target) -> Self {
-        SlotKey(kind.name(), target.key.clone(), 0)
+    pub(super) fn of(kind: &dyn HoldKind, target: &Arc<Target>) -> Self {
+        SlotKey(kind.name(), Arc::clone(target), 0)
+    }
+
+    /// The key on the server.
+    pub(super) fn key(&self) -> &Bytes {
+        &self.1.key
     }
 }
 
-/// One name in this process.
+impl PartialEq for SlotKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.2 == other.2 && self.0 == other.0 && (Arc::ptr_eq(&self.1, &other.1) || self.key() == other.key())
+    }
+}
+
+impl Eq for SlotKey {}
+
+impl Hash for SlotKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.0, &self.key()[..], self.2).hash(state);
+    }
+}
+
+/// One name in this process. Each lock that is held has one: what few of them need is boxed, or made when it is asked for.
 pub(super) struct Slot {
     pub(super) kind: &'static dyn HoldKind,
     pub(super) target: Arc<Target>,
@@ -40,9 +62,9 @@ pub(super) struct Slot {
     /// What we have on the server under it, until its release has landed.
     pub(super) tenure: Option<Arc<Tenure>>,
     /// Who of us has it: one, or all who share it.
-    pub(super) holds: Vec<Arc<Hold>>,
+    pub(super) holds: SmallVec<[Arc<Hold>; 1]>,
     /// The holder field under which it was asked for.
-    pub(super) under: Option<Bytes>,
+    pub(super) under: Option<Box<Bytes>>,
     /// Nobody may share it.
     pub(super) private: bool,
     /// Since when its requests wait, by the server's clock; zero when they do not.
@@ -50,9 +72,9 @@ pub(super) struct Slot {
     /// The server was told that somebody of us waits.
     pub(super) announced: bool,
     /// Holds that ended without us and whose guards still live: their holders can not enter again.
-    pub(super) lost: Vec<Weak<Hold>>,
-    /// The exchanges in flight that their callers poll in place.
-    pub(super) flights: Vec<Flight>,
+    pub(super) lost: Lost,
+    /// The exchanges in flight that their callers poll in place, by the numbers of their requests or tenures.
+    pub(super) flights: Flights,
     /// An attempt is under way.
     pub(super) asking: bool,
     /// What is under way for our tenure.
@@ -62,15 +84,47 @@ pub(super) struct Slot {
     /// The drive loop waits for somebody elsewhere to let go.
     pub(super) contended: bool,
     /// Others go first.
-    pub(super) turn: Option<Turn>,
+    pub(super) turn: Option<Box<Turn>>,
     /// The next grant continues a stretch that ends then.
     pub(super) continued: Option<Instant>,
-    pub(super) changed: Arc<Notify>,
+    /// What the drive loop is told by, from when there is one.
+    changed: Option<Arc<Notify>>,
     /// The last grant: its token, and when it was known here.
     pub(super) last: (u64, Instant),
     /// When a server last answered for this name.
     pub(super) contact: Instant,
 }
+
+/// Holds that have ended: mostly none.
+#[derive(Default)]
+pub(super) struct Lost(Option<Box<SmallVec<[Weak<Hold>; 1]>>>);
+
+impl Lost {
+    pub(super) fn push(&mut self, hold: Weak<Hold>) {
+        self.0.get_or_insert_default().push(hold);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Weak<Hold>> {
+        self.0.iter().flat_map(|holds| holds.iter())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Without those whose last guard has gone.
+    fn forget_unguarded(&mut self) {
+        if let Some(holds) = &mut self.0 {
+            holds.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
+            if holds.is_empty() {
+                self.0 = None;
+            }
+        }
+    }
+}
+
+/// Exchanges by numbers: mostly one, or none.
+pub(super) type Flights = SmallVec<[(u64, Flight); 1]>;
 
 /// What is under way to the server for what we have under one name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,7 +146,7 @@ pub(super) enum Busy {
 /// One request in a queue.
 pub(super) struct Entry {
     pub(super) id: u64,
-    pub(super) wish: Wish,
+    pub(super) wish: Arc<Wish>,
     pub(super) client: Client,
     pub(super) answer: oneshot::Sender<Answer>,
     pub(super) seen: Arc<Seen>,
@@ -104,7 +158,7 @@ pub(super) struct Entry {
 pub(super) type Answer = Result<Option<Grant>, Failure>;
 
 /// Answers with those who wait for them.
-pub(super) type Answers = Vec<(oneshot::Sender<Answer>, Answer)>;
+pub(super) type Answers = SmallVec<[(oneshot::Sender<Answer>, Answer); 1]>;
 
 /// How a request failed, before it is told with its name.
 #[derive(Debug, Clone)]
@@ -170,20 +224,20 @@ impl Slot {
             queue: VecDeque::new(),
             left: 0,
             tenure: None,
-            holds: Vec::new(),
+            holds: SmallVec::new(),
             under: None,
             private: false,
             waits_since: 0,
             announced: false,
-            lost: Vec::new(),
-            flights: Vec::new(),
+            lost: Lost::default(),
+            flights: Flights::new(),
             asking: false,
             busy: Busy::No,
             driven: false,
             contended: false,
             turn: None,
             continued: None,
-            changed: Arc::new(Notify::new()),
+            changed: None,
             last: (0, Instant::PAST),
             contact: now,
         }
@@ -281,9 +335,49 @@ impl Slot {
     }
 
     /// Makes an exchange visible to whoever may need it to go on without its caller.
-    pub(super) fn fly(&mut self, flight: &Flight) {
-        self.flights.retain(|flight| !flight.is_over());
-        self.flights.push(flight.clone());
+    pub(super) fn fly(&mut self, number: u64, flight: &Flight) {
+        self.flights.retain(|(_, flight)| !flight.is_over());
+        self.flights.push((number, flight.clone()));
+    }
+
+    /// The exchange with this number has told what came of it: nobody needs it to go on.
+    pub(super) fn landed(&mut self, number: u64) {
+        self.flights.retain(|(flying, _)| *flying != number);
+    }
+
+    /// Joins the queue. One who waits alone has room for himself, as most do.
+    pub(super) fn queue_up(&mut self, entry: Entry) {
+        if self.queue.capacity() == 0 {
+            self.queue.reserve_exact(1);
+        }
+        self.queue.push_back(entry);
+    }
+
+    /// Takes out of the queue whom `keep` does not give back, and leaves the others in their order.
+    pub(super) fn sift(&mut self, mut keep: impl FnMut(Entry) -> Option<Entry>) {
+        for _ in 0..self.queue.len() {
+            let kept = self.queue.pop_front().and_then(&mut keep);
+            self.queue.extend(kept);
+        }
+    }
+
+    /// A queue in which nobody waits takes no room, where others do not come and go all the time.
+    pub(super) fn rest(&mut self) {
+        if self.queue.is_empty() && !self.driven {
+            self.queue = VecDeque::new();
+        }
+    }
+
+    /// By what the drive loop is told that something has changed.
+    pub(super) fn changed(&mut self) -> Arc<Notify> {
+        Arc::clone(self.changed.get_or_insert_with(Arc::default))
+    }
+
+    /// Tells the drive loop. One that has not begun looks at everything when it does.
+    pub(super) fn tell_of_change(&self) {
+        if let Some(changed) = &self.changed {
+            changed.notify_one();
+        }
     }
 
     /// Whether what is said of `tenure` concerns this name now.
@@ -292,7 +386,7 @@ impl Slot {
     }
 
     pub(super) fn is_idle(&mut self) -> bool {
-        self.lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
+        self.lost.forget_unguarded();
         self.pass_over_the_left();
         let nothing_under_way = self.busy == Busy::No && !self.asking && !self.driven;
         self.queue.is_empty() && self.tenure.is_none() && self.lost.is_empty() && nothing_under_way
@@ -309,12 +403,13 @@ impl Slot {
     pub(super) fn tell_lookers(&mut self) -> Answers {
         let mut answers = Answers::new();
         if self.queue.iter().any(|entry| entry.wish.once) {
-            for entry in std::mem::take(&mut self.queue) {
-                match entry.wish.once {
-                    true => answers.push((entry.answer, Ok(None))),
-                    false => self.queue.push_back(entry),
+            self.sift(|entry| match entry.wish.once {
+                true => {
+                    answers.push((entry.answer, Ok(None)));
+                    None
                 }
-            }
+                false => Some(entry),
+            });
         }
         answers
     }

@@ -1,7 +1,7 @@
 //! One hold: a task's share in a tenure, until when it is believed, and who is told when it ends.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -72,13 +72,12 @@ const RESERVED: u8 = 3;
 /// The share of one task, or of one holder, in a tenure.
 pub(crate) struct Hold {
     pub(crate) tenure: Arc<Tenure>,
-    pub(crate) holder: Option<HolderId>,
     pub(crate) token: u64,
     /// When it was granted, as known here.
     pub(crate) granted: Instant,
-    pub(crate) wish: Wish,
+    pub(crate) wish: Arc<Wish>,
     /// Guards that live; counted under the table's lock.
-    pub(super) guards: AtomicUsize,
+    pub(super) guards: AtomicU32,
     /// Where it is among those who have its tenure; under the table's lock.
     pub(super) place: AtomicUsize,
     /// Its `at_least` is another's by now.
@@ -89,25 +88,25 @@ pub(crate) struct Hold {
     ends: AtomicU64,
     /// Until when the hold is believed by its own lease: a margin before it ends.
     deadline: AtomicU64,
-    ended: Notify,
+    /// For who waits for its end, from when somebody does.
+    ended: OnceLock<Box<Notify>>,
 }
 
 impl Hold {
     /// A share in `tenure` whose lease is counted from `from`.
-    pub(crate) fn new(tenure: Arc<Tenure>, token: u64, from: Instant, now: Instant, wish: Wish) -> Self {
+    pub(crate) fn new(tenure: Arc<Tenure>, token: u64, from: Instant, now: Instant, wish: Arc<Wish>) -> Self {
         let hold = Hold {
             tenure,
-            holder: wish.holder,
             token,
             granted: now,
-            guards: AtomicUsize::new(0),
+            guards: AtomicU32::new(0),
             place: AtomicUsize::new(0),
             kept_by_another: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Held as u8),
             offer: AtomicU8::new(OFFERED),
             ends: AtomicU64::new(Instant::NEVER.as_nanos()),
             deadline: AtomicU64::new(Instant::NEVER.as_nanos()),
-            ended: Notify::new(),
+            ended: OnceLock::new(),
             wish,
         };
         count::held(hold.tenure.kind.name());
@@ -122,6 +121,11 @@ impl Hold {
             hold.deadline_of_its_own().min(hold.offered_until()),
         );
         hold
+    }
+
+    /// Who has it, where that was said.
+    pub(crate) fn holder(&self) -> Option<HolderId> {
+        self.wish.holder
     }
 
     /// Until when it waits for the one it was given to. Who is not polled that long does not want it, and others do.
@@ -182,8 +186,13 @@ impl Hold {
 
     /// How it ended without us, if it did; a passed deadline counts although nobody has marked it yet.
     pub(crate) fn lost(&self) -> Option<LostReason> {
+        self.lost_by(self.tenure.clock.now())
+    }
+
+    /// The same for who has just read the clock.
+    pub(crate) fn lost_by(&self, now: Instant) -> Option<LostReason> {
         match self.phase() {
-            Phase::Held if self.tenure.clock.now() >= self.deadline() => Some(LostReason::Expired),
+            Phase::Held if now >= self.deadline() => Some(LostReason::Expired),
             phase => phase.lost(),
         }
     }
@@ -194,7 +203,11 @@ impl Hold {
             self.phase.compare_exchange(Phase::Held as u8, to as u8, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if ended {
             self.count_end(to);
-            self.ended.notify_waiters();
+            // Either who comes to wait sees the end, or is seen here: both look behind what they have said themselves.
+            fence(Ordering::SeqCst);
+            if let Some(ended) = self.ended.get() {
+                ended.notify_waiters();
+            }
         }
         ended
     }
@@ -231,7 +244,8 @@ impl Hold {
     /// Completes when the hold has ended, by release or loss.
     pub(crate) async fn ended(&self) {
         loop {
-            let told = self.ended.notified();
+            let told = self.ended.get_or_init(Box::default).notified();
+            fence(Ordering::SeqCst);
             if !self.is_held() {
                 return;
             }

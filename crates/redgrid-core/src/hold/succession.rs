@@ -93,7 +93,7 @@ impl Table {
         if confirmed.is_none() {
             // What nobody has had yet is not thrown away while somebody waits, however late it came.
             let in_stretch = tenure.passes_on(now) || tenure.is_unused();
-            if !in_stretch || !tenure.is_believed() {
+            if !in_stretch || !tenure.is_believed_at(now) {
                 self.send_back(state, key, &tenure, Instant::PAST);
                 return Answers::new();
             }
@@ -136,7 +136,11 @@ impl Table {
             count::handed_over(tenure.kind.name());
         }
         let hold = self.own(state, key, &tenure, (confirmed.unwrap_or(now), now), first.wish);
-        let mut answers = vec![(first.answer, Ok(Some(Grant::new(first.client, Arc::clone(&hold)))))];
+        if let Some(slot) = state.slots.get_mut(key) {
+            slot.rest();
+        }
+        let mut answers = Answers::new();
+        answers.push((first.answer, Ok(Some(Grant::new(first.client, Arc::clone(&hold))))));
         let again = |entry: Entry| match entry.wish.reenters {
             true => (entry.answer, Ok(Some(Grant::new(entry.client, Arc::clone(&hold))))),
             false => (entry.answer, Err(Failure::AlreadyHeld)),
@@ -152,7 +156,7 @@ impl Table {
         key: &SlotKey,
         tenure: &Arc<Tenure>,
         (from, now): (Instant, Instant),
-        wish: Wish,
+        wish: Arc<Wish>,
     ) -> Arc<Hold> {
         let (token, _) = tenure.next_token();
         let (lease, mut owner_due) = ((tenure.has_renewed_lease(), tenure.lease()), tenure.owner_due());
@@ -171,7 +175,7 @@ impl Table {
             // New, or adopted from its release.
             state.schedule.insert(Arc::clone(tenure), self.next_look(tenure, tenure.granted));
         } else if lease != (tenure.has_renewed_lease(), tenure.lease()) || tenure.owner_due() < owner_due {
-            state.schedule.reschedule(tenure.id, Some(self.next_look(tenure, now)));
+            state.schedule.reschedule(tenure.id, self.next_look(tenure, now));
         }
         self.wake_engine(state);
         if let Some(slot) = state.slots.get_mut(key) {

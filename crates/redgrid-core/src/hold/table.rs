@@ -16,7 +16,7 @@ use super::kind::{HoldKind, Target};
 use super::recent::{Recent, Recents};
 use super::schedule::Schedule;
 use super::share::{Parts, Place};
-use super::slot::{Answer, Busy, Entry, Seen, Slot, SlotKey, send};
+use super::slot::{Answer, Answers, Busy, Entry, Flights, Seen, Slot, SlotKey, send};
 use super::state::{Hold, Phase};
 use super::stretch;
 use super::succession::Basis;
@@ -47,7 +47,9 @@ pub(super) type ByName<T> = HashMap<SlotKey, T, foldhash::fast::RandomState>;
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) slots: ByName<Slot>,
+    pub(super) slots: ByName<Box<Slot>>,
+    /// What was wished last: who holds the same has it in common.
+    wished: Option<Arc<Wish>>,
     /// The keys that have more than one slot.
     pub(super) parts: Parts,
     pub(super) schedule: Schedule,
@@ -62,6 +64,14 @@ impl State {
     /// What is remembered of a name that we have just let go of.
     pub(super) fn recent(&self, key: &SlotKey, now: Instant) -> Option<Recent> {
         self.recent.get(key, now)
+    }
+
+    /// The wish as those have it in common who wish the same one after the other.
+    pub(super) fn shared(&mut self, wish: &Wish) -> Arc<Wish> {
+        match &self.wished {
+            Some(last) if **last == *wish => Arc::clone(last),
+            _ => Arc::clone(self.wished.insert(Arc::new(wish.clone()))),
+        }
     }
 }
 
@@ -147,11 +157,15 @@ impl Table {
         let (answer, receiver) = oneshot::channel();
         let seen = Arc::new(Seen::default());
         let id = self.number();
-        let mut ticket = Ticket {
+        // Its end has the table locked: it is declared before, and so ends after.
+        let mut ticket;
+        let mut state = self.state();
+        let wish = state.shared(&wish);
+        ticket = Ticket {
             table: Arc::clone(self),
             client: client.clone(),
             kind,
-            wish: wish.clone(),
+            wish: Arc::clone(&wish),
             target: Arc::clone(target),
             key: key.clone(),
             id,
@@ -165,13 +179,12 @@ impl Table {
             is_part: false,
             done: false,
         };
-        let mut state = self.state();
         if state.closed {
             return Err(AcquireError::ShuttingDown { name: target.name.clone() });
         }
         // Without a holder nobody is in already, however many are.
         let known = match wish.holder.is_some() || Holder::current().is_some() {
-            true => state.slots_of(key.0, &key.1).find_map(|key| entered_again(state.slots.get(&key)?, &wish, target)),
+            true => state.slots_of(key.0, target).find_map(|key| entered_again(state.slots.get(&key)?, &wish, target)),
             false => None,
         };
         let hold = match (known, under) {
@@ -191,7 +204,7 @@ impl Table {
         };
         ticket.key = key.clone();
         let State { slots, recent, .. } = &mut *state;
-        let slot = slots.entry(key.clone()).or_insert_with(|| Slot::new(kind, Arc::clone(target), now));
+        let slot = slots.entry(key.clone()).or_insert_with(|| Box::new(Slot::new(kind, Arc::clone(target), now)));
         if slot.is_taken() {
             seen.set_busy();
             if wish.once {
@@ -211,9 +224,9 @@ impl Table {
                 return Ok(ticket);
             }
         }
-        slot.queue.push_back(Entry { id, wish, client: client.clone(), answer, seen, until });
-        let mut to_tasks = Vec::new();
-        let mut answers = Vec::new();
+        slot.queue_up(Entry { id, wish, client: client.clone(), answer, seen, until });
+        let mut to_tasks = Flights::new();
+        let mut answers = Answers::new();
         if slot.is_adoptable(now) {
             // What is about to be given back need not be asked for again.
             slot.busy = Busy::No;
@@ -222,7 +235,7 @@ impl Table {
         } else if alone {
             slot.continued = before.as_ref().map(|before| before.stretch_ends).filter(|ends| *ends > now);
             if slot.continued.is_none() {
-                slot.turn = before.map(|before| before.turn).filter(|_| !once);
+                slot.turn = before.filter(|_| !once).map(|before| Box::new(before.turn));
             }
             if slot.turn.is_some() {
                 self.drive_if_needed(&key, slot);
@@ -233,7 +246,7 @@ impl Table {
                     Some((_, at)) => self.begin_at(at, attempt),
                     None => attempt,
                 });
-                slot.fly(&flight);
+                slot.fly(id, &flight);
                 ticket.flight = Some(flight);
             }
         } else {
@@ -248,7 +261,7 @@ impl Table {
         }
         drop(state);
         send(answers);
-        for work in to_tasks.into_iter().filter_map(|flight| flight.take()) {
+        for work in to_tasks.into_iter().filter_map(|(_, flight)| flight.take()) {
             self.hand_over(work);
         }
         Ok(ticket)
@@ -281,13 +294,13 @@ impl Table {
 
     /// How long asking for a name takes.
     pub(super) fn round_trip(&self, key: &SlotKey) -> Duration {
-        self.core.home(&key.1).time().round_trip()
+        self.core.home(key.key()).time().round_trip()
     }
 
     /// Starts the drive loop of a name unless it runs.
     pub(super) fn drive_if_needed(self: &Arc<Self>, key: &SlotKey, slot: &mut Slot) {
         if slot.driven {
-            slot.changed.notify_one();
+            slot.tell_of_change();
         } else {
             slot.driven = true;
             self.hand_over(match slot.kind.queue() {
@@ -299,7 +312,7 @@ impl Table {
 
     /// Forgets a name that nobody needs any more.
     pub(super) fn sweep(state: &mut State, key: &SlotKey) {
-        if state.slots.get_mut(key).is_some_and(Slot::is_idle) {
+        if state.slots.get_mut(key).is_some_and(|slot| slot.is_idle()) {
             state.slots.remove(key);
             give_back(&mut state.slots);
             state.parts.remove(key);
@@ -314,7 +327,7 @@ impl Table {
         receiver.close();
         let Some(slot) = state.slots.get_mut(key) else { return };
         if slot.leave(id) {
-            slot.changed.notify_one();
+            slot.tell_of_change();
         }
         Self::sweep(&mut state, key);
     }
@@ -324,10 +337,10 @@ impl Table {
         let state = self.state();
         let slot = state.slots.get(key)?;
         // Told that others have it, on a connection that is known to live: waiting is not being without contact.
-        let waits = slot.contended && self.core.home(&key.1).current_epoch().is_some();
+        let waits = slot.contended && self.core.home(key.key()).current_epoch().is_some();
         // One of ours has it. What is being fitted or given back does not count: that takes an answer.
         let held = slot.holds.first().is_some_and(|hold| hold.tenure.is_believed());
-        Some(if waits || held { self.now() } else { slot.contact.max(self.core.hub.contact(&key.1)) })
+        Some(if waits || held { self.now() } else { slot.contact.max(self.core.hub.contact(key.key())) })
     }
 }
 
@@ -337,7 +350,7 @@ pub(super) fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option
     if let Some(holder) = wish.holder {
         // What was forgotten is left to its lease, and nobody's any more.
         let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
-        if let Some(hold) = slot.held().find(|hold| hold.holder == Some(holder) && guarded(hold)) {
+        if let Some(hold) = slot.held().find(|hold| hold.holder() == Some(holder) && guarded(hold)) {
             if !wish.reenters {
                 return Some(Err(AcquireError::AlreadyHeld { name: name() }));
             }
@@ -349,7 +362,7 @@ pub(super) fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option
         }
         // With its last guard a loss is over: the holder may ask anew.
         let lost_by =
-            |hold: &Arc<Hold>| hold.holder == Some(holder) && hold.phase() != Phase::Released && guarded(hold);
+            |hold: &Arc<Hold>| hold.holder() == Some(holder) && hold.phase() != Phase::Released && guarded(hold);
         let current = slot.holds.iter().any(lost_by);
         if current || slot.lost.iter().filter_map(Weak::upgrade).any(|hold| lost_by(&hold)) {
             return Some(Err(AcquireError::Lost { name: name() }));
@@ -359,6 +372,6 @@ pub(super) fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option
         return None;
     }
     let scope: HolderId = Holder::current()?.id();
-    let by_scope = slot.held().any(|hold| hold.holder == Some(scope));
+    let by_scope = slot.held().any(|hold| hold.holder() == Some(scope));
     by_scope.then(|| Err(AcquireError::WouldDeadlock { name: name() }))
 }

@@ -1,7 +1,7 @@
 //! What a process has on the server under one name: one holder field, for all of its tasks that hold it in turn.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use super::terms::{self, Lease};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{Exchange, NodeId};
+use crate::short::Short;
 
 /// What a grant of the server was, before it becomes a tenure.
 pub(crate) struct Granted {
@@ -65,27 +66,26 @@ impl Granted {
 pub(crate) struct Tenure {
     /// The number in its field; unique in this client.
     pub(crate) id: u64,
-    pub(crate) field: Bytes,
+    field: Field,
     pub(crate) target: Arc<Target>,
     pub(crate) kind: &'static dyn HoldKind,
     /// Which of the grants of its key it is.
     part: u64,
     /// Another hold was asked for under it: it goes back to the server, and nobody else comes in before.
     sealed: AtomicBool,
-    /// All but one of those who shared it have left.
-    alone: Notify,
-    /// The node that was last known to have it.
-    node: Mutex<NodeId>,
-    durability: Mutex<Durable>,
+    /// All but one of those who shared it have left: for who waits for that, from when he does.
+    alone: OnceLock<Box<Notify>>,
+    /// Also the lock under which the deadline moves.
+    changing: Mutex<Changing>,
     pub(crate) clock: Clock,
     /// The token of its first owner.
     pub(crate) token: u64,
     /// When the answer was here.
     pub(crate) granted: Instant,
-    /// Until when an unanswered copy of its acquire may still be carried out.
-    pub(crate) unanswered_until: Option<Instant>,
-    /// The lease that an unanswered copy would get.
-    pub(crate) first_lease: Duration,
+    /// Until when an unanswered copy of its acquire may still be carried out; past where each was answered.
+    unanswered_until: Instant,
+    /// The lease that an unanswered copy would get, in nanoseconds.
+    first_lease: u64,
     pub(crate) stretch_ends: Instant,
     /// How many of our tasks have had it; changed under the table's lock.
     owners: AtomicU64,
@@ -99,12 +99,37 @@ pub(crate) struct Tenure {
     owner_due: AtomicU64,
     /// No longer ours, or no longer believed.
     over: AtomicBool,
-    /// Also the lock under which the deadline moves.
-    shortenings: Mutex<Shortenings>,
+}
+
+struct Changing {
+    /// The node that was last known to have it.
+    node: NodeId,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most tenures do not have.
+#[derive(Default)]
+struct Rare {
+    /// Where more than the primary is wanted.
+    durable: Durable,
+    shortenings: Shortenings,
+}
+
+/// A holder field. Whatever is sent of it is made for that: it is sent rarely, and kept for long.
+enum Field {
+    Here(Short),
+    /// One that is longer than ours are.
+    Apart(Bytes),
+}
+
+impl Field {
+    fn of(text: Bytes) -> Field {
+        Short::new().with(&text).map_or(Field::Apart(text), Field::Here)
+    }
 }
 
 /// How durable a tenure is, and is to be.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Durable {
     /// Its present lease is.
     is: Durability,
@@ -136,21 +161,22 @@ impl Tenure {
         kind: &'static dyn HoldKind,
         clock: Clock,
     ) -> Self {
+        let durable = Durable { is: granted.durability, wanted: granted.durability };
+        let rare = (durable != Durable::default()).then(|| Box::new(Rare { durable, ..Rare::default() }));
         Tenure {
             id: granted.id,
-            field: granted.field,
+            field: Field::of(granted.field),
             target,
             kind,
             part: key.2,
             sealed: AtomicBool::new(false),
-            alone: Notify::new(),
-            node: Mutex::new(granted.node),
-            durability: Mutex::new(Durable { is: granted.durability, wanted: granted.durability }),
+            alone: OnceLock::new(),
+            changing: Mutex::new(Changing { node: granted.node, rare }),
             clock,
             token: granted.token,
             granted: granted.received,
-            unanswered_until: granted.unanswered_until,
-            first_lease: granted.lease,
+            unanswered_until: granted.unanswered_until.unwrap_or(Instant::PAST),
+            first_lease: terms::nanos(granted.lease),
             stretch_ends: granted.stretch_ends,
             owners: AtomicU64::new(0),
             deadline: AtomicU64::new(terms::deadline(granted.sent, granted.lease).as_nanos()),
@@ -159,22 +185,31 @@ impl Tenure {
             renewed_until: AtomicU64::new(0),
             owner_due: AtomicU64::new(Instant::NEVER.as_nanos()),
             over: AtomicBool::new(false),
-            shortenings: Mutex::default(),
         }
     }
 
     /// Whether another node than this one was last known to have it; from now on this one is.
     pub(crate) fn has_moved(&self, to: &NodeId) -> bool {
-        let mut node = self.node.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        *node != *to && {
-            *node = to.clone();
+        let mut changing = self.changing();
+        changing.node != *to && {
+            changing.node = to.clone();
             true
         }
     }
 
+    /// Until when an unanswered copy of its acquire may still be carried out.
+    pub(crate) fn unanswered_until(&self) -> Option<Instant> {
+        Some(self.unanswered_until).filter(|until| *until > Instant::PAST)
+    }
+
+    /// The lease that an unanswered copy would get.
+    pub(crate) fn first_lease(&self) -> Duration {
+        Duration::from_nanos(self.first_lease)
+    }
+
     /// The name in the table.
     pub(super) fn slot_key(&self) -> SlotKey {
-        SlotKey(self.kind.name(), self.target.key.clone(), self.part)
+        SlotKey(self.kind.name(), Arc::clone(&self.target), self.part)
     }
 
     /// Keeps it from all others of this process; under the table's lock.
@@ -189,12 +224,15 @@ impl Tenure {
 
     /// Tells the last one who has it that the others have left.
     pub(super) fn left_alone(&self) {
-        self.alone.notify_waiters();
+        // Who comes to wait now looks once more before he does.
+        if let Some(alone) = self.alone.get() {
+            alone.notify_waiters();
+        }
     }
 
     /// Completes with the next word of that.
     pub(super) fn alone(&self) -> Notified<'_> {
-        self.alone.notified()
+        self.alone.get_or_init(Box::default).notified()
     }
 
     /// Until when it may be believed.
@@ -209,7 +247,12 @@ impl Tenure {
 
     /// Whether it is ours by our own clock.
     pub(crate) fn is_believed(&self) -> bool {
-        !self.over.load(Ordering::Acquire) && self.clock.now() < self.deadline()
+        self.is_believed_at(self.clock.now())
+    }
+
+    /// The same for who has just read the clock.
+    pub(crate) fn is_believed_at(&self, now: Instant) -> bool {
+        !self.over.load(Ordering::Acquire) && now < self.deadline()
     }
 
     /// Whether it was found or given up as no longer ours.
@@ -239,22 +282,30 @@ impl Tenure {
 
     /// How durable its present lease is.
     pub(crate) fn durability(&self) -> Durability {
-        self.durable().is
+        self.durable(|_| {}).is
     }
 
     /// How durable its renewals are to be.
     pub(crate) fn wanted_durability(&self) -> Durability {
-        self.durable().wanted
+        self.durable(|_| {}).wanted
     }
 
-    fn durable(&self) -> MutexGuard<'_, Durable> {
-        self.durability.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// How durable it is, and is to be, after a change.
+    fn durable(&self, change: impl FnOnce(&mut Durable)) -> Durable {
+        let mut changing = self.changing();
+        let mut durable = changing.rare.as_ref().map(|rare| rare.durable).unwrap_or_default();
+        let before = durable;
+        change(&mut durable);
+        if durable != before {
+            changing.rare.get_or_insert_default().durable = durable;
+        }
+        durable
     }
 
     /// Takes over an owner's wishes: what renewals write, how durable, until when they do, and when the owner's own lease is
     /// looked at.
     pub(crate) fn serve(&self, lease: Lease, durability: Durability, renewed_until: Instant, owner_due: Instant) {
-        self.durable().wanted = durability;
+        self.durable(|durable| durable.wanted = durability);
         if let Lease::Renewed(lease) = lease {
             self.lease.store(terms::nanos(lease), Ordering::Release);
         }
@@ -297,11 +348,11 @@ impl Tenure {
     /// A confirmation that left at `sent`, so durable by now: the deadline moves forward, unless a shortening may still come
     /// after it.
     pub(crate) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
-        self.durable().is = durability;
-        let shortenings = self.shortenings();
+        self.durable(|durable| durable.is = durability);
+        let changing = self.changing();
         // Once it is over it stays over: somebody may have been told.
         let in_time = self.clock.now() < self.deadline();
-        if in_time && sent >= shortenings.over() {
+        if in_time && changing.rare.as_ref().is_none_or(|rare| sent >= rare.shortenings.over()) {
             self.deadline.fetch_max(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
         }
         self.deadline()
@@ -309,7 +360,7 @@ impl Tenure {
 
     /// Lowers the deadline for a shortening that is about to leave, at `sent` or later.
     pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
-        self.shortenings().unanswered.push(Instant::NEVER);
+        self.changing().rare.get_or_insert_default().shortenings.unanswered.push(Instant::NEVER);
         self.deadline.fetch_min(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
     }
 
@@ -317,7 +368,8 @@ impl Tenure {
     /// again.
     pub(crate) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
-        let mut shortenings = self.shortenings();
+        let mut changing = self.changing();
+        let shortenings = &mut changing.rare.get_or_insert_default().shortenings;
         let begun = shortenings.unanswered.iter().position(|until| *until == Instant::NEVER);
         if let Some(begun) = begun {
             shortenings.unanswered.swap_remove(begun);
@@ -328,11 +380,28 @@ impl Tenure {
         }
     }
 
-    fn shortenings(&self) -> MutexGuard<'_, Shortenings> {
-        self.shortenings.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn changing(&self) -> MutexGuard<'_, Changing> {
+        self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(crate) fn claim(&self, lease: Duration) -> Claim<'_> {
-        Claim { target: &self.target, field: &self.field, lease }
+    /// Its holder field, as it is.
+    pub(crate) fn field(&self) -> &[u8] {
+        match &self.field {
+            Field::Here(text) => text.as_ref(),
+            Field::Apart(text) => text,
+        }
+    }
+
+    /// The same to be sent.
+    pub(crate) fn copied_field(&self) -> Bytes {
+        match &self.field {
+            Field::Here(text) => text.into_bytes(),
+            Field::Apart(text) => text.clone(),
+        }
+    }
+
+    /// It as its scripts see it, under its [field](Tenure::copied_field).
+    pub(crate) fn claim<'a>(&'a self, field: &'a Bytes, lease: Duration) -> Claim<'a> {
+        Claim { target: &self.target, field, lease }
     }
 }

@@ -52,7 +52,7 @@ pub struct Ticket {
     /// Also keeps the client alive while somebody waits.
     pub(super) client: Client,
     pub(super) kind: &'static dyn HoldKind,
-    pub(super) wish: Wish,
+    pub(super) wish: Arc<Wish>,
     pub(super) target: Arc<Target>,
     pub(super) key: SlotKey,
     pub(super) id: u64,
@@ -159,7 +159,7 @@ impl Ticket {
             return Err(self.out_of_time(now));
         }
         let wait = self.wish.wait.map(|_| self.until.since(now));
-        let wish = Wish { wait, ..self.wish.clone() };
+        let wish = Wish { wait, ..Wish::clone(&self.wish) };
         let mut again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
         again.is_part = self.is_part;
         again.come().await

@@ -122,7 +122,7 @@ impl Table {
         // What stays taken for a while, or may be taken once more by a late copy, goes its own way.
         let (plain, alone): (Vec<_>, Vec<_>) = leaving
             .into_iter()
-            .partition(|leaving| leaving.keep_until <= now && leaving.tenure.unanswered_until.is_none());
+            .partition(|leaving| leaving.keep_until <= now && leaving.tenure.unanswered_until().is_none());
         let mut waited: Vec<_> = alone.into_iter().map(|leaving| self.release_alone(leaving)).collect();
         for part in plain.chunks(BULK) {
             let mut going = Vec::with_capacity(part.len());
@@ -154,7 +154,9 @@ impl Table {
         waited: &mut Vec<oneshot::Receiver<Result<(), ReleaseError>>>,
     ) {
         let Some((_, first)) = going.first() else { return };
-        let claims: Vec<_> = going.iter().map(|(_, tenure)| tenure.claim(std::time::Duration::ZERO)).collect();
+        let fields: Vec<_> = going.iter().map(|(_, tenure)| tenure.copied_field()).collect();
+        let each = going.iter().zip(&fields);
+        let claims: Vec<_> = each.map(|((_, tenure), field)| tenure.claim(field, std::time::Duration::ZERO)).collect();
         let ends = going.iter().map(|(_, tenure)| tenure.deadline() + terms::margin(tenure.lease())).min();
         let heard: Vec<_> = going.iter().map(|(_, tenure)| self.core.hub.heard(&tenure.target.channel)).collect();
         let channels: Vec<_> = going.iter().map(|(_, tenure)| (&tenure.target.channel, &tenure.target.key)).collect();

@@ -1,0 +1,77 @@
+//! Short texts as bytes, in one allocation each: a text that grows, and becomes bytes that are shared, takes three.
+
+use bytes::Bytes;
+
+/// The longest text that has room: that of a holder field, a UUID, a colon and a number.
+const ROOM: usize = 57;
+
+/// A text that is being written, or kept in its place.
+#[derive(Clone, Copy)]
+pub(crate) struct Short {
+    text: [u8; ROOM],
+    length: u8,
+}
+
+impl Short {
+    pub(crate) const fn new() -> Short {
+        Short { text: [0; ROOM], length: 0 }
+    }
+
+    /// The same with `more` behind it; `None` where there is no room.
+    pub(crate) fn with(mut self, more: &[u8]) -> Option<Short> {
+        let (from, to) = (usize::from(self.length), usize::from(self.length) + more.len());
+        self.text.get_mut(from..to)?.copy_from_slice(more);
+        self.length = u8::try_from(to).ok()?;
+        Some(self)
+    }
+
+    /// The same with a number behind it, in decimal.
+    pub(crate) fn with_number(self, mut number: u64) -> Option<Short> {
+        let (mut digits, mut first) = ([0; 20], 20);
+        loop {
+            first -= 1;
+            digits[first] = b"0123456789"[usize::try_from(number % 10).ok()?];
+            number /= 10;
+            if number == 0 {
+                break self.with(&digits[first..]);
+            }
+        }
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Short {
+    fn as_ref(&self) -> &[u8] {
+        &self.text[..usize::from(self.length)]
+    }
+}
+
+/// A whole number in decimal.
+pub(crate) fn decimal(number: i64) -> Bytes {
+    let sign = if number < 0 { "-" } else { "" };
+    let text = Short::new().with(sign.as_bytes()).and_then(|text| text.with_number(number.unsigned_abs()));
+    text.map_or_else(|| number.to_string().into(), Short::into_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_they_are() {
+        for number in [0, 7, 10, -1, 30_000, 9_007_199_254_740_993, i64::MAX, i64::MIN] {
+            assert_eq!(decimal(number), number.to_string());
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused() {
+        let full = Short::new().with(&[b'x'; ROOM]).map(Short::into_bytes);
+        assert_eq!(full.map(|text| text.len()), Some(ROOM));
+        assert!(Short::new().with(&[b'x'; ROOM + 1]).is_none());
+        assert!(Short::new().with(&[b'x'; ROOM - 19]).and_then(|text| text.with_number(u64::MAX)).is_none());
+    }
+}
