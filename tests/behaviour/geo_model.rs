@@ -18,7 +18,7 @@ const ABOUT: f64 = 1.5;
 const DEGREES: f64 = 1e-5;
 
 /// How many members there are.
-const MEMBERS: u8 = 16;
+const MEMBERS: u8 = 24;
 
 /// Where members are, about: by the ends of the map and in between.
 const PARTS: [(f64, f64); 5] = [(15.0, 38.0), (179.9, 0.0), (-179.9, -20.0), (-70.0, 84.0), (0.0, -60.0)];
@@ -175,7 +175,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
                     let into = if step < 24 { None } else { Some(random.usize(..2)) };
                     let area = match random.u8(..3) {
                         0 => Area::Box(random.f64() * 400_000.0, random.f64() * 200_000.0),
-                        _ => Area::Within(random.f64() * 200_000.0),
+                        _ => Area::Within(random.f64() * 300_000.0),
                     };
                     let count = (random.u8(..3) > 0).then(|| (random.u32(1..4), random.bool()));
                     let wanted = Wanted { order: random.u8(..3), count };
@@ -230,8 +230,8 @@ async fn change(set: &Places, model: &mut Model, step: u8, both: [(u8, Position)
             many.into_iter().for_each(|(member, at)| _ = model.entry(member).and_modify(|has| *has = at));
             set.add_many_if_exists(placed()).await.unwrap() == known as u64
         }
-        _ if one < 8 => set.remove(&one).await.unwrap() == model.remove(&one).is_some(),
-        _ if one < 14 => {
+        _ if one < 12 => set.remove(&one).await.unwrap() == model.remove(&one).is_some(),
+        _ if one < 22 => {
             let gone = many.iter().filter(|(member, _)| model.remove(member).is_some()).count();
             set.remove_many(many.iter().map(|(member, _)| member)).await.unwrap() == gone as u64
         }
@@ -351,7 +351,7 @@ async fn stored(
 async fn intrude(client: &Client, name: &str, model: &mut Model, step: u8, one: u8, at: Position) -> bool {
     let on = |command: &'static str| Request::command(command).key(name.to_owned());
     match step {
-        // By itself the server does not find again what is at the very end.
+        // By itself the server does not find again what is at the very end of its map.
         28 if at.longitude() < 180.0 && at.latitude() < END => {
             let add = on("GEOADD").arg(at.longitude().to_string()).arg(at.latitude().to_string()).arg(one.to_string());
             client.run::<bool>(add).await.unwrap() == model.insert(one, at).is_none()

@@ -95,8 +95,9 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
                     log.add_many(&all).await.unwrap() == changed
                 }
                 6 => {
-                    // More than one request has.
-                    let all: Vec<u32> = (from..from + many).collect();
+                    // More than one request has, of which the last changes nothing.
+                    let known: Vec<u32> = model.elements.iter().copied().take(500).collect();
+                    let all: Vec<u32> = (from..from + many).chain(known).collect();
                     let changed = all.iter().fold(false, |changed, element| model.add(*element) | changed);
                     log.add_many(&all).await.unwrap() == changed
                 }

@@ -38,7 +38,7 @@ type Bounds = (Bound<&'static str>, Bound<&'static str>);
 #[tokio::test(flavor = "multi_thread")]
 async fn text_in_order_is_what_its_model_is() {
     let server = server().await;
-    modelled([&client(&server).await, &client(&server).await], 20).await;
+    modelled([&client(&server).await, &client(&server).await], 12).await;
 }
 
 /// Two sets and what they are to be, through the same operations of two clients, and of one that knows of sorted sets alone.

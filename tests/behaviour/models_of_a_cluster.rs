@@ -17,10 +17,10 @@ async fn objects_in_a_cluster_are_what_their_models_are() {
         client
     };
     let clients = [&connected().await, &connected().await];
-    ring_model::modelled(clients, 4).await;
-    delayed_model::modelled(clients, 4).await;
-    set_cache_model::modelled(clients, 4).await;
-    lex_model::modelled(clients, 4).await;
-    geo_model::modelled(clients, 4).await;
-    hyper_log_log_model::modelled(clients, 4).await;
+    ring_model::modelled(clients, 2).await;
+    delayed_model::modelled(clients, 2).await;
+    set_cache_model::modelled(clients, 2).await;
+    lex_model::modelled(clients, 2).await;
+    geo_model::modelled(clients, 2).await;
+    hyper_log_log_model::modelled(clients, 2).await;
 }

@@ -11,7 +11,7 @@ use redgrid_tests::{client, server};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ring_is_what_its_model_is() {
     let server = server().await;
-    modelled([&client(&server).await, &client(&server).await], 12).await;
+    modelled([&client(&server).await, &client(&server).await], 8).await;
 }
 
 /// What it has room for, where that is set, and what is in it.

@@ -35,7 +35,7 @@ const CROWD: u16 = 1_000;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_of_values_with_lifetimes_is_what_its_model_is() {
     let server = server().await;
-    modelled([&client(&server).await, &client(&server).await], 12).await;
+    modelled([&client(&server).await, &client(&server).await], 8).await;
 }
 
 /// When a value ends, in the order of these.
@@ -107,7 +107,9 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
         let mut model = Model::new();
         let mut story = Vec::new();
         for _ in 0..120 {
-            let step = (random.u8(..24), random.u16(..6), random.u16(..6), random.u8(..10));
+            let mut value = || if random.u8(..4) == 0 { CROWD + random.u16(..250) } else { random.u16(..6) };
+            let (one, other) = (value(), value());
+            let step = (random.u8(..24), one, other, random.u8(..10));
             story.push(step);
             let [set, other] = if random.bool() { [&sets[0], &sets[1]] } else { [&sets[1], &sets[0]] };
             let fits = match step.0 {
@@ -187,7 +189,7 @@ async fn apply(set: &SetCache<u16>, model: &mut Model, (step, one, other, n): (u
         }
         17 => {
             // More than one request has, and more than one change takes out when they are over.
-            let all: Vec<u16> = (CROWD..CROWD + 150 + 100 * one).collect();
+            let all: Vec<u16> = (CROWD..CROWD + 150 + 50 * u16::from(n)).collect();
             let new = all.iter().filter(|one| !model.contains_key(one)).count();
             all.iter().for_each(|one| put(model, *one, any));
             any.of(set.insert_many(&all)).await.unwrap() == new as u64
