@@ -119,7 +119,7 @@ async fn apply(ring: &RingBuffer<u8>, model: &mut Model, (step, one, other): (u8
             let told = (ring.len().await.unwrap(), ring.is_empty().await.unwrap());
             told == (model.elements.len() as u64, model.elements.is_empty())
         }
-        18 => ring.stream().try_collect::<Vec<_>>().await.unwrap() == Vec::from(model.elements.clone()),
+        18 => model.elements == ring.stream().try_collect::<Vec<_>>().await.unwrap(),
         // Now and then it begins anew, with its capacity or without it.
         _ => match other {
             0..2 => ring.clear().await.unwrap() != std::mem::take(&mut model.elements).is_empty(),
