@@ -104,6 +104,45 @@ async fn who_is_near_is_found_and_stored() {
     assert!(!observer.exists("distances").await.unwrap());
 }
 
+/// The server's hash has no cell for what is at the very end of its map.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_at_the_end_of_the_map_is_found() {
+    let server = server().await;
+    let client = client(&server).await;
+    let geo: Geo<String> = Geo::new(&client, "ends");
+    let ends =
+        [at(180.0, 0.0), at(-180.0, 0.0), at(0.0, 85.051_128_78), at(180.0, 85.051_128_78), at(-180.0, -85.051_128_78)];
+    let near = Distance::meters(2.0);
+    for end in ends {
+        geo.clear().await.unwrap();
+        geo.add_many([("many", end), ("moved", at(1.0, 1.0))]).await.unwrap();
+        assert!(geo.add("one", end).await.unwrap() && geo.add_if_absent("absent", end).await.unwrap());
+        assert!(geo.add_if_exists("moved", end).await.unwrap());
+        let hashes: Vec<String> = geo.geohashes(["one", "many"]).await.unwrap().into_iter().flatten().collect();
+        assert!(hashes.len() == 2 && hashes[0] == hashes[1], "{end:?}: {hashes:?}");
+        let position = geo.position("one").await.unwrap().unwrap();
+        assert!(
+            (position.longitude().abs() - end.longitude().abs()).abs() < 1e-5
+                && (position.latitude() - end.latitude()).abs() < 1e-5,
+            "{end:?}: {position:?}"
+        );
+        // From where it is, from beside it, and from the other side of it.
+        let inner = at(end.longitude() * 0.999_999_99, end.latitude() * 0.999_999_99);
+        let across = at(-end.longitude(), end.latitude());
+        for center in [end, inner, across] {
+            let mut found = geo.around(center).within(near).members().await.unwrap();
+            found.sort();
+            assert_eq!(found, ["absent", "many", "moved", "one"], "{end:?} from {center:?}");
+            assert_eq!(
+                geo.around(center).within_box(near, near).store("found").await.unwrap(),
+                4,
+                "{end:?} from {center:?}"
+            );
+        }
+        assert_eq!(geo.around_member("one").within(near).members().await.unwrap().len(), 4, "{end:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_can_not_be_asked_is_told() {
     let server = server().await;

@@ -9,6 +9,12 @@ use redgrid_core::Client;
 use redgrid_map::Map;
 use redgrid_map::codecs::{Codec, Decode, DecodeError, Encode, EncodeError, Json, Raw};
 
+/// The seeds that a model is gone through with: so many, or as many as `REDGRID_MODEL_SEEDS` says.
+pub fn seeds(some: u64) -> Range<u64> {
+    let more = std::env::var("REDGRID_MODEL_SEEDS").ok().and_then(|text| text.parse().ok());
+    0..more.unwrap_or(some)
+}
+
 /// Buckets, one for each seed. Fails where one is not what it is to be.
 ///
 /// # Panics

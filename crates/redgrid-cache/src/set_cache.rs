@@ -417,6 +417,11 @@ impl<R> SetInsert<R> {
         if self.together && parts(&values, Bytes::len).count() > 1 {
             return Err(place.invalid("values", "up to 500 of 4 MiB at once", values.len()));
         }
+        if self.together && values.is_empty() {
+            // None of none is in. A name that can not be is told all the same.
+            place.named()?;
+            return Ok((self.told)((1, 0)));
+        }
         let mut all = (0, 0);
         for part in parts(&values, Bytes::len) {
             let request = INSERT.with([place.named()?.1.clone()]).arg(self.condition).arg(lives.clone()).int(NEVER);

@@ -140,7 +140,7 @@ impl<T, C: Codec> Geo<T, C> {
         let (members, mut sum) = (members.collect::<Result<Vec<_>, ObjectError>>()?, 0);
         for part in parts(&members, |(member, _)| member.len()) {
             let request = part.iter().fold(request()?, |request, (member, at)| {
-                request.arg(at.longitude().to_string()).arg(at.latitude().to_string()).arg(member.clone())
+                at.written().into_iter().fold(request, Request::arg).arg(member.clone())
             });
             sum += self.place.change::<u64>(request).await?;
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use redgrid_core::{FromReply, Reply, ServerError};
 
 /// The largest longitude the server keeps, in degrees, and the smallest below 0.
@@ -9,6 +10,9 @@ const LONGITUDE: f64 = 180.0;
 
 /// The same of latitudes: those of the square map of the web (EPSG:3857), which leaves out the poles.
 const LATITUDE: f64 = 85.051_128_78;
+
+/// How far inside of the map's ends a place is to be, in degrees: its cells are fifty times as wide, 25 times as high.
+const INSIDE: f64 = 1e-7;
 
 /// A place on the globe, in degrees.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
@@ -39,6 +43,13 @@ impl Position {
     /// Degrees to the north, less than 0 to the south.
     pub fn latitude(self) -> f64 {
         self.latitude
+    }
+
+    /// Its longitude and its latitude as the server is told them. At the very ends of its map it takes what its hash has no cell for, and does not
+    /// find it again: that is moved into the last cell, by a centimetre.
+    pub(crate) fn written(self) -> [Bytes; 2] {
+        let within = |degrees: f64, end: f64| Bytes::from(degrees.min(end - INSIDE).to_string());
+        [within(self.longitude, LONGITUDE), within(self.latitude, LATITUDE)]
     }
 }
 

@@ -178,7 +178,7 @@ impl<T, C: Codec> Search<T, C> {
     /// The arguments behind the keys; a script says itself that the first is a member.
     fn written(&self, request: Request) -> Result<Request, ObjectError> {
         let request = match &self.center {
-            Center::At(at) => request.arg("FROMLONLAT").arg(at.longitude().to_string()).arg(at.latitude().to_string()),
+            Center::At(at) => at.written().into_iter().fold(request.arg("FROMLONLAT"), Request::arg),
             Center::Member(member) => request.arg(member.clone()?),
         };
         let request = self.area.clone()?.into_iter().fold(request, Request::arg);
