@@ -55,6 +55,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for service in services {
         service.await?.map_err(|error| error.to_string())?;
     }
+    let grid = Grid::connect(url.as_str()).await?;
+    grid.semaphore("redgrid-example:connections").delete().await?;
     println!("at most {} of {CONNECTIONS} connections were open at a time", most.load(Ordering::SeqCst));
     Ok(())
 }

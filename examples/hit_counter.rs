@@ -1,6 +1,6 @@
 //! Counts over all processes: many tasks add to one number, and what they add at the same time leaves as one command.
 //!
-//! `cargo run --example hit_counter [URL]`
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example hit_counter`
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use redgrid::{AtomicError, Grid};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".into());
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(&*url).await?;
-    let hits = grid.atomic_long("hits");
+    let hits = grid.atomic_long("redgrid-example:hits");
     let tasks = (0..10).map(|_| {
         let hits = hits.clone();
         tokio::spawn(async move {
@@ -26,12 +26,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} hits", hits.get().await?);
 
     // At most 100 of them, whoever asks.
-    let tickets = grid.atomic_long("tickets");
+    let tickets = grid.atomic_long("redgrid-example:tickets");
     match tickets.add(1).at_most(100).await {
         Ok(number) => println!("ticket {number}"),
         Err(AtomicError::OutOfBounds { .. }) => println!("sold out"),
         Err(error) => return Err(error.into()),
     }
+    hits.delete().await?;
+    tickets.delete().await?;
     grid.shutdown(Duration::from_secs(5)).await?;
     Ok(())
 }

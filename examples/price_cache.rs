@@ -1,6 +1,6 @@
 //! A map in front of a store: prices are loaded when they are asked for, and what is changed is written behind.
 //!
-//! `cargo run --example price_cache`, with a server at `REDIS_URL` or redis://127.0.0.1:6379.
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example price_cache`
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -42,9 +42,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let table = Table::default();
     table.0.lock().unwrap().insert("P0001".into(), 100);
 
-    let prices = grid.map::<String, u64>("example:prices");
+    let prices = grid.map::<String, u64>("redgrid-example:prices");
     prices.clear().await?;
-    let prices = prices
+    let backed = prices
         .backed()
         .loader(table.clone())
         .writer(table.clone())
@@ -52,13 +52,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .on_loss(|loss| eprintln!("the table will not have {:?}: {}", loss.keys, loss.error))
         .build()?;
     for _ in 0..3 {
-        println!("P0001 costs {:?}", prices.get(&"P0001".to_owned()).await?);
+        println!("P0001 costs {:?}", backed.get(&"P0001".to_owned()).await?);
     }
     for price in 101..=110 {
-        prices.set("P0001".to_owned(), price).await?;
+        backed.set("P0001".to_owned(), price).await?;
     }
     // What waits is written: ten changes are one.
     grid.shutdown(Duration::from_secs(5)).await?;
+    Grid::connect(url.as_str()).await?.map::<String, u64>("redgrid-example:prices").clear().await?;
     assert_eq!(table.0.lock().unwrap()["P0001"], 110);
     Ok(())
 }

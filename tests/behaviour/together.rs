@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::join;
 use redgrid_core::{Client, Code, ServerError};
 use redgrid_locks::{AcquireError, Lock, LockGuard};
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
@@ -318,5 +319,90 @@ async fn whoever_leaves_while_he_waits_for_others_leaves_nothing_behind() {
     wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
     for guard in ask_again(&client, 400).await {
         drop(guard.unwrap());
+    }
+}
+
+/// How many names have left together, by the proxy.
+fn left_together(proxy: &Proxy) -> Arc<AtomicUsize> {
+    let names = Arc::new(AtomicUsize::new(0));
+    proxy.on_request({
+        let (names, joint) = (Arc::clone(&names), sha(JOINT));
+        move |words| {
+            if words[0] == *"EVALSHA" && words[1] == *joint {
+                names.fetch_add(std::str::from_utf8(&words[2]).unwrap().parse().unwrap(), Ordering::Relaxed);
+            }
+            Action::Forward
+        }
+    });
+    names
+}
+
+/// A call of many that is cut by its bound, as nothing comes through any more: it may have been carried out, and each is told so.
+/// What the server granted to those who were told is given back as soon as it can be asked again.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_left_with_others_and_is_cut_off_is_told_that_it_is_unknown() {
+    let cut_off = async |direction| {
+        let server = server().await;
+        let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+        let url = server.url_via(proxy.addr());
+        let client = client_with(&url, |config| config.timeout(Duration::from_secs(2)).retries(0)).await;
+        // Known to the server, so that each is sent once.
+        ask(&server, &client, &names(80)).await;
+        wait_until(SOON, async || client.in_hand().names == 0 && held(&observer).await.is_empty()).await;
+        let together = left_together(&proxy);
+        proxy.set(direction, Fault::BlackHole);
+        let began = tokio::time::Instant::now();
+        let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
+        let asking: Vec<_> = names(100).iter().map(ask).collect();
+        if direction == Direction::ToClient {
+            wait_until(SOON, async || held(&observer).await.len() == 100).await;
+            assert!(together.load(Ordering::Relaxed) > 50, "{together:?} left together");
+        }
+        for outcome in all(asking).await {
+            let Err(AcquireError::OutcomeUnknown { source: ServerError::Unknown { .. }, .. }) = outcome else {
+                panic!("{direction:?}: {outcome:?}");
+            };
+        }
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        // A black hole is not healed by itself.
+        proxy.heal();
+        proxy.cut_all();
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+        for guard in ask_again(&client, 100).await {
+            guard.unwrap().release().await.unwrap();
+        }
+    };
+    join(cut_off(Direction::ToClient), cut_off(Direction::ToServer)).await;
+}
+
+/// The connection goes while many are under way together: each is granted once, by the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_lost_under_those_who_left_together_costs_nobody_his_lock() {
+    let server = server().await;
+    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+    let url = server.url_via(proxy.addr());
+    let client = client_with(&url, |config| config.timeout(Duration::from_secs(5))).await;
+    ask(&server, &client, &names(80)).await;
+    wait_until(SOON, async || client.in_hand().names == 0 && held(&observer).await.is_empty()).await;
+    let together = left_together(&proxy);
+    for fault in [Direction::ToClient, Direction::ToServer] {
+        let before = together.load(Ordering::Relaxed);
+        proxy.set(fault, Fault::Stall);
+        let ask =
+            |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).wait(SOON).into_future());
+        let asking: Vec<_> = names(400).iter().map(ask).collect();
+        match fault {
+            Direction::ToClient => {
+                wait_until(SOON, async || together.load(Ordering::Relaxed) - before > 200).await;
+            }
+            Direction::ToServer => wait_until(SOON, async || client.in_hand().names == 400).await,
+        }
+        proxy.cut_all();
+        proxy.heal();
+        let guards: Vec<_> = all(asking).await.into_iter().map(Result::unwrap).collect();
+        assert_eq!((guards.len(), held(&observer).await.len()), (400, 400));
+        let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+        all(releasing).await.into_iter().for_each(|released| released.unwrap());
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
     }
 }

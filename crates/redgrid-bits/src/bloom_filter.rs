@@ -74,7 +74,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// Makes the filter, if there is none: of the fewest bits by which, when `expected_insertions` are in it, a share of
     /// `false_probability` of all others is found as well. Tells whether it did.
     ///
-    /// It is 4 to 6 % larger than Redisson would make it, which finds more than was asked for; either side goes by what the other has made.
+    /// It is 4 to 6 % larger than Redisson would make it, and more than that for few elements or a small share: Redisson's finds more than was asked
+    /// for. Either side goes by what the other has made.
     ///
     /// # Errors
     ///

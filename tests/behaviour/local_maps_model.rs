@@ -1,0 +1,323 @@
+//! A map that two processes keep is what its model is: at once to who has written, and to the other as soon as it was told.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use redgrid_core::Client;
+use redgrid_local_cached_map::codecs::{Long, Text};
+use redgrid_local_cached_map::{LocalCachedMap, Map, Options};
+use redgrid_testkit::{Cluster, wait_until};
+use redgrid_tests::{SOON, client, client_with, server};
+
+type Near = LocalCachedMap<u64, i64, Text, Long>;
+type Model = BTreeMap<u64, i64>;
+
+const KEYS: u64 = 10;
+
+/// Nothing becomes right by the bound: whoever sees a change was told of it.
+const TOLD: Duration = Duration::from_secs(3600);
+
+/// What is kept, by the seed.
+fn options(seed: u64) -> Options {
+    let told = Options::default().max_stale(TOLD);
+    match seed % 8 {
+        0 => told,
+        1 => told.keep_absent(true),
+        2 => told.max_entries(3),
+        3 => told.max_bytes(1024).keep_absent(true),
+        4 => told.time_to_live(Duration::from_millis(20)),
+        5 => told.max_idle(Duration::from_millis(20)).keep_absent(true),
+        6 => Options::default().max_stale(Duration::from_millis(400)).keep_absent(true),
+        _ => Options::default(),
+    }
+}
+
+/// A client's handles of one map, which share what it keeps.
+struct Side {
+    client: Client,
+    name: String,
+    options: Options,
+    handles: Vec<Near>,
+}
+
+impl Side {
+    async fn new(client: &Client, name: &str, options: Options) -> Side {
+        let mut side = Side { client: client.clone(), name: name.to_owned(), options, handles: Vec::new() };
+        side.begin().await;
+        side
+    }
+
+    fn handle(&self) -> Near {
+        LocalCachedMap::<u64, i64, Text>::with_options(&self.client, &self.name, self.options).with_codecs(Text, Long)
+    }
+
+    /// With a cache that is in force.
+    async fn begin(&mut self) {
+        let first = self.handle();
+        self.handles = vec![first.clone(), self.handle(), first];
+        self.in_force().await;
+    }
+
+    async fn in_force(&self) {
+        let near = &self.handles[0];
+        wait_until(SOON, async || {
+            near.get(&u64::MAX).await.unwrap();
+            near.is_in_force()
+        })
+        .await;
+    }
+
+    /// It has gone with the last handle, and what comes has nothing of it.
+    async fn end(&mut self) {
+        self.handles.clear();
+        let before = self.handle();
+        assert!(before.cached_keys().unwrap().is_empty(), "{}: kept although nobody had it", self.name);
+        self.begin().await;
+    }
+
+    fn any(&self, random: &mut fastrand::Rng) -> &Near {
+        &self.handles[random.usize(..self.handles.len())]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_map_that_two_keep_is_what_its_model_is() {
+    let server = server().await;
+    modelled(&client(&server).await, &client(&server).await, 0..8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_cluster_a_map_that_two_keep_is_what_its_model_is() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let url = cluster.url();
+    let (one, two) = (client_with(&url, |config| config).await, client_with(&url, |config| config).await);
+    modelled(&one, &two, 105..107).await;
+}
+
+async fn modelled(one: &Client, two: &Client, seeds: std::ops::Range<u64>) {
+    let mut hits = 0;
+    for seed in seeds {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let name = format!("model:{seed}");
+        let mut sides = [Side::new(one, &name, options(seed)).await, Side::new(two, &name, options(seed)).await];
+        let (mut model, mut story) = (Model::new(), Vec::new());
+        for _ in 0..50 {
+            let step = (random.u8(..30), random.u64(..KEYS), random.i64(0..3), random.i64(0..3));
+            let who = random.usize(..2);
+            story.push((who, step));
+            let told = |what: &str| format!("{what}, seed {seed}: {model:?} after {story:?}");
+            match step.0 {
+                27 => sides[who].end().await,
+                // Nobody is told of what is written past the cache: both are told to forget what they have.
+                28 => {
+                    let past = Map::<u64, i64, Text>::new(&sides[who].client, &name).with_codecs(Text, Long);
+                    past.set(&step.1, &step.2).await.unwrap();
+                    model.insert(step.1, step.2);
+                    sides[who].any(&mut random).clear_all_local().await.unwrap();
+                }
+                29 if step.2 == 0 => {
+                    let there = !model.is_empty();
+                    model.clear();
+                    let object = sides[who].handles[0].object();
+                    assert_eq!(object.delete().await.unwrap(), there, "seed {seed} after {story:?}");
+                    // Nor of that; by the bound it is heard in time.
+                    if sides[who].options.max_stale(TOLD) == sides[who].options {
+                        sides[who].any(&mut random).clear_all_local().await.unwrap();
+                    } else {
+                        for side in &sides {
+                            let gone = agree(side.any(&mut random), &model).await;
+                            assert!(gone, "seed {seed}: it has not gone, after {story:?}");
+                        }
+                    }
+                }
+                0..=13 | 24..=26 => {
+                    let near = sides[who].any(&mut random);
+                    let mut now = model.clone();
+                    let fits = change(near, &mut now, step, &mut random).await;
+                    assert!(fits, "{}", told("the answer"));
+                    model = now;
+                }
+                _ => {
+                    let near = sides[who].any(&mut random);
+                    // Whatever was told is seen soon; and what is seen must be so in the end.
+                    let fits = soon(async || look(near, &model, step).await).await;
+                    assert!(fits, "{}", told("a look"));
+                }
+            }
+            // Who has written sees it at once, by whichever handle.
+            let at_once = seen(sides[who].any(&mut random), &model).await;
+            assert!(at_once, "who has written, seed {seed}: {model:?} after {story:?}");
+            let other = sides[1 - who].any(&mut random);
+            assert!(agree(other, &model).await, "the other, seed {seed}: {model:?} after {story:?}");
+            for side in &sides {
+                let stats = side.handles[0].stats();
+                let (entries, bytes) = match seed % 8 {
+                    2 => (3, u64::MAX),
+                    3 => (u64::MAX, 1024),
+                    _ => (KEYS + 1, u64::MAX),
+                };
+                assert!(stats.entries <= entries && stats.bytes <= bytes, "seed {seed}: {stats:?} after {story:?}");
+            }
+        }
+        hits += sides.iter().map(|side| side.handles[0].stats().hits).sum::<u64>();
+        let there = !model.is_empty();
+        assert_eq!(sides[0].handles[0].clear().await.unwrap(), there, "seed {seed} after {story:?}");
+        assert!(agree(&sides[1].handles[1], &Model::new()).await, "seed {seed} after {story:?}");
+    }
+    assert!(hits > 200, "{hits}: it was not kept");
+}
+
+/// Within the time in which anything happens that is to happen.
+async fn soon(so: impl AsyncFn() -> bool) -> bool {
+    let end = Instant::now() + SOON;
+    loop {
+        if so().await {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn agree(near: &Near, model: &Model) -> bool {
+    soon(async || seen(near, model).await).await
+}
+
+/// Whether what is read, one by one, all at once, and of what is kept, is that of the model. Twice: the second time it may be kept.
+async fn seen(near: &Near, model: &Model) -> bool {
+    let keys: Vec<u64> = (0..KEYS).collect();
+    let expected: Vec<Option<i64>> = keys.iter().map(|key| model.get(key).copied()).collect();
+    for _ in 0..2 {
+        let mut found = Vec::new();
+        for key in &keys {
+            found.push(near.get(key).await.unwrap());
+        }
+        if found != expected || near.get_many(&keys).await.unwrap() != expected {
+            return false;
+        }
+    }
+    let kept: HashMap<u64, i64> = near.cached_entries().unwrap();
+    kept.iter().all(|(key, value)| model.get(key) == Some(value))
+}
+
+async fn change(
+    near: &Near,
+    model: &mut Model,
+    (step, key, one, other): (u8, u64, i64, i64),
+    random: &mut fastrand::Rng,
+) -> bool {
+    let has = model.get(&key).copied();
+    match step {
+        0 => near.insert(&key, &one).await.unwrap() == model.insert(key, one),
+        1 | 24 => near.set(&key, &one).await.unwrap() == model.insert(key, one).is_none(),
+        2 => {
+            model.entry(key).or_insert(one);
+            near.insert_if_absent(&key, &one).await.unwrap() == has
+        }
+        3 => {
+            model.entry(key).or_insert(one);
+            near.set_if_absent(&key, &one).await.unwrap() == has.is_none()
+        }
+        4 => {
+            model.entry(key).and_modify(|value| *value = one);
+            near.replace(&key, &one).await.unwrap() == has
+        }
+        5 => {
+            model.entry(key).and_modify(|value| *value = one);
+            near.set_if_exists(&key, &one).await.unwrap() == has.is_some()
+        }
+        6 => {
+            if has == Some(one) {
+                model.insert(key, other);
+            }
+            near.compare_and_set(&key, &one, &other).await.unwrap() == (has == Some(one))
+        }
+        7 => {
+            if has == Some(one) {
+                model.remove(&key);
+            }
+            near.compare_and_remove(&key, &one).await.unwrap() == (has == Some(one))
+        }
+        8 => near.remove(&key).await.unwrap() == model.remove(&key),
+        9 => {
+            model.entry(key).and_modify(|value| *value += 1);
+            near.update(&key, |value| *value += 1).await.unwrap() == model.get(&key).copied()
+        }
+        10 => {
+            let change = |value: Option<i64>| match value {
+                Some(value) if value % 2 != 0 => None,
+                value => Some(value.unwrap_or(one) + 1),
+            };
+            let is = change(has);
+            let _ = if let Some(is) = is { model.insert(key, is) } else { model.remove(&key) };
+            near.alter(&key, change).await.unwrap() == is
+        }
+        11 => {
+            let sum = model.entry(key).or_default();
+            *sum -= one;
+            near.add(&key, &-one).await.unwrap() == *sum
+        }
+        12 | 25 => {
+            let many: Vec<(u64, i64)> = (0..random.usize(..15)).map(|n| (random.u64(..KEYS), n as i64)).collect();
+            model.extend(many.iter().copied());
+            near.set_many(many.iter().map(|(key, value)| (key, value))).await.is_ok()
+        }
+        13 => {
+            let many: Vec<u64> = (0..random.usize(..6)).map(|_| random.u64(..KEYS)).collect();
+            let were = many.iter().filter(|key| model.remove(key).is_some()).count() as u64;
+            near.remove_many(&many).await.unwrap() == were
+        }
+        _ => {
+            let were = !model.is_empty();
+            if one == 0 {
+                model.clear();
+            }
+            one != 0 || near.clear().await.unwrap() == were
+        }
+    }
+}
+
+/// Reads of other kinds, and what a process does for itself alone.
+async fn look(near: &Near, model: &Model, (step, key, one, other): (u8, u64, i64, i64)) -> bool {
+    let (has, len) = (model.get(&key).copied(), model.len() as u64);
+    let all = |keys: Vec<u64>| keys.len() == model.len() && keys.iter().all(|key| model.contains_key(key));
+    let sorted = |mut values: Vec<i64>| {
+        values.sort_unstable();
+        values
+    };
+    let values = sorted(model.values().copied().collect());
+    match step {
+        14 => near.contains_key(&key).await.unwrap() == has.is_some(),
+        15 => near.value_size(&key).await.unwrap() == has.map_or(0, |value| value.to_string().len() as u64),
+        16 => near.len().await.unwrap() == len && near.is_empty().await.unwrap() == (len == 0),
+        17 => near.contains_value(&one).await.unwrap() == model.values().any(|value| *value == one),
+        18 => {
+            let entries: BTreeMap<u64, i64> = near.entries().try_collect().await.unwrap();
+            entries == *model && near.read_all().await.unwrap().into_iter().collect::<Model>() == *model
+        }
+        19 => all(near.read_all_keys().await.unwrap()) && all(near.keys().try_collect().await.unwrap()),
+        20 => {
+            sorted(near.read_all_values().await.unwrap()) == values
+                && sorted(near.values().try_collect().await.unwrap()) == values
+        }
+        21 => {
+            let some: BTreeSet<u64> = near.random_keys(one as u32 + 1).await.unwrap().into_iter().collect();
+            let entries = near.random_entries(other as u32 + 1).await.unwrap();
+            some.len() == model.len().min(one as usize + 1)
+                && entries.len() == model.len().min(other as usize + 1)
+                && some.iter().all(|key| model.contains_key(key))
+                && entries.iter().all(|(key, value)| model.get(key) == Some(value))
+        }
+        22 => {
+            near.clear_local();
+            let brought = near.pre_load(one as u64 * 3).await.unwrap();
+            brought <= len.min(one as u64 * 3)
+        }
+        _ => {
+            near.clear_local();
+            near.get(&key).await.unwrap() == has
+        }
+    }
+}
