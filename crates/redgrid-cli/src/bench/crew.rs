@@ -188,13 +188,14 @@ mod tests {
         let outcome = run(crew(|_| Ok(true)), Bounds { ops: Some(1001), secs: None }).await;
         assert_eq!((outcome.ops, outcome.errors, outcome.stuck), (1001, 0, 0));
         assert!(outcome.min_task > 0 && outcome.min_task <= 251 && outcome.max_task >= 251);
-        assert!(!outcome.latency.is_empty());
+        assert_eq!(outcome.latency.count(), 1001);
     }
 
     #[tokio::test]
     async fn a_task_that_has_nothing_left_ends_and_errors_end_the_run() {
         let outcome = run(crew(|task| Ok(task > 9)), Bounds { ops: Some(1000), secs: None }).await;
         assert_eq!((outcome.ops, outcome.min_task, outcome.max_task), (0, 0, 0));
+        assert!(outcome.latency.is_empty());
         let outcome = run(crew(|_| Err("broken".into())), Bounds { ops: None, secs: None }).await;
         assert!(outcome.errors > 100 && outcome.errors < 110, "{}", outcome.errors);
     }

@@ -32,6 +32,12 @@ impl Latency {
         self.0.is_empty()
     }
 
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> u64 {
+        self.0.len()
+    }
+
     /// Below this, in µs, are so many in a hundred; 0 where there is none.
     pub(super) fn percentile(&self, percent: f64) -> f64 {
         if self.is_empty() { 0.0 } else { micros(self.0.value_at_percentile(percent) as f64) }
