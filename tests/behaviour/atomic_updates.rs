@@ -132,11 +132,13 @@ async fn an_update_that_nobody_polls_holds_up_nobody() {
     for once in [false, true] {
         let n = AtomicLong::new(&client, format!("n:{once}"));
         let n = if once { n.exactly_once() } else { n };
-        // One whose turn it is, and two that wait for theirs.
+        // One whose turn it is, and two that wait for theirs. The server stands still, so that none is answered before it is left lying.
+        server.pause().await.unwrap();
         let mut held: Vec<_> = (0..3).map(|_| Box::pin(n.update(|n| n + 1))).collect();
         for update in &mut held {
             assert!(futures_util::poll!(update).is_pending());
         }
+        server.resume().await.unwrap();
         let others = async {
             for _ in 0..20 {
                 n.update(|n| n + 100).await.unwrap();

@@ -215,6 +215,12 @@ async fn a_count_down_that_is_refused_has_not_counted() {
         assert_eq!(source.code(), Some(Code::WrongType));
         assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), left);
     }
+    // Of the same, and no number: that is nothing to whoever counts.
+    for round in ["abc", "", "99999999999999999999"] {
+        observer.cmd(&["SET", "a", "1"]).await.unwrap();
+        observer.cmd(&["SET", "redgrid_latch:{a}", round]).await.unwrap();
+        assert_eq!(latch.count_down().await.unwrap(), 0, "{round:?}");
+    }
     observer.cmd(&["DEL", "a"]).await.unwrap();
     latch.wait().await.unwrap();
     // The last one may not delete.

@@ -205,3 +205,26 @@ async fn who_stands_behind_a_request_is_told_of_a_shutdown_at_once() {
     let late = tokio::time::timeout(SOON, number.increment()).await.expect("it waits for nothing");
     assert!(matches!(late, Err(AtomicError::Unavailable { .. })), "{late:?}");
 }
+
+/// A thief looks once more for what it took, when whoever it robbed can not hand it on any more. By then it may be robbed itself, and
+/// the server may have lost all: what it finds free it takes, and nobody of it would have had it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
+    let server = server().await;
+    let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
+    observer.cmd(&["HSET", "a", "other:1", "1"]).await.unwrap();
+    observer.cmd(&["PEXPIRE", "a", "60000"]).await.unwrap();
+    let holders = async || observer.query::<Vec<String>>(&["HKEYS", "a"]).await.unwrap();
+    let steal = |client: &Client| {
+        let lock = Lock::new(client, "a");
+        tokio::spawn(async move { lock.steal().await })
+    };
+    let first = steal(&one);
+    wait_until(SOON, async || holders().await != ["other:1"]).await;
+    let robbed = holders().await;
+    let second = steal(&two);
+    wait_until(SOON, async || holders().await != robbed).await;
+    observer.cmd(&["DEL", "a"]).await.unwrap();
+    drop((first.await.unwrap(), second.await.unwrap()));
+    wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
+}

@@ -249,6 +249,8 @@ async fn an_add_is_one_request_and_many_who_wait_ask_as_one() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let stream: Texts = Stream::new(&client, "s");
     stream.add("n", &1).id(id(1)).await.unwrap();
+    // What each client listens to from its beginning.
+    wait_until(SOON, async || calls(&observer).await.contains_key("subscribe")).await;
     observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
     for n in 2..12 {
         stream.add("n", &1).id(id(n)).await.unwrap();

@@ -1,5 +1,7 @@
 //! What a held lock takes of memory, and what its coming and going costs: counted at each allocation, behind a server in this process that
-//! answers at once. On its own: the counter is that of the whole process.
+//! answers at once. On its own: the counter is that of the whole process. The numbers are those of Linux with pointers of 64 bits; a mutex takes a
+//! block of its own elsewhere.
+#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 use std::alloc::System;
 use std::future::IntoFuture;
@@ -35,7 +37,7 @@ const ROOM: usize = 1_080;
 const BLOCKS: f64 = 8.0;
 
 /// The most allocations of an acquire and a release of a lock that is free, those of the server made up here included.
-const OF_A_PAIR: f64 = 30.0;
+const OF_A_PAIR: f64 = 31.0;
 
 /// The same of an acquire that gets the lock from another task, and of its release.
 const OF_A_HAND_OVER: f64 = 4.8;
@@ -115,7 +117,8 @@ async fn passed_on(client: &Client, turns: usize) {
 
 fn client() -> Client {
     let server = Made::new("at-once:1", answer);
-    let config = Config::single("at-once").expect("an address");
+    // Whoever gets the lock from another task does so in the process, however slow the machine is.
+    let config = Config::single("at-once").expect("an address").stretch(Duration::from_millis(500));
     Client::over_one(Arc::new(server), config, Clock::boot()).expect("a valid configuration")
 }
 

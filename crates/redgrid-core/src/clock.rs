@@ -19,7 +19,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// processor busy with nothing else.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// A point in time of a [`Clock`]: nanoseconds since the first clock of its kind was made. Comparable only with its own kind.
+/// A point in time of a [`Clock`], in nanoseconds. Those of the machine's clock count from an hour before the first one of the process was
+/// made, and can be compared with each other; those of a clock that tests make, only with its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
@@ -29,12 +30,12 @@ impl Instant {
     /// Earlier than every instant a clock will show.
     pub const PAST: Instant = Instant(0);
 
-    /// Nanoseconds since the first clock was made; the inverse of [`Instant::from_nanos`].
+    /// The nanoseconds that it counts; the inverse of [`Instant::from_nanos`].
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The instant that many nanoseconds after the first clock was made.
+    /// The instant that counts so many nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {
         Instant(nanos)
     }

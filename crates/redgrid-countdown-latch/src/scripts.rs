@@ -28,17 +28,10 @@ impl Keys {
         Ok(one(client.run_once(self.told(request)).await?)? == 1)
     }
 
-    /// What was there before, waited for until `until`; and the number of the round that it has ended, where that has one.
-    pub(crate) async fn count_down(
-        &self,
-        client: &Client,
-        by: i64,
-        until: Instant,
-    ) -> Result<(i64, Option<u64>), ServerError> {
+    /// What was there before, waited for until `until`.
+    pub(crate) async fn count_down(&self, client: &Client, by: i64, until: Instant) -> Result<i64, ServerError> {
         let request = COUNT_DOWN.with(self.both()).int(by).int(millis(KEPT_OVER)).publish_here().arg(self.over.clone());
-        let answer: Vec<i64> = client.run_once_until(self.told(request), until).await?;
-        let ended = answer.get(1).and_then(|round| u64::try_from(*round).ok()).filter(|round| *round > 0);
-        Ok((one(answer)?, ended))
+        one(client.run_once_until(self.told(request), until).await?)
     }
 
     /// Whether there was one.

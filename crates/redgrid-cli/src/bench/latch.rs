@@ -52,12 +52,8 @@ async fn round(grid: &Grid, name: &str, tasks: usize) -> Result<Result<Duration,
         waiting.spawn(async move { latch.wait().await.map(|()| Instant::now()) });
     }
     tokio::time::sleep(SETTLES).await;
-    // By a task, as services do it: the thread that waits for all of them is no worker of the runtime.
-    let counting = tokio::spawn(async move {
-        let called = Instant::now();
-        latch.count_down().await.map(|_| called)
-    });
-    let called = counting.await??;
+    let called = Instant::now();
+    latch.count_down().await?;
     let mut last = called;
     while let Ok(Some(awake)) = tokio::time::timeout_at((called + STUCK_AFTER).into(), waiting.join_next()).await {
         last = last.max(awake??);

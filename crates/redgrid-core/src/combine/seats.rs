@@ -10,8 +10,8 @@ use crate::error::ServerError;
 /// What one is told: an error where his request never left, or what became of it is not known.
 pub(super) type Told<A> = Result<A, ServerError>;
 
-/// So many seats that nobody has are kept for those who come again: 1,024, a hundred kilobytes or so.
-const MOST_KEPT: usize = 1024;
+/// So many seats that nobody has are kept for those who come again: 256, some 25 kilobytes.
+const MOST_KEPT: usize = 256;
 
 /// Nobody: one of those under way who was told before them, and whose seat may be another's by now.
 const NOBODY: usize = usize::MAX;
@@ -213,6 +213,8 @@ impl<Q, A> Seats<Q, A> {
             }
         }
         self.awaited = 0;
+        // What it drives for may go before it drives again.
+        self.driver = None;
         woken
     }
 

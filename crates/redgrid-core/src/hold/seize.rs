@@ -187,13 +187,16 @@ impl Table {
                 Some(grant)
             }
             Arrival::Superseded => {
-                // Another was quicker to take it from us than we to know that we had it.
+                // Another was quicker to take it from us than we to know that we had it. Where its own was lost meanwhile, with what the
+                // server knew, the word that was to find ours has taken the name anew: it is given back.
                 tenure.end();
                 let hold = Arc::new(Hold::new(Arc::clone(&tenure), tenure.token, sent, now, wish));
                 hold.end(LostReason::Forced.into());
                 if let Some(slot) = state.slots.get_mut(&key) {
                     slot.lost.push(Arc::downgrade(&hold));
                 }
+                drop(state);
+                self.leave_until(&tenure, keep_until);
                 Some(Grant::new(client, hold))
             }
             Arrival::Closed => {
