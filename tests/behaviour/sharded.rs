@@ -226,6 +226,26 @@ async fn a_sharded_filter_finds_no_more_than_asked_for() {
     }
 }
 
+/// Sizes may be chosen in another way by others, and by what was released before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_of_other_sizes_for_the_same_numbers_is_the_same_filter() {
+    let server = server().await;
+    let (here, elsewhere) = (client(&server).await, client(&server).await);
+    let observer = server.observer().await.unwrap();
+    let filter: ShardedBloomFilter<String> = ShardedBloomFilter::new(&here, "f").with_shards(4);
+    assert!(filter.try_init(1000, 0.01).await.unwrap());
+    for key in keys(&observer).await.iter().filter(|key| key.ends_with(":config")) {
+        if observer.query::<Option<u64>>(&["HGET", key, "size"]).await.unwrap().is_some() {
+            observer.cmd(&["HSET", key, "size", "20001"]).await.unwrap();
+        }
+    }
+    let other: ShardedBloomFilter<String> = ShardedBloomFilter::new(&elsewhere, "f").with_shards(4);
+    assert!(!other.try_init(1000, 0.01).await.unwrap());
+    let words: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+    assert_eq!(other.add_many(&words).await.unwrap(), 40);
+    assert!(other.contains_many(&words).await.unwrap().iter().all(|found| *found));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_part_of_a_filter_that_was_not_made_is_made() {
     let server = server().await;

@@ -25,6 +25,8 @@ fn names(count: usize) -> Vec<String> {
 
 /// Asks for all of them while the server stands still, so that most wait for each other.
 async fn ask(server: &RedisServer, client: &Client, names: &[String]) -> Vec<Outcome> {
+    // What was given back before, and is still on its way.
+    wait_until(SOON, async || client.in_hand().holds == client.in_hand().names).await;
     server.pause().await.unwrap();
     let ask = |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).wait(SOON).into_future());
     let before = client.in_hand().names;

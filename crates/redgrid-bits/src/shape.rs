@@ -5,6 +5,10 @@ use redgrid_codecs::hash128;
 /// Redisson's largest size: 512 MiB but for two bits.
 pub(crate) const LARGEST: u64 = 4_294_967_294;
 
+/// How many bits, 64 KiB of them, are not too many for a filter that would find too much with fewer. One that is larger takes at most twice as
+/// many as it would if no element had most of its own bits in common.
+const SPARED: u64 = 1 << 19;
+
 /// What a filter was made for, and what it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -22,7 +26,8 @@ pub struct FilterConfig {
 impl FilterConfig {
     /// The smallest filter by which no more than such a share is found. Redisson takes the size that would do if the bits of an element were
     /// independent of each other; as they are not, its filters find more than was asked for (a fifth more at 0.01, two fifths more at
-    /// 0.001). What is chosen here is 4 to 6 % larger, and small filters more than that; either side goes by what the other has chosen.
+    /// 0.001). What is chosen here is 4 to 6 % larger, and more than that for few elements or a small share: up to 64 KiB, or up to twice as
+    /// many bits. Either side goes by what the other has chosen.
     pub(crate) fn of(expected_insertions: u64, false_probability: f64) -> FilterConfig {
         let elements = expected_insertions as f64;
         let least = (-elements * false_probability.ln() / (2_f64.ln() * 2_f64.ln())) as u64;
@@ -32,6 +37,7 @@ impl FilterConfig {
         let found = |size: f64| share(elements, size, hash_iterations) + alike(elements, size, hash_iterations);
         let is_large = alike(elements, large as f64, hash_iterations) < false_probability / 1000.0;
         let size = if is_large { large } else { smallest(large, |size| found(size as f64) <= false_probability) };
+        let size = size.min(large.saturating_mul(2).max(SPARED)).max(large);
         // Of an even size, a half of the indices would be even, whatever the element.
         let size = if size == 0 { 0 } else { size | 1 };
         FilterConfig { size, hash_iterations, expected_insertions, false_probability }
@@ -146,6 +152,8 @@ mod tests {
         assert!((10..40).contains(&FilterConfig::of(1, 0.01).size));
         let rare = FilterConfig::of(100, 1e-9).size;
         assert!((20_000..300_000).contains(&rare), "{rare}: what is rare costs no more than that");
+        let rarest = FilterConfig::of(10_000_000, 1e-12).size;
+        assert!((575_000_000..1_700_000_000).contains(&rarest), "{rarest}: nor many times what they need otherwise");
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     ///
     /// [`ObjectError`] says what is true then. A share that is not between 0 and 1, and numbers by which a part would have no bits or more than
     /// 4,294,967,294 (512 MiB), are [`ObjectError::InvalidArgument`]. [`ObjectError::Shards`] names the parts that could not be made, and those that
-    /// are of another size, which is [`ObjectError::InvalidArgument`]: of a filter that was deleted while somebody used it. Delete it then, and make it
+    /// were made for other numbers, which is [`ObjectError::InvalidArgument`]: of a filter that was deleted while somebody used it. Delete it then, and make it
     /// anew.
     ///
     /// # Cancel safety
@@ -128,12 +128,16 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
                 return Ok(());
             }
             // It was there, of this filter or of one that was deleted while somebody used it.
-            let (planned, is) = (part.planned(elements, share)?, part.config().await?);
-            let size = |config: &FilterConfig| (config.size, config.hash_iterations);
-            match is.filter(|is| size(is) != size(&planned)) {
+            // By what it was made for: each goes by the size that was chosen then.
+            let made_for = |config: &FilterConfig| (config.expected_insertions, config.false_probability);
+            match part.config().await?.filter(|is| made_for(is) != (elements, share)) {
                 Some(is) => {
-                    let expected = format_args!("{} bits, as this filter's have", planned.size);
-                    Err(self.spread.place.invalid("part", expected, format_args!("{} of another filter", is.size)))
+                    let expected = format_args!("one for {elements} elements and a share of {share}");
+                    let got = format_args!(
+                        "one of another filter, for {} and {}",
+                        is.expected_insertions, is.false_probability
+                    );
+                    Err(self.spread.place.invalid("part", expected, got))
                 }
                 None => Ok(()),
             }

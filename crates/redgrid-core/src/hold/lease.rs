@@ -38,6 +38,10 @@ impl Table {
         let request = tenure.kind.renew(&[tenure.claim(&tenure.copied_field(), lease)]);
         let until = tenure.deadline().min(self.now() + self.core.settings.patience());
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
+        if let Some(limit) = asked.unanswered_until {
+            // What gives it back does not give up before that is over.
+            tenure.may_reach(limit + lease);
+        }
         let status = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let set = match status.map(|list| list.first().copied()) {
             Ok(Some(1)) => match self.core.commit(&asked, durability, &tenure.target.key).await {

@@ -234,7 +234,7 @@ impl Table {
             (true, true) => Way::Yield,
             (true, false) => Way::Release,
         };
-        let lease_ends = tenure.deadline() + terms::margin(tenure.lease());
+        let lease_ends = tenure.lease_ends();
         let heard = self.core.hub.heard(&tenure.target.channel);
         // Beside each other, so that nobody waits for the replica's count; where none listen there, it is not asked.
         let channel = (&tenure.target.channel, &tenure.target.key);

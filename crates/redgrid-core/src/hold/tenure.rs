@@ -90,6 +90,8 @@ pub(crate) struct Tenure {
     /// How many of our tasks have had it; changed under the table's lock.
     owners: AtomicU64,
     deadline: AtomicU64,
+    /// Until when the server may have it by a lengthening that was not answered.
+    reach: AtomicU64,
     /// The lease that renewals write, in nanoseconds.
     lease: AtomicU64,
     /// Whether the present owner's lease is renewed, and until when.
@@ -180,6 +182,7 @@ impl Tenure {
             stretch_ends: granted.stretch_ends,
             owners: AtomicU64::new(0),
             deadline: AtomicU64::new(terms::deadline(granted.sent, granted.lease).as_nanos()),
+            reach: AtomicU64::new(0),
             lease: AtomicU64::new(terms::nanos(granted.lease)),
             renewed: AtomicBool::new(false),
             renewed_until: AtomicU64::new(0),
@@ -238,6 +241,17 @@ impl Tenure {
     /// Until when it may be believed.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// A lengthening was not answered: the server may have it until then, although nobody here may believe so.
+    pub(crate) fn may_reach(&self, until: Instant) {
+        self.reach.fetch_max(until.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// When its lease ends on the server, at the latest.
+    pub(crate) fn lease_ends(&self) -> Instant {
+        let believed = self.deadline() + terms::margin(self.lease());
+        believed.max(Instant::from_nanos(self.reach.load(Ordering::Acquire)))
     }
 
     /// The lease that renewals write.
