@@ -16,7 +16,6 @@ use super::state::{Hold, Phase};
 use super::succession::Basis;
 use super::table::Table;
 use super::tenure::Tenure;
-use super::terms;
 use super::turn::{Audience, Turn};
 use crate::clock::Instant;
 use crate::connection::{Exchange, Persistence, Progress, Reply};
