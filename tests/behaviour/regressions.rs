@@ -228,28 +228,3 @@ async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
     drop((first.await.unwrap(), second.await.unwrap()));
     wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
 }
-
-/// The next one of the process wants a longer lease. It is written, but nobody here hears of it, nor of anything else until the shorter
-/// one is over: what gives the lock back then does not believe that the server has done so by itself.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lengthening_without_an_answer_is_given_back_when_there_is_contact_again() {
-    let server = server().await;
-    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let quick = |config: Config| config.timeout(Duration::from_millis(500)).retries(1);
-    let client = client_with(&server.url_via(proxy.addr()), quick).await;
-    let lock = Lock::new(&client, "a");
-    let first = lock.acquire().lease(Duration::from_secs(2)).await.unwrap();
-    let next = tokio::spawn(lock.acquire().wait(Duration::from_secs(6)).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
-    proxy.set(Direction::ToClient, Fault::BlackHole);
-    first.release().await.unwrap();
-    let left = async || observer.time_to_live("a").await.unwrap().unwrap_or_default();
-    wait_until(SOON, async || left().await > Duration::from_secs(20)).await;
-    proxy.set_both(Fault::BlackHole);
-    // For longer than the two seconds.
-    let told = next.await.unwrap();
-    assert!(told.is_err(), "{told:?}");
-    proxy.set_both(Fault::Pass);
-    proxy.cut_all();
-    wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
-}
