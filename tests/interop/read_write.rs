@@ -254,7 +254,7 @@ async fn our_read_release_leaves_javas_lease_alone(on: Ground) {
 async fn our_reader_that_dies_beside_javas_is_in_nobodys_way_in_the_end(on: Ground) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
-    let mut ours = reader_of_ours(&on, "read", LEASE).await;
+    let mut ours = reader_of_ours(&on, "read", 3 * LEASE).await;
     java.lock(&read(&on)).await;
     ours.kill().await.unwrap();
     let fields: Vec<String> = on.observer.query(&["HKEYS", &on.name]).await.unwrap();
