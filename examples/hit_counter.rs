@@ -32,6 +32,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(AtomicError::OutOfBounds { .. }) => println!("sold out"),
         Err(error) => return Err(error.into()),
     }
+
+    // One with a fraction.
+    let paid = grid.atomic_double("redgrid-example:paid");
+    paid.add(9.75).await?;
+    println!("{} paid", paid.add(0.25).await?);
+    paid.delete().await?;
     hits.delete().await?;
     tickets.delete().await?;
     grid.shutdown(Duration::from_secs(5)).await?;

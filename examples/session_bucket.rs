@@ -34,6 +34,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(last) = session.get_and_delete().await? {
         println!("{} has left after {} visits", last.user, last.visits);
     }
+
+    // Many at once, in as few requests as they have slots.
+    let (all, names) =
+        (grid.buckets::<Session>(), ["bob", "eve"].map(|user| format!("redgrid-example:session:{user}")));
+    all.set_each(names.iter().map(|name| (name, &new))).await?;
+    println!("{} are here", all.get_each(&names).await?.len());
+    println!("{} have left", all.delete_each(&names).await?);
     grid.shutdown(Duration::from_secs(5)).await?;
     Ok(())
 }

@@ -1,0 +1,32 @@
+//! A native map cache: codes for a login, which the server itself forgets after five minutes.
+//!
+//! `cargo run -p redgrid-examples --example login_codes`, with Redis 7.4, Valkey 9 or newer
+
+use std::time::Duration;
+
+use redgrid::Grid;
+use redgrid::object::ObjectError;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
+    let grid = Grid::connect(&*url).await?;
+    let codes = grid.native_map_cache::<String, u32>("redgrid-example:login-codes");
+
+    match codes.set("ada", &271_828).expires_in(Duration::from_secs(300)).await {
+        Err(ObjectError::Unsupported { .. }) => println!("this server knows no lifetimes of fields: take a `MapCache`"),
+        result => {
+            result?;
+            println!("ada's code is {:?}, for {:?}", codes.get("ada").await?, codes.lifetime("ada").await?);
+
+            // One step: of two who try the code at the same moment, one is let in.
+            for guess in [314_159, 271_828, 271_828] {
+                println!("{guess}: {}", codes.compare_and_remove("ada", &guess).await?);
+            }
+        }
+    }
+
+    codes.clear().await?;
+    grid.shutdown(Duration::from_secs(5)).await?;
+    Ok(())
+}
