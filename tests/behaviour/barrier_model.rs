@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redgrid_barrier::{Barrier, BarrierError, BarrierWaitResult, Party, Phaser, PhaserError};
 use redgrid_testkit::wait_until;
+use redgrid_tests::model::seeds;
 use redgrid_tests::{SOON, client, server};
 use tokio::task::JoinHandle;
 
@@ -26,7 +27,7 @@ async fn a_barrier_does_what_its_model_does() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let clients = [client(&server).await, client(&server).await, client(&server).await];
-    for seed in 0..6 {
+    for seed in seeds(6) {
         let mut random = fastrand::Rng::with_seed(seed);
         let parties = random.u32(1..6);
         let name = format!("b{seed}");
@@ -88,7 +89,7 @@ impl Model {
 async fn a_phaser_does_what_its_model_does() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
-    for seed in 0..12 {
+    for seed in seeds(12) {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("p{seed}");
         let phasers = clients.each_ref().map(|client| Phaser::new(client, &name));

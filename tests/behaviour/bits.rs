@@ -8,6 +8,7 @@ use redgrid_core::config::ReadMode;
 use redgrid_core::object::Lifetime;
 use redgrid_core::{Client, Code, Config, ServerError};
 use redgrid_testkit::{Action, Proxy, Replicated, wait_until};
+use redgrid_tests::model::seeds;
 use redgrid_tests::{SOON, client, client_with, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -99,7 +100,7 @@ async fn the_last_bit_and_none_behind_it() {
 async fn a_bit_set_is_what_its_model_is() {
     let server = server().await;
     let client = client(&server).await;
-    for seed in 0..12 {
+    for seed in seeds(12) {
         let mut random = fastrand::Rng::with_seed(seed);
         let bits = BitSet::new(&client, format!("model:{seed}"));
         let (mut model, mut story) = (BTreeSet::new(), Vec::new());

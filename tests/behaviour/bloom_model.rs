@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use redgrid_bits::codecs::Text;
 use redgrid_bits::{BloomFilter, ObjectError};
+use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
 type Filter = BloomFilter<u64, Text>;
@@ -22,7 +23,7 @@ async fn a_filter_is_what_its_model_is_to_all_clients() {
     let clients = [client(&server).await, client(&server).await];
     let observer = server.observer().await.unwrap();
     let mut together = (0.0, 0.0);
-    for seed in 0..5 {
+    for seed in seeds(5) {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("model:{seed}");
         let handles = [Filter::new(&clients[0], &name), Filter::new(&clients[1], &name)];

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use redgrid_cache::{Lifetime, MapCache};
+use redgrid_tests::model::seeds;
 
 use super::caches::{HOUR, ready};
 
@@ -10,15 +11,14 @@ use super::caches::{HOUR, ready};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_is_what_its_model_is() {
     let (_server, client, observer) = ready().await;
-    let (seeds, steps) = (0..10, 60);
-    for seed in seeds {
+    for seed in seeds(10) {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("m{seed}");
         let map: MapCache<u8, u8> = MapCache::new(&client, &name);
         // The value, whether it has a lifetime and an idle time.
         let mut model: BTreeMap<u8, (u8, bool, bool)> = BTreeMap::new();
         let mut story = Vec::new();
-        for _ in 0..steps {
+        for _ in 0..60 {
             let (step, key, one, other) = (random.u8(..12), random.u8(..5), random.u8(..3), random.u8(..3));
             let (lives, idles) = (random.bool(), random.bool());
             story.push((step, key, one, other, lives, idles));

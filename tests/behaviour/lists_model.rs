@@ -3,6 +3,7 @@
 use redgrid_core::{Client, Config};
 use redgrid_list::{List, ObjectError, Occurrences};
 use redgrid_testkit::Cluster;
+use redgrid_tests::model::seeds;
 use redgrid_tests::{SOON, client, server};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,8 +22,8 @@ async fn a_list_in_a_cluster_is_what_its_model_is() {
 }
 
 /// A list and what it is to be, through the same operations in any order.
-async fn modelled(client: &Client, seeds: u64) {
-    for seed in 0..seeds {
+async fn modelled(client: &Client, some: u64) {
+    for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
         let list: List<u8> = List::new(client, format!("model:{seed}"));
         let mut model: Vec<u8> = Vec::new();

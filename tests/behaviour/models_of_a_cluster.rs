@@ -1,26 +1,47 @@
 //! Objects in a cluster are what their models are.
 
 use redgrid_core::{Client, Config};
-use redgrid_testkit::Cluster;
+use redgrid_testkit::{Cluster, RedisServer, ServerBinary};
 use redgrid_tests::SOON;
 
-use super::{delayed_model, geo_model, hyper_log_log_model, lex_model, ring_model, set_cache_model};
+use super::{
+    delayed_model, geo_model, hyper_log_log_model, lex_model, multimaps_model, native_caches_model, ring_model,
+    set_cache_model,
+};
 
-/// Each through two clients; one cluster for all of them.
-#[tokio::test(flavor = "multi_thread")]
-async fn objects_in_a_cluster_are_what_their_models_are() {
-    let cluster = Cluster::start(3, 0).await.unwrap();
+async fn two_clients(cluster: &Cluster) -> [Client; 2] {
     let connected = async || {
         let seeds = cluster.addrs().into_iter().map(|addr| addr.to_string());
         let client = Client::connect(Config::cluster(seeds).unwrap()).await.unwrap();
         client.wait_ready(SOON).await.unwrap();
         client
     };
-    let clients = [&connected().await, &connected().await];
+    [connected().await, connected().await]
+}
+
+/// Each through two clients; one cluster for all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_in_a_cluster_are_what_their_models_are() {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let clients = two_clients(&cluster).await;
+    let clients = clients.each_ref();
     ring_model::modelled(clients, 2).await;
     delayed_model::modelled(clients, 2).await;
     set_cache_model::modelled(clients, 2).await;
     lex_model::modelled(clients, 2).await;
     geo_model::modelled(clients, 2).await;
     hyper_log_log_model::modelled(clients, 2).await;
+    multimaps_model::modelled(clients, 2).await;
+}
+
+/// What the servers end, and take out when they come to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_in_a_cluster_of_newer_servers_are_what_their_models_are() {
+    let name = "objects_in_a_cluster_of_newer_servers_are_what_their_models_are";
+    let Some(newest) = ServerBinary::newest_or_skip(name) else { return };
+    let cluster = Cluster::builder().server_options(RedisServer::builder().binary(newest)).start().await.unwrap();
+    let clients = two_clients(&cluster).await;
+    let clients = clients.each_ref();
+    native_caches_model::modelled(clients, 2).await;
+    multimaps_model::native(clients, 2, false).await;
 }

@@ -1,6 +1,5 @@
 //! Maps with several values a key, whose keys have lifetimes.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use futures_util::TryStreamExt;
@@ -286,67 +285,4 @@ async fn who_may_not_end_lifetimes_changes_nothing() {
     }
     assert_eq!(refused_without("-zadd").await, ["expire"]);
     assert_eq!(refused_without("-sadd").await, ["insert", "over", "replace_all"]);
-}
-
-/// A map and what it is to be, through the same operations in any order. An end is made to have come by its score.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_multimap_with_lifetimes_is_what_its_model_is() {
-    let (_server, client, observer) = ready().await;
-    for seed in 0..8 {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let name = format!("m{seed}");
-        let map = SetMultimapCache::<u8, u8>::new(&client, &name);
-        let ends = format!("{{{name}}}:redisson_set_multimap_ttl");
-        // Values, and whether there is a lifetime.
-        let mut model: BTreeMap<u8, (BTreeSet<u8>, bool)> = BTreeMap::new();
-        let mut story = Vec::new();
-        for _ in 0..60 {
-            let (step, key, one, other) = (random.u8(..9), random.u8(..4), random.u8(..4), random.u8(..4));
-            story.push((step, key, one, other));
-            let had = model.get(&key).cloned().unwrap_or_default();
-            let fits = match step {
-                0 | 1 => {
-                    model.entry(key).or_default().0.insert(one);
-                    map.insert(&key, &one).await.unwrap() != had.0.contains(&one)
-                }
-                2 => {
-                    if let Some(values) = model.get_mut(&key) {
-                        values.0.remove(&one);
-                    }
-                    map.remove(&key, &one).await.unwrap() == had.0.contains(&one)
-                }
-                3 => {
-                    model.insert(key, ([one, other].into(), had.1));
-                    map.replace_all(&key, &[one, other]).await.unwrap().into_iter().collect::<BTreeSet<_>>() == had.0
-                }
-                4 => {
-                    model.remove(&key);
-                    map.remove_keys([&key]).await.unwrap() == u64::from(!had.0.is_empty())
-                }
-                5 => {
-                    model.entry(key).and_modify(|had| had.1 = true);
-                    map.expire_key(&key, HOUR).await.unwrap() != had.0.is_empty()
-                }
-                6 => {
-                    model.entry(key).and_modify(|had| had.1 = false);
-                    map.persist_key(&key).await.unwrap() != had.0.is_empty()
-                }
-                7 if had.1 => {
-                    model.remove(&key);
-                    observer.cmd(&["ZADD", &ends, "XX", "1000", &key.to_string()]).await.unwrap();
-                    map.get_all(&key).await.unwrap().is_empty()
-                }
-                _ => map.contains_entry(&key, &one).await.unwrap() == had.0.contains(&one),
-            };
-            model.retain(|_, (values, _)| !values.is_empty());
-            let all: BTreeSet<(u8, u8)> =
-                model.iter().flat_map(|(key, (values, _))| values.iter().map(|value| (*key, *value))).collect();
-            let same = map.entries().try_collect::<BTreeSet<_>>().await.unwrap() == all
-                && map.len().await.unwrap() == all.len() as u64
-                && map.key_len().await.unwrap() == model.len() as u64;
-            let live = observer.query::<usize>(&["ZCARD", &ends]).await.unwrap();
-            let lasting = model.values().filter(|(_, lives)| *lives).count();
-            assert!(fits && same && live == lasting, "seed {seed}: {model:?}, {live} ends, after {story:?}");
-        }
-    }
 }

@@ -9,6 +9,7 @@ use redgrid_queue::{End, ObjectError, Prioritized, PriorityQueue, Queue};
 use redgrid_testkit::redis::Value;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;
+use redgrid_tests::model::seeds;
 use redgrid_tests::{SOON, client, client_with, server};
 
 /// How many elements are pushed and taken: `REDGRID_PRIORITIES`.
@@ -79,7 +80,7 @@ type Model = BTreeMap<(i64, u64), (u8, Prioritized)>;
 async fn a_priority_queue_is_what_its_model_is() {
     let server = server().await;
     let client = client(&server).await;
-    for seed in 0..6 {
+    for seed in seeds(6) {
         let mut random = fastrand::Rng::with_seed(seed);
         let queue: PriorityQueue<u8> = PriorityQueue::new(&client, format!("model:{seed}"));
         let (mut model, mut next, mut story) = (Model::new(), 0, Vec::new());

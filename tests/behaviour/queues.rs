@@ -7,13 +7,14 @@ use futures_util::TryStreamExt;
 use redgrid_keys::Keys;
 use redgrid_queue::codecs::Text;
 use redgrid_queue::{DelayedQueue, Deque, End, ObjectError, Queue, RingBuffer};
+use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deque_is_what_its_model_is_whatever_it_is_called() {
     let server = server().await;
     let client = client(&server).await;
-    for seed in 0..6 {
+    for seed in seeds(6) {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("{{model}}:{seed}");
         let (queue, deque): (Queue<u8>, Deque<u8>) = (Queue::new(&client, &name), Deque::new(&client, &name));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use redgrid_core::{Client, Config};
 use redgrid_reliable_queue::{Delivery, MessageId, MessageState, QueueError, QueueSettings, ReliableQueue};
 use redgrid_testkit::Cluster;
+use redgrid_tests::model::seeds;
 use redgrid_tests::{SOON, client, server};
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -107,8 +108,8 @@ impl Model {
     }
 }
 
-async fn modelled(client: &Client, seeds: u64) {
-    for seed in 0..seeds {
+async fn modelled(client: &Client, some: u64) {
+    for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
         let queue: ReliableQueue<u8> = ReliableQueue::new(client, format!("model:{seed}"));
         let mut model = Model { most_attempts: random.u32(0..4), ..Model::default() };

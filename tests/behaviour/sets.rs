@@ -8,6 +8,7 @@ use redgrid_core::{Code, ServerError};
 use redgrid_set::codecs::Long;
 use redgrid_set::{Lifetime, ObjectError, ScoredSortedSet, Set, SortedSet};
 use redgrid_testkit::{Action, Proxy, ServerBinary};
+use redgrid_tests::model::seeds;
 use redgrid_tests::{client, client_with, in_full, server};
 
 fn sorted<T: Ord>(values: Vec<T>) -> Vec<T> {
@@ -172,7 +173,7 @@ async fn too_many_sets_are_no_combination() {
 async fn a_set_is_what_its_model_is() {
     let server = server().await;
     let client = client(&server).await;
-    for seed in 0..10 {
+    for seed in seeds(10) {
         let mut random = fastrand::Rng::with_seed(seed);
         let set: Set<u8> = Set::new(&client, format!("model:{seed}"));
         let mut model: BTreeSet<u8> = BTreeSet::new();

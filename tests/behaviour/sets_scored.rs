@@ -7,6 +7,7 @@ use std::time::Duration;
 use redgrid_set::codecs::Text;
 use redgrid_set::{Aggregate, Lifetime, ObjectError, Only, ScoredSortedSet, Set};
 use redgrid_testkit::{Action, Proxy, ServerBinary};
+use redgrid_tests::model::seeds;
 use redgrid_tests::{client, client_with, in_full, server};
 
 fn text(entries: Vec<(String, f64)>) -> String {
@@ -244,7 +245,7 @@ async fn who_may_not_ask_for_ranks_adds_nothing() {
 async fn a_scored_set_is_what_its_model_is() {
     let server = server().await;
     let client = client(&server).await;
-    for seed in 0..10 {
+    for seed in seeds(10) {
         let mut random = fastrand::Rng::with_seed(seed);
         let set: ScoredSortedSet<u8> = ScoredSortedSet::new(&client, format!("model:{seed}"));
         let mut model: BTreeMap<u8, i32> = BTreeMap::new();

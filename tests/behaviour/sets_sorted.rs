@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use futures_util::{StreamExt, TryStreamExt};
 use redgrid_set::{LexSortedSet, Natural, ObjectError, ScoredSortedSet, Set, SortedSet};
+use redgrid_tests::model::seeds;
 use redgrid_tests::{client, in_full, server};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,7 +107,7 @@ async fn a_stream_is_in_order_whatever_comes_and_goes() {
 async fn a_sorted_set_is_what_its_model_is() {
     let server = server().await;
     let client = client(&server).await;
-    for seed in 0..10 {
+    for seed in seeds(10) {
         let mut random = fastrand::Rng::with_seed(seed);
         let set: SortedSet<i16> = SortedSet::new(&client, format!("model:{seed}"));
         let mut model: BTreeSet<i16> = BTreeSet::new();

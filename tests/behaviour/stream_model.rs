@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use redgrid_stream::{Entry, EntryId, Start, Stream, StreamError, Trim};
+use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
 /// What is there by ids, the last id that was added, how far the group is, and what is pending for whom, given how often.
@@ -47,7 +48,7 @@ fn given<V>(entries: &[Result<Entry<u8, V>, StreamError>]) -> Vec<u64> {
 async fn a_stream_and_its_group_are_what_their_model_is() {
     let server = server().await;
     let client = client(&server).await;
-    for seed in 0..6 {
+    for seed in seeds(6) {
         let mut random = fastrand::Rng::with_seed(seed);
         let stream: Stream<u8, u8> = Stream::new(&client, format!("model:{seed}"));
         stream.group("g").create().make_stream().await.unwrap();

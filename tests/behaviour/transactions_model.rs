@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redgrid_map::Map;
 use redgrid_set::Set;
+use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 use redgrid_transaction::{Isolation, Transaction};
 
@@ -12,7 +13,7 @@ use redgrid_transaction::{Isolation, Transaction};
 async fn a_transaction_is_what_its_model_is() {
     let server = server().await;
     let client = client(&server).await;
-    for seed in 0..40 {
+    for seed in seeds(40) {
         let mut random = fastrand::Rng::with_seed(seed);
         let isolation = [Isolation::ReadCommitted, Isolation::Serializable][random.usize(..2)];
         let (map_name, set_name) = (format!("map:{seed}"), format!("set:{seed}"));

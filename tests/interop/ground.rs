@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_locks::{Client, Config};
-use redgrid_testkit::{Observer, RedisServer, wait_until};
+use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::SOON;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -112,6 +112,15 @@ impl Ground {
     /// The same on another server, with Redisson's default.
     pub(crate) async fn own_redisson_at(&self, url: &str) -> Arc<Redisson> {
         Redisson::start(&self.line.program, url, WATCHDOG).await
+    }
+
+    /// The same place on the newest server, with a Redisson of its own: for what the others do not have. `None` where there is none, and says so.
+    pub(crate) async fn on_newest(self) -> Option<(RedisServer, Ground)> {
+        let newest = ServerBinary::newest_or_skip(&self.name)?;
+        let server = RedisServer::builder().binary(newest).start().await.expect("it starts");
+        let (url, observer) = (server.url(), server.observer().await.expect("the server answers"));
+        let redisson = self.own_redisson_at(&url).await;
+        Some((server, Ground { url, redisson, observer, ..self }))
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -14,6 +14,7 @@ mod bits;
 mod bits_counts;
 mod caches;
 mod caches_changes;
+mod caches_native;
 mod codecs;
 mod crowd;
 mod deaths;
@@ -103,6 +104,7 @@ fn main() -> ExitCode {
         multi::scenarios(),
         caches::scenarios(),
         caches_changes::scenarios(),
+        caches_native::scenarios(),
         multimaps::scenarios(),
         multimaps_whole::scenarios(),
         streams::scenarios(),

@@ -272,10 +272,7 @@ async fn a_map_with_lifetimes_that_one_side_deletes_is_gone(on: Ground) {
 }
 
 async fn native_lifetimes_are_kept_on_both_sides(on: Ground) {
-    let knows = "return #redis.call('COMMAND', 'LIST', 'FILTERBY', 'PATTERN', 'hpexpire')";
-    if on.observer.query::<u64>(&["EVAL", knows, "0"]).await.unwrap() == 0 {
-        return eprintln!("SKIPPED native_lifetimes_are_kept_on_both_sides: the server knows no lifetimes of fields");
-    }
+    let Some((_server, on)) = on.on_newest().await else { return };
     on_both_sides::<Text, Native<Sets>>(&on, "nativeSets", "string").await;
     map::<Text, Native<Sets>>(&on).await.clear().await.unwrap();
     on_both_sides::<Text, Native<Lists>>(&on, "nativeLists", "string").await;

@@ -8,6 +8,7 @@ use redgrid_bucket::Bucket;
 use redgrid_core::Client;
 use redgrid_map::Map;
 use redgrid_map::codecs::{Codec, Decode, DecodeError, Encode, EncodeError, Json, Raw};
+use redgrid_testkit::{RedisServer, ServerBinary};
 
 /// The seeds that a model is gone through with: so many, or as many as `REDGRID_MODEL_SEEDS` says.
 pub fn seeds(some: u64) -> Range<u64> {
@@ -15,13 +16,23 @@ pub fn seeds(some: u64) -> Range<u64> {
     0..more.unwrap_or(some)
 }
 
+/// The newest server, which takes nothing out by itself that is over: it stays stored until somebody comes upon it. Says so where there is none.
+pub async fn newest_that_keeps_what_is_over(test: &str) -> Option<RedisServer> {
+    let newest = ServerBinary::newest_or_skip(test)?;
+    let server = RedisServer::builder().binary(newest).config("enable-debug-command yes").start().await;
+    let server = server.expect("it starts");
+    let observer = server.observer().await.expect("it answers");
+    observer.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await.expect("it can");
+    Some(server)
+}
+
 /// Buckets, one for each seed. Fails where one is not what it is to be.
 ///
 /// # Panics
 ///
 /// With the seed and what was done.
-pub async fn bucket(client: &Client, name: &str, seeds: Range<u64>) {
-    for seed in seeds {
+pub async fn bucket(client: &Client, name: &str, some: u64) {
+    for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
         let bucket: Bucket<u8, Json> = Bucket::new(client, format!("{name}:{seed}"));
         let mut model: Option<u8> = None;
@@ -76,60 +87,22 @@ pub async fn bucket(client: &Client, name: &str, seeds: Range<u64>) {
 /// # Panics
 ///
 /// With the seed and what was done.
-pub async fn map(client: &Client, name: &str, seeds: Range<u64>) {
-    for seed in seeds {
+pub async fn map(client: &Client, name: &str, some: u64) {
+    for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
         let map: Map<u8, u8, Json, OneByte> =
             Map::<u8, u8>::new(client, format!("{name}:{seed}")).with_codecs(Json, OneByte);
         let mut model: BTreeMap<u8, u8> = BTreeMap::new();
         let mut story = Vec::new();
         for _ in 0..80 {
-            let (step, key, one, other) = (random.u8(..15), random.u8(..4), random.u8(..3), random.u8(..3));
-            story.push((step, key, one, other));
-            let has = model.get(&key).copied();
-            let fits = match step {
-                0 => map.get(&key).await.unwrap() == has,
-                1 => map.insert(&key, &one).await.unwrap() == model.insert(key, one),
-                2 => map.set(&key, &one).await.unwrap() == model.insert(key, one).is_none(),
-                3 => {
-                    model.entry(key).or_insert(one);
-                    map.insert_if_absent(&key, &one).await.unwrap() == has
-                }
-                4 => {
-                    model.entry(key).or_insert(one);
-                    map.set_if_absent(&key, &one).await.unwrap() == has.is_none()
-                }
-                5 => {
-                    model.entry(key).and_modify(|value| *value = one);
-                    map.replace(&key, &one).await.unwrap() == has
-                }
-                6 => {
-                    model.entry(key).and_modify(|value| *value = one);
-                    map.set_if_exists(&key, &one).await.unwrap() == has.is_some()
-                }
-                7 => {
-                    if has == Some(one) {
-                        model.insert(key, other);
-                    }
-                    map.compare_and_set(&key, &one, &other).await.unwrap() == (has == Some(one))
-                }
-                8 => {
-                    if has == Some(one) {
-                        model.remove(&key);
-                    }
-                    map.compare_and_remove(&key, &one).await.unwrap() == (has == Some(one))
-                }
-                9 => map.remove(&key).await.unwrap() == model.remove(&key),
-                10 => {
-                    let there = u64::from(model.remove(&key).is_some());
-                    map.remove_many([&key]).await.unwrap() == there
-                }
-                11 => {
-                    model.entry(key).and_modify(|value| *value ^= 1);
-                    map.update(&key, |value| *value ^= 1).await.unwrap() == model.get(&key).copied()
-                }
-                12 => map.contains_value(&one).await.unwrap() == model.values().any(|value| *value == one),
-                13 => map.entries().try_collect::<BTreeMap<u8, u8>>().await.unwrap() == model,
+            let step = (random.u8(..18), random.u8(..4), random.u8(..3), random.u8(..3));
+            story.push(step);
+            let (what, key, one, _) = step;
+            let fits = match what {
+                0..13 => change_map(&map, &mut model, step, &mut random, 4).await,
+                13 => map.get(&key).await.unwrap() == model.get(&key).copied(),
+                14 => map.contains_value(&one).await.unwrap() == model.values().any(|value| *value == one),
+                15 | 16 => map.entries().try_collect::<BTreeMap<u8, u8>>().await.unwrap() == model,
                 _ => map.len().await.unwrap() == model.len() as u64,
             };
             assert!(fits, "seed {seed}: {model:?} after {story:?}");
@@ -137,6 +110,84 @@ pub async fn map(client: &Client, name: &str, seeds: Range<u64>) {
         assert_eq!(map.clear().await.unwrap(), !model.is_empty(), "seed {seed}");
     }
 }
+
+/// A function that changes a map of a type, whichever has the methods of maps, and its model alike, in one of 13 ways: of one key, or of many below a
+/// number. It tells whether the answer is what it is to be.
+#[macro_export]
+macro_rules! change_map {
+    ($name:ident, $map:ty, $key:ident, $value:ident) => {
+        async fn $name(
+            map: &$map,
+            model: &mut std::collections::BTreeMap<$key, $value>,
+            (step, key, one, other): (u8, $key, $value, $value),
+            random: &mut fastrand::Rng,
+            keys: $key,
+        ) -> bool {
+            let has = model.get(&key).copied();
+            match step {
+                0 => map.insert(&key, &one).await.unwrap() == model.insert(key, one),
+                1 => map.set(&key, &one).await.unwrap() == model.insert(key, one).is_none(),
+                2 => {
+                    model.entry(key).or_insert(one);
+                    map.insert_if_absent(&key, &one).await.unwrap() == has
+                }
+                3 => {
+                    model.entry(key).or_insert(one);
+                    map.set_if_absent(&key, &one).await.unwrap() == has.is_none()
+                }
+                4 => {
+                    model.entry(key).and_modify(|value| *value = one);
+                    map.replace(&key, &one).await.unwrap() == has
+                }
+                5 => {
+                    model.entry(key).and_modify(|value| *value = one);
+                    map.set_if_exists(&key, &one).await.unwrap() == has.is_some()
+                }
+                6 => {
+                    if has == Some(one) {
+                        model.insert(key, other);
+                    }
+                    map.compare_and_set(&key, &one, &other).await.unwrap() == (has == Some(one))
+                }
+                7 => {
+                    if has == Some(one) {
+                        model.remove(&key);
+                    }
+                    map.compare_and_remove(&key, &one).await.unwrap() == (has == Some(one))
+                }
+                8 => map.remove(&key).await.unwrap() == model.remove(&key),
+                9 => {
+                    model.entry(key).and_modify(|value| *value ^= 1);
+                    map.update(&key, |value| *value ^= 1).await.unwrap() == model.get(&key).copied()
+                }
+                10 => {
+                    // An odd number goes, what is absent comes.
+                    let change = |value: Option<$value>| match value {
+                        Some(value) if value % 2 != 0 => None,
+                        value => Some(value.unwrap_or(one) + 1),
+                    };
+                    let is = change(has);
+                    let _ = if let Some(is) = is { model.insert(key, is) } else { model.remove(&key) };
+                    map.alter(&key, change).await.unwrap() == is
+                }
+                // Many: some of them twice, of which the last counts.
+                11 => {
+                    let many: Vec<($key, $value)> =
+                        (0..random.$value(0..20)).map(|n| (random.$key(..keys), n)).collect();
+                    model.extend(many.iter().copied());
+                    map.set_many(many.iter().map(|(key, value)| (key, value))).await.is_ok()
+                }
+                _ => {
+                    let many: Vec<$key> = (0..random.usize(..8)).map(|_| random.$key(..keys)).collect();
+                    let were = many.iter().filter(|key| model.remove(key).is_some()).count() as u64;
+                    map.remove_many(&many).await.unwrap() == were
+                }
+            }
+        }
+    };
+}
+
+change_map!(change_map, Map<u8, u8, Json, OneByte>, u8, u8);
 
 /// One byte as it is: a codec of the test's own.
 #[derive(Debug, Clone, Copy, Default)]

@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use redgrid_core::{Client, Config};
 use redgrid_testkit::redis::Value;
-use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, ServerBinary};
+use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, ServerBinary, ServerBuilder};
 pub(crate) use redgrid_tests::topology::{Topology, by_list, by_seeds, by_sentinels, connected};
 use tokio::sync::OnceCell;
 
@@ -45,8 +45,11 @@ pub(crate) enum Deployment {
 }
 
 impl Deployment {
-    pub(crate) async fn start(topology: Topology) -> Deployment {
-        let options = RedisServer::builder().user(APP, published(topology));
+    /// Of these servers, which know all that the page about permissions names; else of whatever servers there are.
+    pub(crate) async fn start(topology: Topology, newest: Option<ServerBinary>) -> Deployment {
+        let newer = if newest.is_some() { format!(" {}", newer_rules().join(" ")) } else { String::new() };
+        let options = RedisServer::builder().user(APP, published(topology) + &newer);
+        let options = newest.into_iter().fold(options, ServerBuilder::binary);
         match topology {
             Topology::Single => Deployment::Single(options.start().await.expect("it starts")),
             Topology::MasterSlave => {
@@ -88,16 +91,21 @@ impl Deployment {
 pub(crate) const APP: &str = "app";
 pub(crate) const SECRET: &str = "secret";
 
+/// The line of the page with rules that begin so.
+fn rules(begins: &str) -> Vec<String> {
+    let mut lines = include_str!("../../docs/acl.md").lines();
+    let line = lines.find(|line| line.starts_with(&format!("ACL SETUSER app {begins}")));
+    let rules = line.unwrap_or_else(|| panic!("the page has a line that begins with {begins}")).split(' ').skip(3);
+    rules.map(|rule| rule.replace("SECRET", SECRET)).collect()
+}
+
+/// Those for what only newer servers know.
+fn newer_rules() -> Vec<String> {
+    rules("+hpexpire")
+}
+
 /// The rules that the page gives for a topology.
 pub(crate) fn published(topology: Topology) -> String {
-    let page = include_str!("../../docs/acl.md");
-    // By how each line begins.
-    let rules = |begins: &str| {
-        let line =
-            page.lines().find_map(|line| line.strip_prefix("ACL SETUSER app ")?.starts_with(begins).then_some(line));
-        let rules = line.unwrap_or_else(|| panic!("the page has a line that begins with {begins}")).split(' ').skip(3);
-        rules.map(|rule| rule.replace("SECRET", SECRET)).collect::<Vec<_>>()
-    };
     let mut all = rules("on ");
     all.extend(match topology {
         Topology::Single => Vec::new(),
@@ -185,18 +193,26 @@ pub(crate) enum User {
 /// The deployment that all clauses of one topology share. Started by the first.
 pub(crate) struct Shared {
     topology: Topology,
+    /// The newest servers, where it is to be of these.
+    newest: Option<ServerBinary>,
     running: OnceCell<Deployment>,
 }
 
 impl Shared {
-    pub(crate) fn new(topology: Topology) -> Self {
-        Shared { topology, running: OnceCell::new() }
+    pub(crate) fn new(topology: Topology, newest: Option<ServerBinary>) -> Self {
+        Shared { topology, newest, running: OnceCell::new() }
+    }
+
+    pub(crate) fn topology(&self) -> Topology {
+        self.topology
     }
 }
 
 /// A clause's place.
 pub(crate) struct Ground {
     pub(crate) topology: Topology,
+    /// Whether its servers are the newest, and its user may do what these know.
+    pub(crate) is_newest: bool,
     config: Config,
     /// A name of the clause's own.
     pub(crate) name: String,
@@ -206,13 +222,14 @@ pub(crate) struct Ground {
 
 impl Ground {
     pub(crate) async fn of(shared: &Shared, clause: &str, user: User) -> Ground {
-        let deployment = shared.running.get_or_init(async || Deployment::start(shared.topology).await).await;
+        let deployment =
+            shared.running.get_or_init(async || Deployment::start(shared.topology, shared.newest.clone()).await).await;
         let (name, config) = match user {
             User::Anybody => (clause.to_owned(), deployment.config()),
             User::Published => (format!("app:{clause}"), deployment.config().credentials(Some(APP), SECRET)),
         };
         let observer = deployment.primary_of(&name).await.observer().await.expect("the server answers");
-        Ground { topology: shared.topology, config, name, observer }
+        Ground { topology: shared.topology, is_newest: shared.newest.is_some(), config, name, observer }
     }
 
     pub(crate) fn topology(&self) -> Topology {

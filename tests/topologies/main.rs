@@ -27,6 +27,7 @@ mod maps;
 mod migration;
 mod migration_collections;
 mod multimaps;
+mod native;
 mod object_events;
 mod pipe;
 mod queue_failover;
@@ -49,9 +50,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use redgrid_testkit::ServerBinary;
 use tokio::runtime::{Handle, Runtime};
 
-use ground::{Ground, Shared, Topology, User};
+use ground::{Clause, Ground, Shared, Topology, User};
 
 /// Far above what a scenario takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -65,7 +67,7 @@ fn main() -> ExitCode {
     let runtime = Runtime::new().expect("a runtime starts");
     let mut trials = Vec::new();
     for topology in Topology::ALL {
-        let shared = Arc::new(Shared::new(topology));
+        let shared = Arc::new(Shared::new(topology, None));
         for scenario in [
             contract::scenarios(),
             kinds::scenarios(),
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
             sharded::scenarios(),
             caches::scenarios(),
             multimaps::scenarios(),
+            native::scenarios(),
             streams::scenarios(),
             topics::scenarios(),
             transactions::scenarios(),
@@ -98,21 +101,16 @@ fn main() -> ExitCode {
         ]
         .concat()
         {
-            for user in [User::Anybody, User::Published] {
-                let (shared, on, run_it) = (Arc::clone(&shared), runtime.handle().clone(), scenario.run);
-                let (clause, under) = (scenario.name, if user == User::Published { "::published_acl" } else { "" });
-                trials.push(Trial::test(format!("{clause}::{topology}{under}"), move || {
-                    run(&on, async {
-                        let ground = Ground::of(&shared, clause, user).await;
-                        let observer = ground.observer.clone();
-                        run_it(ground).await;
-                        if user == User::Published {
-                            let denied = Ground::denied(&observer).await;
-                            assert!(denied.is_empty(), "{denied:#?}");
-                        }
-                    })
-                }));
-            }
+            trials.extend(trials_of(&scenario, &shared, &runtime, ""));
+        }
+    }
+    // What only newer servers know, on the newest that is there.
+    let newest = ServerBinary::newest().ok();
+    for topology in Topology::ALL {
+        let shared = Arc::new(Shared::new(topology, newest.clone()));
+        for scenario in native::scenarios() {
+            let trials_there = trials_of(&scenario, &shared, &runtime, "::newest").into_iter();
+            trials.extend(trials_there.map(|trial| trial.with_ignored_flag(newest.is_none())));
         }
     }
     let alone = [
@@ -141,6 +139,27 @@ fn main() -> ExitCode {
         trials.push(Trial::test(scenario.name, move || run(&on, (scenario.run)())));
     }
     libtest_mimic::run(&args, trials).exit_code()
+}
+
+/// A scenario of the contract, for everybody and for the user of the page about permissions.
+fn trials_of(scenario: &Clause, shared: &Arc<Shared>, runtime: &Runtime, on: &str) -> Vec<Trial> {
+    let users = [(User::Anybody, ""), (User::Published, "::published_acl")];
+    let trials = users.map(|(user, under)| {
+        let (shared, handle, run_it, clause) =
+            (Arc::clone(shared), runtime.handle().clone(), scenario.run, scenario.name);
+        Trial::test(format!("{clause}::{}{on}{under}", shared.topology()), move || {
+            run(&handle, async {
+                let ground = Ground::of(&shared, clause, user).await;
+                let observer = ground.observer.clone();
+                run_it(ground).await;
+                if user == User::Published {
+                    let denied = Ground::denied(&observer).await;
+                    assert!(denied.is_empty(), "{denied:#?}");
+                }
+            })
+        })
+    });
+    trials.into()
 }
 
 fn run(on: &Handle, scene: impl Future<Output = ()>) -> Result<(), Failed> {

@@ -6,8 +6,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use redgrid_multimap::codecs::Json;
 use redgrid_multimap::{
-    Expiring, Lifetime, Lifetimes, ListMultimap, ListMultimapCache, Lists, Multimap, Native, ObjectError, SetMultimap,
-    Sets,
+    Expiring, Lifetime, Lifetimes, ListMultimap, ListMultimapCache, Lists, Multimap, ObjectError, SetMultimap, Sets,
 };
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
@@ -66,20 +65,13 @@ async fn all_keys_are_gone_through_and_removed(on: Ground) {
 
 async fn keys_end_and_are_gone(on: Ground) {
     keys_end::<Expiring<Sets>>(&on).await;
-    // The published rules in tests have no commands that only newer servers know.
-    if !on.name.starts_with("app:") {
-        keys_end::<Native<Lists>>(&on).await;
-    }
+    keys_end::<Expiring<Lists>>(&on).await;
 }
 
-async fn keys_end<Y: Lifetimes>(on: &Ground) {
+pub(crate) async fn keys_end<Y: Lifetimes>(on: &Ground) {
     let (one, two) = (on.client().await, on.client().await);
     let here: Multimap<u32, u32, Json, Json, Y> = Multimap::new(&one, &on.name);
     let there: Multimap<u32, u32, Json, Json, Y> = Multimap::new(&two, &on.name);
-    // A native one on a server that knows no lifetimes of fields.
-    if matches!(here.persist_key(&0).await, Err(ObjectError::Unsupported { .. })) {
-        return;
-    }
     for key in 0..150 {
         here.insert_many(&key, &[key, 7]).await.unwrap();
         assert!(there.expire_key(&key, if key < 120 { Duration::from_millis(1) } else { HOUR }).await.unwrap());

@@ -8,6 +8,7 @@ import java.util.stream.Collectors;
 
 import org.redisson.api.EvictionMode;
 import org.redisson.api.RMapCache;
+import org.redisson.api.RMapCacheNative;
 import org.redisson.api.RSetCache;
 import org.redisson.api.RedissonClient;
 import org.redisson.api.map.event.EntryCreatedListener;
@@ -16,7 +17,7 @@ import org.redisson.api.map.event.EntryRemovedListener;
 import org.redisson.api.map.event.EntryUpdatedListener;
 import org.redisson.client.codec.Codec;
 
-/** Caches: the verbs of {@link Peer} that begin with {@code mapCache} or {@code setCache}. */
+/** Caches: the verbs of {@link Peer} that begin with {@code mapCache}, {@code nativeMapCache} or {@code setCache}. */
 final class Caches {
     /** What listeners have heard. */
     private static final StringBuffer HEARD = new StringBuffer();
@@ -28,9 +29,14 @@ final class Caches {
     static Object perform(RedissonClient redisson, String[] words) {
         String[] verb = words[1].split("\\.", 2);
         Codec codec = Codecs.of(words[3]);
-        return verb[0].equals("mapCache")
-            ? onMap(redisson.getMapCache(words[2], codec), verb[1], words)
-            : onSet(redisson.getSetCache(words[2], codec), verb[1], words);
+        switch (verb[0]) {
+            case "mapCache":
+                return onMap(redisson.getMapCache(words[2], codec), verb[1], words);
+            case "nativeMapCache":
+                return onNative(redisson.getMapCacheNative(words[2], codec), verb[1], words);
+            default:
+                return onSet(redisson.getSetCache(words[2], codec), verb[1], words);
+        }
     }
 
     private static Object onMap(RMapCache<Object, Object> map, String verb, String[] words) {
@@ -104,6 +110,42 @@ final class Caches {
                 return "listening";
             case "heard":
                 return HEARD.toString();
+            default:
+                throw new IllegalArgumentException("no such command: " + words[1]);
+        }
+    }
+
+    private static Object onNative(RMapCacheNative<Object, Object> map, String verb, String[] words) {
+        Object key = words.length > 4 ? Codecs.value(words[4]) : null;
+        switch (verb) {
+            case "put":
+                return words.length > 6 ? map.put(key, Codecs.value(words[5]), Duration.ofMillis(time(words[6])))
+                    : map.put(key, Codecs.value(words[5]));
+            case "putIfAbsent":
+                return map.putIfAbsent(key, Codecs.value(words[5]), Duration.ofMillis(time(words[6])));
+            case "putAll":
+                map.putAll(entries(words), Duration.ofMillis(time(words[4])));
+                return "";
+            case "get":
+                return map.get(key);
+            case "replace":
+                return map.replace(key, Codecs.value(words[5]));
+            case "containsKey":
+                return map.containsKey(key);
+            case "remainTimeToLive":
+                return map.remainTimeToLive(key);
+            case "expireEntry":
+                return map.expireEntry(key, Duration.ofMillis(time(words[5])));
+            case "expireEntryIfNotSet":
+                return map.expireEntryIfNotSet(key, Duration.ofMillis(time(words[5])));
+            case "clearExpire":
+                return map.clearExpire(key);
+            case "remove":
+                return map.remove(key);
+            case "size":
+                return map.size();
+            case "readAllMap":
+                return new TreeMap<>(map.readAllMap());
             default:
                 throw new IllegalArgumentException("no such command: " + words[1]);
         }

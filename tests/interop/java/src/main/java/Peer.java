@@ -90,7 +90,7 @@ public final class Peer {
         if (words[1].startsWith("stream.")) {
             return Streams.perform(redisson, words);
         }
-        if (words[1].startsWith("mapCache.") || words[1].startsWith("setCache.")) {
+        if (words[1].matches("(mapCache|nativeMapCache|setCache)\\..*")) {
             return Caches.perform(redisson, words);
         }
         if (words[1].matches("(sets|lists|(expiring|native)(Sets|Lists))\\..*")) {

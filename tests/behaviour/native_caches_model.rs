@@ -1,0 +1,311 @@
+//! A map whose entries the server ends is what its model is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
+
+use fastrand::Rng;
+use redgrid_cache::{Lifetime, NativeMapCache};
+use redgrid_core::Client;
+use redgrid_map::Map;
+use redgrid_testkit::wait_until;
+use redgrid_tests::model::{newest_that_keeps_what_is_over, seeds};
+use redgrid_tests::{SOON, client};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Where the ends begin that are times, about 2096: behind all that are lifetimes.
+const FAR: Duration = Duration::from_secs(4_000_000_000);
+
+/// The first of many: more than leave at a time.
+const CROWD: u16 = 1_000;
+
+/// The server takes out nothing: what is over stays stored, as for a moment it does everywhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_native_map_is_what_its_model_is_beside_what_is_over() {
+    let name = "a_native_map_is_what_its_model_is_beside_what_is_over";
+    let Some(server) = newest_that_keeps_what_is_over(name).await else { return };
+    modelled([&client(&server).await, &client(&server).await], 8).await;
+}
+
+/// When an entry ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// At a time that has passed.
+    Past,
+    /// In so many hours from when it was said.
+    In(u16),
+    /// At a time, so many hours behind `FAR`.
+    At(u16),
+    Never,
+}
+
+impl End {
+    fn is(self, told: Lifetime) -> bool {
+        let left = match self {
+            End::In(hours) => HOUR * hours.into(),
+            End::At(hours) => FAR + HOUR * hours.into() - SystemTime::UNIX_EPOCH.elapsed().unwrap(),
+            End::Past => return told == Lifetime::Absent,
+            End::Never => return told == Lifetime::Endless,
+        };
+        matches!(told, Lifetime::Ends(told) if told < left + HOUR / 2 && told > left - HOUR / 2)
+    }
+}
+
+/// What is said of the end of what is put.
+#[derive(Debug, Clone, Copy)]
+enum Said {
+    /// Nothing: another value for what has to be there lives as that, and what may be new without an end.
+    Nothing,
+    AsBefore,
+    End(End),
+}
+
+impl Said {
+    fn any(n: u8) -> Said {
+        match n {
+            0..3 => Said::Nothing,
+            3 => Said::AsBefore,
+            4 => Said::End(End::Never),
+            5 => Said::End(End::Past),
+            6..9 => Said::End(End::In(n.into())),
+            _ => Said::End(End::At(n.into())),
+        }
+    }
+}
+
+/// Says it of a change, and has it carried out.
+macro_rules! put {
+    ($put:expr, $said:expr) => {
+        match $said {
+            Said::Nothing => $put,
+            Said::AsBefore => $put.keep_lifetime(),
+            Said::End(End::Never) => $put.endless(),
+            Said::End(End::In(hours)) => $put.expires_in(HOUR * hours.into()),
+            Said::End(End::At(hours)) => $put.expires_at(SystemTime::UNIX_EPOCH + FAR + HOUR * hours.into()),
+            Said::End(End::Past) => $put.expires_at(SystemTime::UNIX_EPOCH + HOUR),
+        }
+        .await
+        .unwrap()
+    };
+}
+
+type Native = NativeMapCache<u16, i64>;
+
+/// Values and ends; and what may be stored although it is over.
+#[derive(Debug, Clone, Default)]
+struct Model {
+    entries: BTreeMap<u16, (i64, End)>,
+    over: BTreeSet<u16>,
+}
+
+impl Model {
+    fn value(&self, key: u16) -> Option<i64> {
+        self.entries.get(&key).map(|(value, _)| *value)
+    }
+
+    /// Puts it in, where `as_before` stands for what has not been said, or takes it out where its end has passed.
+    fn put(&mut self, key: u16, value: i64, said: Said, as_before: bool) {
+        let before = self.entries.get(&key).map_or(End::Never, |(_, end)| *end);
+        let end = match said {
+            Said::End(end) => end,
+            Said::Nothing if !as_before => End::Never,
+            Said::Nothing | Said::AsBefore => before,
+        };
+        match end {
+            End::Past => self.entries.remove(&key),
+            end => self.entries.insert(key, (value, end)),
+        };
+    }
+
+    fn remove(&mut self, key: u16) -> Option<i64> {
+        self.entries.remove(&key).map(|(value, _)| value)
+    }
+
+    fn counts(&self, told: u64) -> bool {
+        let over = self.over.iter().filter(|key| !self.entries.contains_key(key)).count();
+        (self.entries.len()..=self.entries.len() + over).contains(&(told as usize))
+    }
+}
+
+/// Maps and what they are to be, each through the same operations of two clients, and of one for whom it is a plain map.
+pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
+    for seed in seeds(some) {
+        let mut random = Rng::with_seed(seed);
+        let name = format!("native:{seed}");
+        let maps = clients.map(|client| Native::new(client, &name));
+        let past = Map::<u16, i64>::new(clients[1], &name);
+        let (mut model, mut story) = (Model::default(), Vec::new());
+        for _ in 0..100 {
+            let mut key = || if random.u8(..5) == 0 { CROWD + random.u16(..3) } else { random.u16(..5) };
+            let (key, other) = (key(), key());
+            let step = (random.u8(..30), key, other, random.i64(0..3), random.u8(..12));
+            story.push(step);
+            let who = random.usize(..2);
+            let before = model.clone();
+            let fits = match step.0 {
+                0..14 => put(&maps[who], &mut model, step).await,
+                14..24 => change(&maps[who], &mut model, step).await,
+                24 => {
+                    model.entries.insert(key, (step.3, End::Never));
+                    past.set(&key, &step.3).await.unwrap() != before.entries.contains_key(&key)
+                }
+                _ => read(&maps[who], &model, step).await,
+            };
+            assert!(fits, "seed {seed}: {step:?} of {before:?} after {story:?}");
+            let all: BTreeMap<u16, i64> = maps[1 - who].entries().try_collect().await.unwrap();
+            let same = all.iter().eq(model.entries.iter().map(|(key, (value, _))| (key, value)).collect::<Vec<_>>());
+            assert!(same, "seed {seed}: it has {all:?}, not {model:?}, after {story:?}");
+            for key in [key, other] {
+                let told = maps[1 - who].lifetime(&key).await.unwrap();
+                let end = model.entries.get(&key).map_or(End::Past, |(_, end)| *end);
+                assert!(end.is(told), "seed {seed}: {key} has {told:?} of {model:?} after {story:?}");
+            }
+        }
+        maps[0].clear().await.unwrap();
+        assert!(maps[1].is_empty().await.unwrap() && !maps[0].object().exists().await.unwrap(), "seed {seed}");
+    }
+}
+
+/// What gives keys values.
+async fn put(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u16, u16, i64, u8)) -> bool {
+    let (was, said) = (model.value(key), Said::any(n));
+    match step {
+        0..3 => {
+            model.put(key, one, said, false);
+            put!(map.set(&key, &one), said) == was.is_none()
+        }
+        3 | 4 => {
+            model.put(key, one, said, false);
+            put!(map.insert(&key, &one), said) == was
+        }
+        5 | 6 => {
+            if was.is_none() {
+                model.put(key, one, said, false);
+            }
+            match step {
+                5 => put!(map.set_if_absent(&key, &one), said) == was.is_none(),
+                _ => put!(map.insert_if_absent(&key, &one), said) == was,
+            }
+        }
+        7 | 8 => {
+            if was.is_some() {
+                model.put(key, one, said, true);
+            }
+            match step {
+                7 => put!(map.set_if_exists(&key, &one), said) == was.is_some(),
+                _ => put!(map.replace(&key, &one), said) == was,
+            }
+        }
+        9 | 10 => {
+            // One of the values that there are, as often as not.
+            let expected = if step == 9 { was.unwrap_or(one) } else { one };
+            let fits = was == Some(expected);
+            if fits {
+                model.put(key, one + 1, said, true);
+            }
+            put!(map.compare_and_set(&key, &expected, &(one + 1)), said) == fits
+        }
+        11 | 12 => {
+            // Of a key that comes twice the last counts.
+            let many = [(key, one), (other, one + 1), (key, one + 2)];
+            many.iter().for_each(|(key, value)| model.put(*key, *value, said, false));
+            put!(map.set_many(many.iter().map(|(key, value)| (key, value))), said);
+            true
+        }
+        _ => {
+            let many: BTreeMap<u16, i64> = (CROWD..CROWD + 600).map(|key| (key, one)).collect();
+            many.iter().for_each(|(key, value)| model.put(*key, *value, said, false));
+            put!(map.set_many(&many), said);
+            true
+        }
+    }
+}
+
+/// What takes them away, and what changes their ends.
+async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u16, u16, i64, u8)) -> bool {
+    let was = model.value(key);
+    match step {
+        14 => map.remove(&key).await.unwrap() == model.remove(key),
+        15 => {
+            let named = [key, other, key];
+            let gone = named.iter().filter(|key| model.remove(**key).is_some()).count();
+            map.remove_many(&named).await.unwrap() == gone as u64
+        }
+        16 => {
+            let fits = was == Some(one);
+            if fits {
+                model.remove(key);
+            }
+            map.compare_and_remove(&key, &one).await.unwrap() == fits
+        }
+        17 => {
+            model.entries.entry(key).and_modify(|(value, _)| *value += 7);
+            map.update(&key, |value| *value += 7).await.unwrap() == model.value(key)
+        }
+        18..21 => {
+            let end = match Said::any(n) {
+                Said::End(end) => end,
+                _ => End::Never,
+            };
+            let (only, mut done) = (step == 20, 0);
+            for key in BTreeSet::from([key, other]) {
+                if model.entries.get(&key).is_some_and(|(_, had)| !only || *had == End::Never) {
+                    done += 1;
+                    let value = model.value(key).unwrap();
+                    model.put(key, value, Said::End(end), true);
+                }
+            }
+            let named = [key, other, key];
+            let expire = map.expire(&named);
+            let expire = if only { expire.only_endless() } else { expire };
+            let told = match end {
+                End::Never => expire.await,
+                End::In(hours) => expire.expires_in(HOUR * hours.into()).await,
+                End::At(hours) => expire.expires_at(SystemTime::UNIX_EPOCH + FAR + HOUR * hours.into()).await,
+                End::Past => expire.expires_at(SystemTime::UNIX_EPOCH + HOUR).await,
+            };
+            told.unwrap() == done
+        }
+        // Their time comes.
+        21 | 22 => {
+            let done = [key, other].iter().filter(|key| model.remove(**key).is_some()).count();
+            model.over.extend([key, other]);
+            let named = if key == other { vec![key] } else { vec![key, other] };
+            let told = map.expire(&named).expires_in(Duration::from_millis(1)).await.unwrap();
+            wait_until(SOON, async || map.get_many(&named).await.unwrap().iter().all(Option::is_none)).await;
+            told == done as u64
+        }
+        _ => {
+            let crowd = model.entries.split_off(&CROWD).len();
+            map.remove_many(&(CROWD..CROWD + 600).collect::<Vec<_>>()).await.unwrap() == crowd as u64
+        }
+    }
+}
+
+async fn read(map: &Native, model: &Model, (step, key, other, one, _): (u8, u16, u16, i64, u8)) -> bool {
+    let was = model.value(key);
+    match step {
+        25 => map.get(&key).await.unwrap() == was && map.peek(&other).await.unwrap() == model.value(other),
+        26 => {
+            let named: Vec<u16> = (0..5).chain(CROWD - 1..CROWD + 601).collect();
+            let expected: Vec<Option<i64>> = named.iter().map(|key| model.value(*key)).collect();
+            map.get_many(&named).await.unwrap() == expected && map.contains_key(&key).await.unwrap() == was.is_some()
+        }
+        27 => model.counts(map.len().await.unwrap()),
+        28 => {
+            let told = map.is_empty().await.unwrap();
+            told == model.entries.is_empty() || (!told && !model.over.is_empty())
+        }
+        _ => {
+            let has = |(value, _): &(i64, End)| *value == one;
+            let mut values: Vec<i64> = map.values().try_collect().await.unwrap();
+            let mut all: Vec<i64> = model.entries.values().map(|(value, _)| *value).collect();
+            values.sort_unstable();
+            all.sort_unstable();
+            let keys: BTreeSet<u16> = map.keys().try_collect().await.unwrap();
+            values == all
+                && keys.iter().eq(model.entries.keys())
+                && map.contains_value(&one).await.unwrap() == model.entries.values().any(has)
+        }
+    }
+}

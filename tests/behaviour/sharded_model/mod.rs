@@ -1,0 +1,114 @@
+//! Sharded objects are what their models are, whoever of several clients asks, on one server and on a cluster.
+
+mod bits;
+mod filters;
+mod maps;
+mod sets;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fastrand::Rng;
+use redgrid_core::Client;
+use redgrid_core::object::Lifetime;
+use redgrid_sharded::ShardedObject;
+use redgrid_testkit::{Cluster, Observer};
+use redgrid_tests::{client, client_with, server};
+
+use bits::bit_sets;
+use filters::filters;
+use maps::maps;
+use sets::sets;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Who asks, and who looks at all servers.
+struct Ground {
+    clients: Vec<Client>,
+    observers: Vec<Observer>,
+}
+
+impl Ground {
+    /// All keys of a name.
+    async fn keys(&self, name: &str) -> BTreeSet<String> {
+        let mut all = BTreeSet::new();
+        for observer in &self.observers {
+            for pattern in [format!("{name}:*"), format!("{{{name}}}*")] {
+                all.extend(observer.query::<Vec<String>>(&["KEYS", &pattern]).await.unwrap());
+            }
+        }
+        all
+    }
+
+    /// One of the clients.
+    fn any(&self, random: &mut Rng) -> &Client {
+        &self.clients[random.usize(..self.clients.len())]
+    }
+}
+
+async fn on_one_server() -> (redgrid_testkit::RedisServer, Ground) {
+    let server = server().await;
+    let clients = vec![client(&server).await, client(&server).await];
+    let observers = vec![server.observer().await.unwrap()];
+    (server, Ground { clients, observers })
+}
+
+async fn on_a_cluster() -> (Cluster, Ground) {
+    let cluster = Cluster::start(3, 0).await.unwrap();
+    let url = cluster.url();
+    let clients = vec![client_with(&url, |config| config).await, client_with(&url, |config| config).await];
+    let mut observers = Vec::new();
+    for node in cluster.nodes() {
+        observers.push(node.observer().await.unwrap());
+    }
+    (cluster, Ground { clients, observers })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sharded_map_is_what_its_model_is_to_all_clients() {
+    let (_server, ground) = on_one_server().await;
+    maps(&ground, 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sharded_set_is_what_its_model_is_to_all_clients() {
+    let (_server, ground) = on_one_server().await;
+    sets(&ground, 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sharded_bit_set_is_what_its_model_is_to_all_clients() {
+    let (_server, ground) = on_one_server().await;
+    bit_sets(&ground, 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sharded_filter_is_what_its_model_is_to_all_clients() {
+    let (_server, ground) = on_one_server().await;
+    filters(&ground, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_cluster_sharded_objects_are_what_their_models_are() {
+    let (_cluster, ground) = on_a_cluster().await;
+    maps(&ground, 3).await;
+    sets(&ground, 3).await;
+    bit_sets(&ground, 3).await;
+    filters(&ground, 1).await;
+}
+
+/// What every sharded object has: of a whole whose lifetime is asked for, set, taken away, and which is deleted; nothing stays behind.
+async fn ends(ground: &Ground, name: &str, there: bool, objects: [ShardedObject; 2]) -> bool {
+    let [one, other] = objects;
+    let lasting = if there { Lifetime::Endless } else { Lifetime::Absent };
+    let fits = other.exists().await.unwrap() == there
+        && other.lifetime().await.unwrap() == lasting
+        && one.expire_in(HOUR).await.unwrap() == there
+        && matches!(other.lifetime().await.unwrap(), Lifetime::Ends(_)) == there
+        && other.persist().await.unwrap() == there
+        && one.lifetime().await.unwrap() == lasting
+        && one.memory().await.unwrap().is_some() == there
+        && other.delete().await.unwrap() == there
+        && !one.unlink().await.unwrap();
+    fits && ground.keys(name).await.is_empty() && one.shards().await.unwrap().is_none()
+}
