@@ -102,6 +102,7 @@ mod reliable_losses;
 mod reliable_model;
 mod reliable_rules;
 mod reliable_topics;
+mod reliable_topics_model;
 mod renames;
 mod renewals;
 mod ring_model;
