@@ -4,7 +4,8 @@ use redgrid_core::{Client, Config};
 use redgrid_testkit::Cluster;
 use redgrid_tests::SOON;
 
-use super::{delayed_model, geo_model, hyper_log_log_model, lex_model, ring_model, set_cache_model};
+use super::{bits_model, delayed_model, geo_model, hyper_log_log_model, lex_model};
+use super::{ring_model, set_cache_model, set_combinations_model};
 
 /// Each through two clients; one cluster for all of them.
 #[tokio::test(flavor = "multi_thread")]
@@ -23,4 +24,6 @@ async fn objects_in_a_cluster_are_what_their_models_are() {
     lex_model::modelled(clients, 2).await;
     geo_model::modelled(clients, 2).await;
     hyper_log_log_model::modelled(clients, 2).await;
+    bits_model::modelled(clients, 2).await;
+    set_combinations_model::modelled(clients, 2, cluster.nodes()[0].binary().version().major >= 7).await;
 }
