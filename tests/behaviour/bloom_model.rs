@@ -9,20 +9,14 @@ use redgrid_tests::{client, server};
 
 type Filter = BloomFilter<u64, Text>;
 
-/// What was added, what was found of what was not, and how often that was asked.
-#[derive(Default)]
-struct Model {
-    members: HashSet<u64>,
-    wrong: u64,
-    asked: u64,
-}
+/// What was added.
+type Model = HashSet<u64>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_is_what_its_model_is_to_all_clients() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let observer = server.observer().await.unwrap();
-    let mut together = (0.0, 0.0);
     for seed in seeds(5) {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("model:{seed}");
@@ -36,31 +30,27 @@ async fn a_filter_is_what_its_model_is_to_all_clients() {
             }
             assert!(whom(&mut random).try_init(room, share).await.unwrap(), "seed {seed}, life {life}");
             assert!(!whom(&mut random).try_init(5000, 0.2).await.unwrap(), "seed {seed}, life {life}");
-            let (mut model, mut story) = (Model::default(), Vec::new());
-            while (model.members.len() as u64) < room {
+            let (mut model, mut story) = (Model::new(), Vec::new());
+            while (model.len() as u64) < room {
                 let step = (random.u8(..6), random.usize(1..=room as usize / 8 + 1));
                 story.push(step);
                 let fits = apply(whom(&mut random), &mut model, step, room, &mut random).await;
                 let count = whom(&mut random).count().await.unwrap();
-                let there = model.members.len() as u64;
+                let there = model.len() as u64;
                 let same = count.abs_diff(there) as f64 <= 2.0 + 2.0 * (there as f64).sqrt();
                 assert!(
                     fits && same,
                     "seed {seed}, life {life} ({room} at {share}): {count} of {there} after {story:?}"
                 );
             }
-            let members: Vec<u64> = model.members.iter().copied().collect();
+            let members: Vec<u64> = model.iter().copied().collect();
             let found = whom(&mut random).contains_many(&members).await.unwrap();
             assert!(found.iter().all(|found| *found), "seed {seed}, life {life}: {found:?}");
             let others: Vec<u64> = (1 << 41..(1 << 41) + 4000).collect();
             let found = whom(&mut random).contains_many(&others).await.unwrap().into_iter().filter(|found| *found);
             let (found, most) = (found.count(), 4000.0 * share);
-            // Each has its own luck, the smallest most of all; all together have what was asked for.
-            if room >= 40 {
-                assert!((found as f64) < 2.0 * most + 9.0, "seed {seed}, life {life}: {found} of {most}");
-                together = (together.0 + found as f64 + model.wrong as f64, together.1 + most);
-                together.1 += model.asked as f64 * share;
-            }
+            // Each has its own luck, the smallest most of all.
+            assert!(room < 40 || (found as f64) < 2.0 * most + 9.0, "seed {seed}, life {life}: {found} of {most}");
             let config = whom(&mut random).config().await.unwrap().unwrap();
             assert_eq!((config.expected_insertions, config.false_probability), (room, share), "seed {seed}");
             assert!(whom(&mut random).object().delete().await.unwrap(), "seed {seed}, life {life}");
@@ -68,8 +58,35 @@ async fn a_filter_is_what_its_model_is_to_all_clients() {
             assert!(left.is_empty(), "seed {seed}, life {life}: {left:?}");
         }
     }
-    let (found, most) = together;
-    assert!(found <= most * 1.1, "{found} were found, and {most} asked for");
+}
+
+/// Of many filters of each kind: the share of what is found and is not in, with three standard errors of it, is no more than a tenth above
+/// what was asked for; and no less than that below, where a filter is no larger than it must be. What is added and asked is the same each time. More sizes are
+/// measured without a server, in the crate.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_share_of_errors_is_within_a_tenth_of_what_was_asked_for() {
+    let server = server().await;
+    let client = client(&server).await;
+    for (elements, share, filters, probes, may_be_less) in
+        [(2_000_u64, 0.1, 8, 5_000_u64, false), (1_000, 0.03, 12, 8_000, false), (20, 0.1, 50, 500, true)]
+    {
+        let mut found = Vec::new();
+        for filter in 0..filters {
+            let of = |from: u64, count: u64| (filter << 32 | from..filter << 32 | (from + count)).collect::<Vec<u64>>();
+            let handle = Filter::new(&client, format!("{elements}:{share}:{filter}"));
+            handle.try_init(elements, share).await.unwrap();
+            handle.add_many(&of(0, elements)).await.unwrap();
+            let told = handle.contains_many(&of(elements, probes)).await.unwrap();
+            found.push(told.iter().filter(|found| **found).count() as f64 / probes as f64);
+        }
+        let count = found.len() as f64;
+        let mean = found.iter().sum::<f64>() / count;
+        // Of filters that differ in their luck, and of no fewer probes than there were.
+        let spread = found.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (count - 1.0) / count;
+        let error = spread.max(mean / (count * probes as f64)).sqrt();
+        assert!(mean + 3.0 * error <= share * 1.1, "{elements} at {share}: {mean} ± {error} were found");
+        assert!(may_be_less || mean >= share * 0.9, "{elements} at {share}: {mean} ± {error} were found");
+    }
 }
 
 async fn apply(
@@ -80,15 +97,13 @@ async fn apply(
     random: &mut fastrand::Rng,
 ) -> bool {
     let strangers: Vec<u64> = (0..count).map(|_| random.u64(..1 << 40)).collect();
-    let may = room as usize - model.members.len();
+    let may = room as usize - model.len();
     match step {
         // One: told as new exactly where it was not found.
         0 => {
             let one = strangers[0];
-            let (found, known) = (filter.contains(&one).await.unwrap(), model.members.contains(&one));
-            model.wrong += u64::from(found && !known);
-            model.asked += u64::from(!known);
-            model.members.insert(one);
+            let found = filter.contains(&one).await.unwrap();
+            model.insert(one);
             filter.add(&one).await.unwrap() != found && filter.contains(&one).await.unwrap()
         }
         // Many, the half of them twice: each is new once.
@@ -98,13 +113,13 @@ async fn apply(
             let free = found.iter().filter(|found| !**found).count() as u64;
             let twice: Vec<u64> = some.iter().chain(&some[..some.len() / 2]).copied().collect();
             let new = filter.add_many(&twice).await.unwrap();
-            model.members.extend(some);
+            model.extend(some);
             // But for the few that have the bits of others among them.
             new <= free && free - new <= 1 + free / 10
         }
         // What is in is found, and is not new.
         3 => {
-            let some: Vec<u64> = model.members.iter().copied().take(count).collect();
+            let some: Vec<u64> = model.iter().copied().take(count).collect();
             let again = match some.first() {
                 Some(one) => filter.add(one).await.unwrap(),
                 None => false,
@@ -115,20 +130,12 @@ async fn apply(
         }
         // Members and strangers in turn: the answers are in the order of the questions.
         4 => {
-            let members: Vec<u64> = model.members.iter().copied().take(count).collect();
+            let members: Vec<u64> = model.iter().copied().take(count).collect();
             let asked: Vec<u64> = members.iter().zip(&strangers).flat_map(|(one, other)| [*one, *other]).collect();
             let found = filter.contains_many(&asked).await.unwrap();
-            let known = |element: &u64| model.members.contains(element);
-            let missed = asked.iter().zip(&found).any(|(element, found)| known(element) && !found);
-            let wrong = asked.iter().zip(&found).filter(|(element, found)| !known(element) && **found).count();
-            (model.wrong, model.asked) = (model.wrong + wrong as u64, model.asked + members.len() as u64);
+            let missed = asked.iter().zip(&found).any(|(element, found)| model.contains(element) && !found);
             !missed && found.len() == asked.len()
         }
-        _ => {
-            let found = filter.contains_many(&strangers).await.unwrap();
-            let wrong = strangers.iter().zip(found).filter(|(one, found)| *found && !model.members.contains(one));
-            (model.wrong, model.asked) = (model.wrong + wrong.count() as u64, model.asked + count as u64);
-            filter.add_many(std::iter::empty::<&u64>()).await.unwrap() == 0
-        }
+        _ => filter.add_many(std::iter::empty::<&u64>()).await.unwrap() == 0,
     }
 }

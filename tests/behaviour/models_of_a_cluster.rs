@@ -5,8 +5,8 @@ use redgrid_testkit::{Cluster, RedisServer, ServerBinary};
 use redgrid_tests::SOON;
 
 use super::{
-    delayed_model, geo_model, hyper_log_log_model, lex_model, multimaps_model, native_caches_model, ring_model,
-    set_cache_model,
+    bits_model, delayed_model, geo_model, hyper_log_log_model, lex_model, multimaps_model, native_caches_model,
+    ring_model, set_cache_model, set_combinations_model,
 };
 
 async fn two_clients(cluster: &Cluster) -> [Client; 2] {
@@ -32,6 +32,8 @@ async fn objects_in_a_cluster_are_what_their_models_are() {
     geo_model::modelled(clients, 2).await;
     hyper_log_log_model::modelled(clients, 2).await;
     multimaps_model::modelled(clients, 2).await;
+    bits_model::modelled(clients, 2).await;
+    set_combinations_model::modelled(clients, 2, cluster.nodes()[0].binary().version().major >= 7).await;
 }
 
 /// What the servers end, and take out when they come to it.

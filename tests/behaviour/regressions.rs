@@ -1,5 +1,6 @@
 //! Faults that were found by reading and trying, each kept from coming back.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -227,4 +228,52 @@ async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
     observer.cmd(&["DEL", "a"]).await.unwrap();
     drop((first.await.unwrap(), second.await.unwrap()));
     wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
+}
+
+/// A longer lease is written, for the next of the process or by its owner, but nobody here hears of it, nor of anything else until the
+/// shorter one is over: what gives the lock back then does not believe that the server has done so by itself.
+#[tokio::test(start_paused = true)]
+async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() {
+    let (short, silence) = (Duration::from_secs(2), Duration::from_secs(10));
+    for by_its_owner in [false, true] {
+        let released = Arc::new(AtomicUsize::new(0));
+        let (counted, lengthened, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
+        let server = Made::new("one:1", move |request: &Request| {
+            let (now, mut lengthened) = (tokio::time::Instant::now(), lengthened.lock().unwrap());
+            if request.label() == "lock/renew" {
+                lengthened.get_or_insert(now);
+            }
+            let named = request.arguments().first().cloned();
+            match (request.label(), *lengthened) {
+                (_, Some(at)) if now < at + silence => return Err(ServerError::Unknown { reason: "no answer".into() }),
+                ("lock/acquire", _) => {
+                    holder.lock().unwrap().get_or_insert(named.expect("a holder"));
+                    let time = Reply::Bytes("1700000000000000".into());
+                    return Ok(Reply::Array(vec![Reply::Int(1), time, Reply::Int(0)]));
+                }
+                // Of what was lengthened, and not of what the next may have got.
+                ("lock/release" | "lock/give-way", _) if *holder.lock().unwrap() == named => {
+                    counted.fetch_add(1, Ordering::Relaxed)
+                }
+                _ => 0,
+            };
+            Ok(Reply::Int(1))
+        });
+        let config = Config::single("one").unwrap().stretch(Duration::from_millis(500)).retries(1);
+        let client = Client::over_one(Arc::new(server), config, Clock::runtime()).unwrap();
+        let lock = Lock::new(&client, "a");
+        let first = lock.acquire().lease(short).await.unwrap();
+        if by_its_owner {
+            assert!(first.extend(Duration::from_secs(30)).await.is_err());
+            let told = first.release().await;
+            assert!(told.is_ok(), "{told:?}");
+        } else {
+            let next = tokio::spawn(lock.acquire().wait(Duration::from_secs(6)).into_future());
+            wait_until(SOON, async || client.in_hand().waiting == 1).await;
+            first.release().await.unwrap();
+            let told = next.await.unwrap();
+            assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
+        }
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+    }
 }

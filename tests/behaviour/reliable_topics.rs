@@ -238,6 +238,31 @@ async fn what_is_acknowledged_does_not_come_again_behind_a_lost_connection() {
     assert_eq!(topic.len().await.unwrap(), 0);
 }
 
+/// The first of three comes again over a new connection, behind which nothing was read yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_before_a_new_connection_read_it_does_not_come_again() {
+    let (server, client, _observer) = ready().await;
+    let topic = news(&client);
+    let mut one = topic.subscribe().again_after(Duration::ZERO).await.unwrap();
+    // For whom they are kept.
+    let _idle = topic.subscribe().await.unwrap();
+    for n in 1..=3 {
+        topic.publish(&n.to_string()).await.unwrap();
+    }
+    let [first, second, third] = [delivery(&mut one).await, delivery(&mut one).await, delivery(&mut one).await];
+    drop(first);
+    second.ack().await.unwrap();
+    third.ack().await.unwrap();
+    let former = client.epoch_of(b"news");
+    server.kill_connections(Connections::Normal).await.unwrap();
+    wait_until(SOON, async || client.epoch_of(b"news").is_some_and(|now| Some(now) != former)).await;
+    let again = delivery(&mut one).await;
+    assert!(again.is_redelivered() && again.message().unwrap() == "1");
+    again.ack().await.unwrap();
+    topic.publish("4").await.unwrap();
+    assert_eq!(acked(&mut one).await, "4");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_lost_only_his_group_finds_out() {
     let (_server, client, observer) = ready().await;

@@ -87,10 +87,33 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// What has left is carried out although nobody waits for it.
     #[doc(alias = "tryInit")]
     pub async fn try_init(&self, expected_insertions: u64, false_probability: f64) -> Result<bool, ObjectError> {
-        let config = self.planned(expected_insertions, false_probability)?;
+        self.try_init_as(&self.planned(expected_insertions, false_probability)?).await
+    }
+
+    /// The same by what was [planned](BloomFilter::planned) before, or is the [`config`](BloomFilter::config) of another filter: of several
+    /// that are alike the size is reckoned once, which takes some milliseconds.
+    ///
+    /// ```no_run
+    /// # async fn demo(days: &[redgrid_bits::BloomFilter<String, redgrid_bits::codecs::Text>]) -> Result<(), redgrid_bits::ObjectError> {
+    /// let plan = days[0].planned(1_000_000, 0.01)?;
+    /// for day in days {
+    ///     day.try_init_as(&plan).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] says what is true then; a filter that can not be is [`ObjectError::InvalidArgument`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`BloomFilter::try_init`].
+    pub async fn try_init_as(&self, plan: &FilterConfig) -> Result<bool, ObjectError> {
+        let Shape { size, hashes } = self.shape_of(plan.size, plan.hash_iterations.into())?;
         let (_, key) = self.place.named()?;
-        let request = INIT.with([config_key(key)]).arg(config.size.to_string()).int(config.hash_iterations.into());
-        let request = request.arg(expected_insertions.to_string()).arg(false_probability.to_string());
+        let request = INIT.with([config_key(key)]).arg(size.to_string()).int(hashes.into());
+        let request = request.arg(plan.expected_insertions.to_string()).arg(plan.false_probability.to_string());
         self.place.change(request).await
     }
 

@@ -119,12 +119,17 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         let wished = self.spread.wished(wish)?;
         // What can not be is to be refused before anything is said.
         let first = &self.spread.parts(wished).all[0];
-        first.planned(each(&wished, expected_insertions, false_probability), false_probability)?;
+        let plan = first.planned(each(&wished, expected_insertions, false_probability), false_probability)?;
         let (said, parts) = self.spread.agree(wish).await?;
         let Some((elements, share)) = parts.layout.filter else { return Ok(said) };
         let elements = each(&parts.layout, elements, share);
+        // Reckoned once for all parts; once more where others had said other numbers before.
+        let plan = match (plan.expected_insertions, plan.false_probability) == (elements, share) {
+            true => plan,
+            false => first.planned(elements, share)?,
+        };
         let make = |part: BloomFilter<T, C>, ()| async move {
-            if part.try_init(elements, share).await? {
+            if part.try_init_as(&plan).await? {
                 return Ok(());
             }
             // It was there, of this filter or of one that was deleted while somebody used it.

@@ -134,6 +134,8 @@ impl Window {
             self.behind = self.behind.max(*first.key());
             first.remove();
         }
+        // What is read again from further back is not: it would come once more.
+        self.read = self.read.max(self.behind);
         (self.behind > former).then_some(self.behind)
     }
 }
@@ -218,6 +220,20 @@ mod tests {
             Some((id(3), true))
         );
         assert_eq!(window.acknowledge(id(1)), Some(id(2)));
+    }
+
+    #[test]
+    fn what_was_dealt_with_before_it_was_read_again_is_not_read_again() {
+        let mut window = with([1, 2, 3]);
+        for _ in 0..3 {
+            next(&mut window);
+        }
+        window.give_back(id(1), NOW, Duration::ZERO);
+        window.acknowledge(id(2));
+        window.acknowledge(id(3));
+        window.begin(id(0), false);
+        assert_eq!((next(&mut window), window.read()), (Some((id(1), true)), id(0)));
+        assert_eq!((window.acknowledge(id(1)), window.read()), (Some(id(3)), id(3)));
     }
 
     #[test]

@@ -1,0 +1,315 @@
+//! What is published to a reliable topic comes to each subscriber: all of it, in order, and again only as promised.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use futures_util::future::join3;
+use redgrid_core::{Client, Request};
+use redgrid_testkit::{Proxy, wait_until};
+use redgrid_tests::model::seeds;
+use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_topic::codecs::Text;
+use redgrid_topic::{Deliveries, Delivery, Gap, MessageId, ReliableTopic, SubscriptionError};
+
+type News = ReliableTopic<String, Text>;
+
+/// How often a subscriber looks by itself: what others publish than redgrid does not wake it.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How many subscribers there are at most.
+const MOST: usize = 4;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_published_comes_to_each_subscriber_in_order() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let publishers = [client(&server).await, client(&server).await];
+    for seed in seeds(8) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut room = Room { publishers: &publishers, name: format!("news:{seed}"), log: Vec::new() };
+        let mut ears: Vec<Ear> = Vec::new();
+        let mut story = Vec::new();
+        // Those who listen have connections that are cut, and processes that end.
+        let connect = async || client_with(&server.url_via(proxy.addr()), |config| config).await;
+        let mut homes = [connect().await, connect().await];
+        for step in 0..120 {
+            let (what, at, n) = (random.u8(..20), random.usize(..MOST), random.usize(1..6));
+            story.push((what, at, n));
+            let about = format!("seed {seed}, after {story:?}");
+            let home = random.usize(..2);
+            match (what, ears.get_mut(at)) {
+                (0..5, Some(ear)) => room.publish_beside(ear, n, &mut random, &about).await,
+                (0..5, None) => room.publish(n, &mut random).await,
+                (5..9, Some(ear)) => {
+                    let taken = ear.take(n, ear.sure(room.log.len())).await;
+                    ear.check(taken, &room.log, &about);
+                }
+                (9..13, Some(ear)) => ear.acknowledge(&mut random).await,
+                (13, Some(ear)) => drop(ear.any_out(&mut random)),
+                (14, None) => {
+                    let most = [1, 4, 100][random.usize(..3)];
+                    ears.push(Ear::new(&room, &homes[home], format!("ear:{step}"), most).await);
+                }
+                (15 | 16, Some(ear)) if ear.ends.is_some() => {
+                    // The process ends, with what was out, and its connections; nobody says a word.
+                    ear.ends = None;
+                    homes[home] = connect().await;
+                }
+                (15 | 16, Some(ear)) => ear.resume(&room, &homes[home]).await,
+                (17, Some(_)) => ears.swap_remove(at).leave(&room).await,
+                (18, _) => proxy.cut_all(),
+                (19, Some(ear)) if ear.is_clean() => {
+                    assert!(room.topic(0).remove_subscriber(&ear.id).await.unwrap(), "{about}");
+                    ear.is_removed = true;
+                }
+                _ => {}
+            }
+            let removed = ears.iter().any(|ear| ear.is_removed);
+            let there = room.topic(1).count_subscribers().await.unwrap();
+            assert!(removed || there == ears.len() as u64, "{there} of {} {about}", ears.len());
+        }
+        room.publish(1, &mut random).await;
+        let about = format!("seed {seed}, in the end of {story:?}");
+        for ear in &mut ears {
+            if ear.ends.is_none() {
+                ear.resume(&room, &homes[0]).await;
+            }
+            ear.finish(&room.log, &about).await;
+        }
+        if !ears.is_empty() {
+            // The last one may not have been told to the server: the next one is.
+            room.publish(1, &mut random).await;
+            for ear in &mut ears {
+                ear.finish(&room.log, &about).await;
+            }
+            wait_until(SOON, async || room.topic(0).is_empty().await.unwrap()).await;
+        }
+    }
+}
+
+/// A topic, and what was published to it.
+struct Room<'r> {
+    publishers: &'r [Client; 2],
+    name: String,
+    log: Vec<(MessageId, String)>,
+}
+
+impl Room<'_> {
+    fn topic(&self, by: usize) -> News {
+        ReliableTopic::new(&self.publishers[by], &self.name)
+    }
+
+    /// Publishes some, by two clients at the same time, and as Redisson does; tells them in their order.
+    async fn published(&self, count: usize, random: &mut fastrand::Rng) -> Vec<(MessageId, String)> {
+        let from = self.log.len();
+        let all: Vec<(u8, String)> = (from..from + count).map(|n| (random.u8(..3), format!("message {n}"))).collect();
+        let by = async |who: u8| {
+            let mut done = Vec::new();
+            for (_, text) in all.iter().filter(|(by, _)| *by == who) {
+                let id = match who {
+                    2 => {
+                        let add = Request::command("XADD").key(self.name.clone());
+                        let add = add.arg("*").arg("m").arg(text.clone());
+                        self.publishers[0].run::<String>(add).await.unwrap().parse().unwrap()
+                    }
+                    who => self.topic(who.into()).publish(text).await.unwrap().id,
+                };
+                done.push((id, text.clone()));
+            }
+            done
+        };
+        let (one, two, three) = join3(by(0), by(1), by(2)).await;
+        let mut done = [one, two, three].concat();
+        done.sort();
+        done
+    }
+
+    async fn publish(&mut self, count: usize, random: &mut fastrand::Rng) {
+        let more = self.published(count, random).await;
+        self.log.extend(more);
+    }
+
+    /// The same while somebody listens.
+    async fn publish_beside(&mut self, ear: &mut Ear, count: usize, random: &mut fastrand::Rng, about: &str) {
+        let sure = ear.sure(self.log.len()) + if ear.is_removed { 0 } else { count };
+        let (more, taken) = futures_util::join!(self.published(count, random), ear.take(count, sure));
+        self.log.extend(more);
+        ear.check(taken, &self.log, about);
+    }
+}
+
+/// What came to one who listens.
+type Taken = Vec<Result<Delivery<String>, Gap>>;
+
+/// A subscriber, and what it is to get: messages are numbered as they are in the log.
+struct Ear {
+    id: String,
+    most: usize,
+    /// While its process lives.
+    ends: Option<Listening>,
+    /// It has acknowledged all before this one.
+    behind: usize,
+    /// The server knows of all before this one, at least, and perhaps of more.
+    told: usize,
+    /// Of those before this one some may have been dropped, as it was no subscriber for a while.
+    gap: usize,
+    /// It is not a subscriber, and has not been told so.
+    is_removed: bool,
+}
+
+/// A process that listens.
+struct Listening {
+    deliveries: Deliveries<String, Text>,
+    out: BTreeMap<usize, Delivery<String>>,
+    /// What came to it.
+    came: BTreeSet<usize>,
+    /// What it has acknowledged behind one that is not.
+    acknowledged: BTreeSet<usize>,
+    /// Where the next that did not come yet may be; from `sure` on nothing is missing.
+    next: RangeInclusive<usize>,
+    sure: usize,
+}
+
+impl Ear {
+    async fn new(room: &Room<'_>, home: &Client, id: String, most: usize) -> Ear {
+        let end = room.log.len();
+        let mut ear = Ear { id, most, ends: None, behind: end, told: end, gap: 0, is_removed: false };
+        ear.resume(room, home).await;
+        ear
+    }
+
+    /// Another process goes on as it, with what the server knows.
+    async fn resume(&mut self, room: &Room<'_>, home: &Client) {
+        let deliveries = loop {
+            let topic = News::new(home, &room.name);
+            let subscribing = topic.subscribe().as_subscriber(&self.id).at_most(self.most);
+            // What was cut off on the way is asked again.
+            if let Ok(deliveries) = subscribing.look_every(LOOK).again_after(Duration::ZERO).await {
+                break deliveries;
+            }
+        };
+        let (out, came, acknowledged) = Default::default();
+        // Who was removed and did not hear of it may begin with what comes next.
+        self.gap = if std::mem::take(&mut self.is_removed) { room.log.len() } else { self.gap };
+        let sure = self.behind.max(self.gap);
+        let next = self.told..=sure;
+        self.behind = self.told;
+        self.ends = Some(Listening { deliveries, out, came, acknowledged, next, sure });
+    }
+
+    /// It is not a subscriber any more.
+    async fn leave(mut self, room: &Room<'_>) {
+        let left = match self.ends.take() {
+            Some(listening) => listening.deliveries.leave().await.is_ok(),
+            None => false,
+        };
+        if !left {
+            room.topic(0).remove_subscriber(&self.id).await.unwrap();
+        }
+    }
+
+    /// It has dealt with all that came.
+    fn is_clean(&self) -> bool {
+        let dealt = |listening: &Listening| listening.out.is_empty() && listening.came.last() < Some(&self.behind);
+        !self.is_removed && self.ends.as_ref().is_some_and(dealt)
+    }
+
+    /// How many certainly come, where there are so many messages.
+    fn sure(&self, messages: usize) -> usize {
+        let Some(listening) = self.ends.as_ref().filter(|_| !self.is_removed) else { return 0 };
+        let comes = |n: &usize| !listening.out.contains_key(n) && !listening.acknowledged.contains(n);
+        (listening.sure.max(self.behind)..messages).filter(comes).count()
+    }
+
+    /// Takes some of those that certainly come, or the gap that does.
+    async fn take(&mut self, count: usize, sure: usize) -> Taken {
+        let is_removed = self.is_removed;
+        let Some(listening) = &mut self.ends else { return Taken::new() };
+        let (count, room) = (count.min(sure), self.most - listening.out.len());
+        let mut taken = Taken::new();
+        while taken.len() < room && (taken.len() < count || is_removed) {
+            match tokio::time::timeout(SOON, listening.deliveries.next()).await.expect("something comes") {
+                Some(Ok(delivery)) => taken.push(Ok(delivery)),
+                Some(Err(SubscriptionError::Gap(gap))) => {
+                    taken.push(Err(gap));
+                    return taken;
+                }
+                Some(Err(SubscriptionError::Unavailable(_))) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        taken
+    }
+
+    /// Whether what came is what was to come.
+    fn check(&mut self, taken: Taken, log: &[(MessageId, String)], about: &str) {
+        for one in taken {
+            let Some(listening) = &mut self.ends else { return };
+            let Ok(delivery) = one else {
+                assert!(std::mem::take(&mut self.is_removed), "{}: a gap {about}", self.id);
+                // What was dropped meanwhile does not come, and what was acknowledged behind another one comes again.
+                self.gap = log.len();
+                listening.acknowledged.clear();
+                listening.next = self.behind.max(listening.came.last().map_or(0, |last| last + 1))..=self.gap;
+                listening.sure = self.gap;
+                continue;
+            };
+            let n = log.iter().position(|(id, _)| *id == delivery.id()).expect("it was published");
+            let what = format!("{}: {n} of {:?}, {:?} {about}", self.id, listening.next, listening.came);
+            assert_eq!(delivery.message().unwrap(), &log[n].1, "{what}");
+            assert_eq!(delivery.is_redelivered(), !listening.came.insert(n), "{what}");
+            assert!(n >= self.behind && !listening.acknowledged.contains(&n), "{what}");
+            if !delivery.is_redelivered() {
+                assert!(listening.next.contains(&n), "{what}");
+                listening.acknowledged.extend(*listening.next.start()..n);
+                listening.next = n + 1..=n + 1;
+            }
+            assert!(listening.out.insert(n, delivery).is_none(), "{what}");
+            self.advance();
+        }
+    }
+
+    /// Puts behind it what has nothing before it that is not acknowledged.
+    fn advance(&mut self) {
+        let Some(listening) = &mut self.ends else { return };
+        while listening.acknowledged.remove(&self.behind) {
+            self.behind += 1;
+        }
+    }
+
+    fn any_out(&mut self, random: &mut fastrand::Rng) -> Option<(usize, Delivery<String>)> {
+        let listening = self.ends.as_mut()?;
+        let n = *listening.out.keys().nth(random.usize(..listening.out.len().max(1)))?;
+        Some((n, listening.out.remove(&n)?))
+    }
+
+    async fn acknowledge(&mut self, random: &mut fastrand::Rng) {
+        let Some((n, delivery)) = self.any_out(random) else { return };
+        let was_told = delivery.ack().await.is_ok();
+        if let Some(listening) = &mut self.ends {
+            listening.acknowledged.insert(n);
+        }
+        let before = self.behind;
+        self.advance();
+        if was_told && self.behind > before && !self.is_removed {
+            self.told = self.behind;
+        }
+    }
+
+    /// Takes and acknowledges all there is.
+    async fn finish(&mut self, log: &[(MessageId, String)], about: &str) {
+        let mut random = fastrand::Rng::with_seed(0);
+        loop {
+            while self.ends.as_ref().is_some_and(|listening| !listening.out.is_empty()) {
+                self.acknowledge(&mut random).await;
+            }
+            let sure = self.sure(log.len());
+            if sure == 0 && !self.is_removed {
+                return;
+            }
+            let taken = self.take(1, sure).await;
+            self.check(taken, log, about);
+        }
+    }
+}
