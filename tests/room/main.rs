@@ -30,7 +30,7 @@ const ROUNDS: usize = 5;
 const TASKS: usize = 8;
 
 /// The most that a held lock may take on the heap, its guard included, while a table of 10,000 is two thirds full: bytes.
-const ROOM: usize = 1_080;
+const ROOM: usize = 1_024;
 
 /// The most blocks of memory that it may be spread over, each with its own overhead: the name, its texts, where it is looked up, what the
 /// server granted and who of us has it.

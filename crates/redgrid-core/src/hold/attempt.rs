@@ -84,7 +84,7 @@ impl Table {
             until: entry.until.min(self.now() + patience),
             lease: entry.wish.server_lease(stretch),
             stretch,
-            continued: slot.continued.take(),
+            continued: Some(std::mem::take(&mut slot.continued)).filter(|ends| *ends > Instant::PAST),
             entrance: Entrance {
                 under: slot.under.as_deref().cloned(),
                 since: slot.waits_since,

@@ -167,8 +167,9 @@ impl Grant {
     ///
     /// Dropping it changes nothing.
     pub async fn alone(&self) {
+        let alone = self.hold.tenure.alone();
         loop {
-            let mut told = pin!(self.hold.tenure.alone());
+            let mut told = pin!(alone.notified());
             told.as_mut().enable();
             if !self.is_shared() {
                 return;

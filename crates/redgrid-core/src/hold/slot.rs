@@ -85,8 +85,8 @@ pub(super) struct Slot {
     pub(super) contended: bool,
     /// Others go first.
     pub(super) turn: Option<Box<Turn>>,
-    /// The next grant continues a stretch that ends then.
-    pub(super) continued: Option<Instant>,
+    /// The next grant continues a stretch that ends then; past, where it does not.
+    pub(super) continued: Instant,
     /// What the drive loop is told by, from when there is one.
     changed: Option<Arc<Notify>>,
     /// The last grant: its token, and when it was known here.
@@ -236,7 +236,7 @@ impl Slot {
             driven: false,
             contended: false,
             turn: None,
-            continued: None,
+            continued: Instant::PAST,
             changed: None,
             last: (0, Instant::PAST),
             contact: now,

@@ -233,8 +233,9 @@ impl Table {
             answers = self.pass_on(&mut state, &key, Basis::HandOver);
             self.go_on(&mut state, &key);
         } else if alone {
-            slot.continued = before.as_ref().map(|before| before.stretch_ends).filter(|ends| *ends > now);
-            if slot.continued.is_none() {
+            let continued = before.as_ref().map(|before| before.stretch_ends).filter(|ends| *ends > now);
+            slot.continued = continued.unwrap_or(Instant::PAST);
+            if continued.is_none() {
                 slot.turn = before.filter(|_| !once).map(|before| Box::new(before.turn));
             }
             if slot.turn.is_some() {

@@ -1,12 +1,11 @@
 //! What a process has on the server under one name: one holder field, for all of its tasks that hold it in turn.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 
 use super::kind::{Claim, HoldKind, Target};
 use super::slot::SlotKey;
@@ -73,8 +72,6 @@ pub(crate) struct Tenure {
     part: u64,
     /// Another hold was asked for under it: it goes back to the server, and nobody else comes in before.
     sealed: AtomicBool,
-    /// All but one of those who shared it have left: for who waits for that, from when he does.
-    alone: OnceLock<Box<Notify>>,
     /// Also the lock under which the deadline moves.
     changing: Mutex<Changing>,
     pub(crate) clock: Clock,
@@ -82,16 +79,10 @@ pub(crate) struct Tenure {
     pub(crate) token: u64,
     /// When the answer was here.
     pub(crate) granted: Instant,
-    /// Until when an unanswered copy of its acquire may still be carried out; past where each was answered.
-    unanswered_until: Instant,
-    /// The lease that an unanswered copy would get, in nanoseconds.
-    first_lease: u64,
     pub(crate) stretch_ends: Instant,
-    /// How many of our tasks have had it; changed under the table's lock.
-    owners: AtomicU64,
+    /// How many of our tasks have had it; changed under the table's lock. They have it within one stretch: it does not overflow.
+    owners: AtomicU32,
     deadline: AtomicU64,
-    /// Until when the server may have it by a lengthening that was not answered.
-    reach: AtomicU64,
     /// The lease that renewals write, in nanoseconds.
     lease: AtomicU64,
     /// Whether the present owner's lease is renewed, and until when.
@@ -115,6 +106,12 @@ struct Rare {
     /// Where more than the primary is wanted.
     durable: Durable,
     shortenings: Shortenings,
+    /// A copy of its acquire that was not answered: until when it may still be carried out, and the lease that it would get.
+    copy: Option<(Instant, Duration)>,
+    /// Until when the server may have it by a lengthening that was not answered.
+    reach: Instant,
+    /// All but one of those who shared it have left: for who waits for that, from when he does.
+    alone: Option<Arc<Notify>>,
 }
 
 /// A holder field. Whatever is sent of it is made for that: it is sent rarely, and kept for long.
@@ -164,7 +161,9 @@ impl Tenure {
         clock: Clock,
     ) -> Self {
         let durable = Durable { is: granted.durability, wanted: granted.durability };
-        let rare = (durable != Durable::default()).then(|| Box::new(Rare { durable, ..Rare::default() }));
+        let copy = granted.unanswered_until.map(|until| (until, granted.lease));
+        let is_rare = durable != Durable::default() || copy.is_some();
+        let rare = is_rare.then(|| Box::new(Rare { durable, copy, ..Rare::default() }));
         Tenure {
             id: granted.id,
             field: Field::of(granted.field),
@@ -172,17 +171,13 @@ impl Tenure {
             kind,
             part: key.2,
             sealed: AtomicBool::new(false),
-            alone: OnceLock::new(),
             changing: Mutex::new(Changing { node: granted.node, rare }),
             clock,
             token: granted.token,
             granted: granted.received,
-            unanswered_until: granted.unanswered_until.unwrap_or(Instant::PAST),
-            first_lease: terms::nanos(granted.lease),
             stretch_ends: granted.stretch_ends,
-            owners: AtomicU64::new(0),
+            owners: AtomicU32::new(0),
             deadline: AtomicU64::new(terms::deadline(granted.sent, granted.lease).as_nanos()),
-            reach: AtomicU64::new(0),
             lease: AtomicU64::new(terms::nanos(granted.lease)),
             renewed: AtomicBool::new(false),
             renewed_until: AtomicU64::new(0),
@@ -202,12 +197,16 @@ impl Tenure {
 
     /// Until when an unanswered copy of its acquire may still be carried out.
     pub(crate) fn unanswered_until(&self) -> Option<Instant> {
-        Some(self.unanswered_until).filter(|until| *until > Instant::PAST)
+        self.copy().map(|(until, _)| until)
     }
 
-    /// The lease that an unanswered copy would get.
+    /// The lease that such a copy would get; where there is none, the one that it has.
     pub(crate) fn first_lease(&self) -> Duration {
-        Duration::from_nanos(self.first_lease)
+        self.copy().map_or_else(|| self.lease(), |(_, lease)| lease)
+    }
+
+    fn copy(&self) -> Option<(Instant, Duration)> {
+        self.changing().rare.as_ref()?.copy
     }
 
     /// The name in the table.
@@ -228,14 +227,14 @@ impl Tenure {
     /// Tells the last one who has it that the others have left.
     pub(super) fn left_alone(&self) {
         // Who comes to wait now looks once more before he does.
-        if let Some(alone) = self.alone.get() {
+        if let Some(alone) = self.changing().rare.as_ref().and_then(|rare| rare.alone.as_ref()) {
             alone.notify_waiters();
         }
     }
 
-    /// Completes with the next word of that.
-    pub(super) fn alone(&self) -> Notified<'_> {
-        self.alone.get_or_init(Box::default).notified()
+    /// What tells that.
+    pub(super) fn alone(&self) -> Arc<Notify> {
+        Arc::clone(self.changing().rare.get_or_insert_default().alone.get_or_insert_default())
     }
 
     /// Until when it may be believed.
@@ -245,13 +244,15 @@ impl Tenure {
 
     /// A lengthening was not answered: the server may have it until then, although nobody here may believe so.
     pub(crate) fn may_reach(&self, until: Instant) {
-        self.reach.fetch_max(until.as_nanos(), Ordering::AcqRel);
+        let mut changing = self.changing();
+        let reach = &mut changing.rare.get_or_insert_default().reach;
+        *reach = until.max(*reach);
     }
 
     /// When its lease ends on the server, at the latest.
     pub(crate) fn lease_ends(&self) -> Instant {
         let believed = self.deadline() + terms::margin(self.lease());
-        believed.max(Instant::from_nanos(self.reach.load(Ordering::Acquire)))
+        believed.max(self.changing().rare.as_ref().map_or(Instant::PAST, |rare| rare.reach))
     }
 
     /// The lease that renewals write.
@@ -345,7 +346,7 @@ impl Tenure {
     pub(crate) fn next_token(&self) -> (u64, Instant) {
         match self.owners.load(Ordering::Acquire) {
             0 => (self.token, Instant::PAST),
-            k => (self.token + k, stretch::token_due(self.granted, k)),
+            k => (self.token + u64::from(k), stretch::token_due(self.granted, k.into())),
         }
     }
 
