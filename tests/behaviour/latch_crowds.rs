@@ -19,6 +19,38 @@ fn looks(seen: &[SeenCommand]) -> usize {
     seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count()
 }
 
+/// Who waits in the process that counts down goes on by the answer, where no message comes: nobody looks. A look that was due may be
+/// sent all the same: the best of five rounds counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_of_the_last_count_down_is_enough_for_those_who_wait_beside_it() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    observer.cmd(&["ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all"]).await.unwrap();
+    let mute = client_with(&server.url_for("mute", "secret"), |config| config.poll_interval(NO_POLL)).await;
+    let latch = CountDownLatch::new(&mute, "a");
+    let mut looked = Vec::new();
+    for _ in 0..5 {
+        assert!(latch.try_set_count(2).await.unwrap());
+        let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
+        let tasks = crowd(&latch, 10).await;
+        let mut seen = Vec::new();
+        wait_until(SOON, async || {
+            seen.extend(monitor.take().await.unwrap());
+            looks(&seen) >= 2
+        })
+        .await;
+        assert_eq!(latch.count_down().await.unwrap(), 1);
+        assert!(tasks.iter().all(|task| !task.is_finished()), "one is left");
+        monitor.take().await.unwrap();
+        assert_eq!(latch.count_down().await.unwrap(), 0);
+        for task in tasks {
+            tokio::time::timeout(SOON, task).await.unwrap().unwrap().unwrap();
+        }
+        looked.push(looks(&monitor.take().await.unwrap()));
+    }
+    assert!(looked.contains(&0), "{looked:?}");
+}
+
 /// The message that comes with the last count-down is all it takes: half a round trip there, half a round trip back. A look that was
 /// due before may be late on a busy machine: the best of five rounds counts.
 #[tokio::test(flavor = "multi_thread")]

@@ -1,14 +1,17 @@
 //! All who wait for one latch through one client: one task looks and listens for them.
+//!
+//! Those who came between two looks are a group: they go on together, woken by one call, and have nothing of their own but a place
+//! in their group.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
 use redgrid_core::{Client, Heard, Hearing, ServerError};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use crate::keys::Keys;
 use crate::rounds::{Over, Rounds};
@@ -47,22 +50,34 @@ pub(crate) struct Line {
 
 #[derive(Default)]
 struct State {
-    /// In the order in which they came.
-    waiting: BTreeMap<u64, oneshot::Sender<Left>>,
-    /// The number of whoever comes next.
+    /// Those who wait, by the numbers of their groups, and how many of each have not left.
+    groups: BTreeMap<u64, (Arc<Group>, usize)>,
+    /// The group of whoever comes next.
     next: u64,
     /// For those below a look was answered.
     seen: u64,
+    /// Those below are in the round, where that is known.
+    placed: u64,
+    round: Option<u64>,
+    /// Rounds that a count-down of this client has ended, and of which the attendant does not know.
+    ended: Vec<u64>,
     /// Until then it is as good as contact.
     fresh_until: Instant,
     attended: bool,
 }
 
+/// Those who came between two looks.
+#[derive(Default)]
+struct Group {
+    left: OnceLock<Left>,
+    told: Notify,
+}
+
 /// One who waits. Dropped, it has left.
 pub(crate) struct Place {
     line: Arc<Line>,
+    group: Arc<Group>,
     number: u64,
-    answer: oneshot::Receiver<Left>,
 }
 
 impl Line {
@@ -78,37 +93,47 @@ impl Line {
 
     /// Comes to wait.
     pub(crate) fn enter(self: &Arc<Self>) -> Place {
-        let (sender, answer) = oneshot::channel();
         let mut state = self.state();
         let number = state.next;
-        state.next += 1;
-        state.waiting.insert(number, sender);
+        let (group, here) = state.groups.entry(number).or_default();
+        *here += 1;
+        let (group, is_first) = (Arc::clone(group), *here == 1);
         let begins = !std::mem::replace(&mut state.attended, true);
         drop(state);
         match begins {
             true => self.client.run_in_background(attend(Attendance { line: Arc::clone(self), is_over: false })),
-            false => self.changed.notify_one(),
+            // A look for the first is one for all of the group.
+            false if is_first => self.changed.notify_one(),
+            false => {}
         }
-        Place { line: Arc::clone(self), number, answer }
+        Place { line: Arc::clone(self), group, number }
     }
 
-    /// A look is sent.
-    fn asks(&self) {
+    /// A count-down of this client has ended a round: its answer says so before the message may have come, or where that is lost.
+    pub(crate) fn ended(&self, round: u64) {
+        let mut state = self.state();
+        if !state.attended {
+            return;
+        }
+        let gone = state.ends(round);
+        drop(state);
+        wake(&gone);
+        self.changed.notify_one();
+    }
+
+    /// A look is sent, for all who are here: those below.
+    fn asks(&self) -> u64 {
         let overdue = self.client.clock().now() + OVERDUE;
         let mut state = self.state();
         state.fresh_until = state.fresh_until.min(overdue);
+        state.next += 1;
+        state.next
     }
 
     /// Lets go those below `number`.
     fn let_go(&self, number: u64, left: &Left) {
-        let mut state = self.state();
-        let staying = state.waiting.split_off(&number);
-        let going = std::mem::replace(&mut state.waiting, staying);
-        drop(state);
-        for answer in going.into_values() {
-            // Who has left in between needs no answer.
-            let _ = answer.send(left.clone());
-        }
+        let gone = self.state().leaving(number, left);
+        wake(&gone);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -116,11 +141,49 @@ impl Line {
     }
 }
 
+impl State {
+    /// Those below `placed` are in the round, if that is known.
+    fn is_placed(&mut self, placed: u64, round: Option<u64>) {
+        (self.placed, self.round) = (placed, round.filter(|round| *round > 0));
+    }
+
+    /// A round is over: those who are in it go on, and nobody else.
+    fn ends(&mut self, round: u64) -> Vec<Arc<Group>> {
+        self.ended.push(round);
+        match self.round == Some(round) {
+            true => self.leaving(self.placed, &Left::Over),
+            false => Vec::new(),
+        }
+    }
+
+    /// Takes out those below `number`, to be woken.
+    fn leaving(&mut self, number: u64, left: &Left) -> Vec<Arc<Group>> {
+        let staying = self.groups.split_off(&number);
+        let going = std::mem::replace(&mut self.groups, staying);
+        let tell = |(group, _): (Arc<Group>, usize)| {
+            // Nobody else tells: they are taken out once.
+            let _ = group.left.set(left.clone());
+            group
+        };
+        going.into_values().map(tell).collect()
+    }
+}
+
+fn wake(gone: &[Arc<Group>]) {
+    gone.iter().for_each(|group| group.told.notify_waiters());
+}
+
 impl Place {
     /// Completes when the wait is over.
-    pub(crate) async fn left(&mut self) -> Left {
-        // Without an answer, what attends to the line has ended with the client.
-        (&mut self.answer).await.unwrap_or(Left::ShuttingDown)
+    pub(crate) async fn left(&self) -> Left {
+        loop {
+            // Begun before the look at it: who tells in between wakes this one, too.
+            let told = self.group.told.notified();
+            if let Some(left) = self.group.left.get() {
+                return left.clone();
+            }
+            told.await;
+        }
     }
 
     /// Whether a look has found the latch closed since this one came, and none is overdue.
@@ -132,9 +195,17 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if self.group.left.get().is_some() {
+            return;
+        }
         let mut state = self.line.state();
-        state.waiting.remove(&self.number);
-        let is_last = state.waiting.is_empty();
+        if let Some((_, here)) = state.groups.get_mut(&self.number) {
+            *here -= 1;
+            if *here == 0 {
+                state.groups.remove(&self.number);
+            }
+        }
+        let is_last = state.groups.is_empty();
         drop(state);
         if is_last {
             self.line.changed.notify_one();
@@ -152,8 +223,11 @@ impl Attendance {
     /// Ends it if nobody waits any more.
     fn is_over(&mut self) -> bool {
         let mut state = self.line.state();
-        self.is_over = state.waiting.is_empty();
+        self.is_over = state.groups.is_empty();
         state.attended = !self.is_over;
+        if self.is_over {
+            (state.round, state.ended) = (None, Vec::new());
+        }
         self.is_over
     }
 }
@@ -163,11 +237,12 @@ impl Drop for Attendance {
         // After an orderly end another may attend already.
         if !self.is_over {
             let mut state = self.line.state();
-            state.attended = false;
-            let waiting = std::mem::take(&mut state.waiting);
+            (state.attended, state.round, state.ended) = (false, None, Vec::new());
+            let gone = state.leaving(u64::MAX, &Left::ShuttingDown);
+            // Who comes now is of none of their groups.
+            state.next += 1;
             drop(state);
-            // Their answers end with their senders.
-            drop(waiting);
+            wake(&gone);
         }
     }
 }
@@ -187,19 +262,29 @@ async fn attend(mut attendance: Attendance) {
     let mut placed = 0;
     let mut next_look = Instant::PAST;
     loop {
+        let (is_behind, ended) = {
+            let mut state = line.state();
+            (state.groups.keys().any(|group| *group >= state.seen), std::mem::take(&mut state.ended))
+        };
+        for round in ended {
+            if let Over::Placed | Over::All = rounds.hears_end(round) {
+                line.let_go(placed, &Left::Over);
+            }
+        }
+        if line.state().groups.is_empty() {
+            // Those who were let go first, and then what their end has to be told to the server.
+            tokio::task::yield_now().await;
+        }
         if attendance.is_over() {
             return;
         }
-        let (seen, next) = {
-            let state = line.state();
-            (state.seen, state.next)
-        };
-        if asking.is_none() && (rounds.is_due() || seen < next || clock.now() >= next_look) {
+        if asking.is_none() && (rounds.is_due() || is_behind || clock.now() >= next_look) {
             rounds.asks();
-            line.asks();
+            let upto = line.asks();
             let (client, keys) = (client.clone(), Arc::clone(&line.keys));
-            asking = Some((next, Box::pin(async move { keys.look(&client).await })));
+            asking = Some((upto, Box::pin(async move { keys.look(&client).await })));
         }
+        line.state().is_placed(placed, rounds.round());
         tokio::select! {
             // In this order: at a shutdown looks fail as well, and messages may come without end.
             biased;
@@ -287,5 +372,26 @@ async fn answered(asking: &mut Option<(u64, Asking)>) -> (u64, Result<Look, Serv
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_that_ends_a_round_lets_go_those_who_are_in_it_and_nobody_else() {
+        let mut state = State { next: 2, ..State::default() };
+        state.groups = (0..=2).map(|number| (number, (Arc::default(), 1))).collect();
+        assert!(state.ends(7).is_empty(), "no look has told the round");
+        state.is_placed(2, Some(7));
+        assert!(state.ends(6).is_empty(), "of an earlier one");
+        assert_eq!(state.ends(7).len(), 2);
+        assert_eq!(state.groups.keys().collect::<Vec<_>>(), [&2], "who came later has not been looked for");
+        assert!(state.ends(7).is_empty(), "once");
+        // A round of Redisson's has no number to be told by.
+        state.is_placed(3, Some(0));
+        assert!(state.ends(0).is_empty());
+        assert_eq!(state.ended, [7, 6, 7, 7, 0], "the attendant is told of all");
     }
 }
