@@ -94,10 +94,7 @@ impl Line {
     /// Comes to wait.
     pub(crate) fn enter(self: &Arc<Self>) -> Place {
         let mut state = self.state();
-        let number = state.next;
-        let (group, here) = state.groups.entry(number).or_default();
-        *here += 1;
-        let (group, is_first) = (Arc::clone(group), *here == 1);
+        let (number, group, is_first) = state.enter();
         let begins = !std::mem::replace(&mut state.attended, true);
         drop(state);
         match begins {
@@ -109,7 +106,8 @@ impl Line {
         Place { line: Arc::clone(self), group, number }
     }
 
-    /// A count-down of this client has ended a round: its answer says so before the message may have come, or where that is lost.
+    /// A count-down of this client has ended a round, 0 where that has no number: its answer says so before the message may have
+    /// come, or where that is lost.
     pub(crate) fn ended(&self, round: u64) {
         let mut state = self.state();
         if !state.attended {
@@ -142,6 +140,29 @@ impl Line {
 }
 
 impl State {
+    /// One comes: the number of its group, that group, and whether it is the first of it.
+    fn enter(&mut self) -> (u64, Arc<Group>, bool) {
+        let (group, here) = self.groups.entry(self.next).or_default();
+        *here += 1;
+        (self.next, Arc::clone(group), *here == 1)
+    }
+
+    /// One of a group leaves, if that was not let go: whether nobody is left.
+    fn leave(&mut self, number: u64) -> bool {
+        if let Some((_, here)) = self.groups.get_mut(&number) {
+            *here -= 1;
+            if *here == 0 {
+                self.groups.remove(&number);
+            }
+        }
+        self.groups.is_empty()
+    }
+
+    /// Whether somebody has come for whom no look was answered.
+    fn is_behind(&self) -> bool {
+        self.groups.last_key_value().is_some_and(|(last, _)| *last >= self.seen)
+    }
+
     /// Those below `placed` are in the round, if that is known.
     fn is_placed(&mut self, placed: u64, round: Option<u64>) {
         (self.placed, self.round) = (placed, round.filter(|round| *round > 0));
@@ -154,6 +175,15 @@ impl State {
             true => self.leaving(self.placed, &Left::Over),
             false => Vec::new(),
         }
+    }
+
+    /// Nobody attends any more: takes out all, to be woken.
+    fn close(&mut self) -> Vec<Arc<Group>> {
+        (self.attended, self.round, self.ended) = (false, None, Vec::new());
+        let gone = self.leaving(u64::MAX, &Left::ShuttingDown);
+        // One of them may be about to leave: who comes now is of none of their groups.
+        self.next += 1;
+        gone
     }
 
     /// Takes out those below `number`, to be woken.
@@ -198,15 +228,7 @@ impl Drop for Place {
         if self.group.left.get().is_some() {
             return;
         }
-        let mut state = self.line.state();
-        if let Some((_, here)) = state.groups.get_mut(&self.number) {
-            *here -= 1;
-            if *here == 0 {
-                state.groups.remove(&self.number);
-            }
-        }
-        let is_last = state.groups.is_empty();
-        drop(state);
+        let is_last = self.line.state().leave(self.number);
         if is_last {
             self.line.changed.notify_one();
         }
@@ -236,12 +258,7 @@ impl Drop for Attendance {
     fn drop(&mut self) {
         // After an orderly end another may attend already.
         if !self.is_over {
-            let mut state = self.line.state();
-            (state.attended, state.round, state.ended) = (false, None, Vec::new());
-            let gone = state.leaving(u64::MAX, &Left::ShuttingDown);
-            // Who comes now is of none of their groups.
-            state.next += 1;
-            drop(state);
+            let gone = self.line.state().close();
             wake(&gone);
         }
     }
@@ -264,7 +281,7 @@ async fn attend(mut attendance: Attendance) {
     loop {
         let (is_behind, ended) = {
             let mut state = line.state();
-            (state.groups.keys().any(|group| *group >= state.seen), std::mem::take(&mut state.ended))
+            (state.is_behind(), std::mem::take(&mut state.ended))
         };
         for round in ended {
             if let Over::Placed | Over::All = rounds.hears_end(round) {
@@ -392,6 +409,18 @@ mod tests {
         // A round of Redisson's has no number to be told by.
         state.is_placed(3, Some(0));
         assert!(state.ends(0).is_empty());
-        assert_eq!(state.ended, [7, 6, 7, 7, 0], "the attendant is told of all");
+        assert_eq!(state.ended, [7, 6, 7, 7, 0], "the attendant is told of all, and looks where it has no number");
+    }
+
+    #[test]
+    fn whoever_comes_when_the_attendant_has_ended_stays_although_one_of_those_before_leaves_late() {
+        let mut state = State::default();
+        let (former, ..) = state.enter();
+        assert_eq!(state.close().len(), 1);
+        let (_, group, is_first) = state.enter();
+        assert!(is_first && group.left.get().is_none());
+        // It had not been told when it was dropped.
+        assert!(!state.leave(former), "another waits");
+        assert!(state.is_behind());
     }
 }

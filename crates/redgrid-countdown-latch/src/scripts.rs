@@ -28,7 +28,7 @@ impl Keys {
         Ok(one(client.run_once(self.told(request)).await?)? == 1)
     }
 
-    /// What was there before, waited for until `until`; and the number of the round that it has ended, where that has one.
+    /// What was there before, waited for until `until`; and the number of the round that it has ended, 0 where that has none.
     pub(crate) async fn count_down(
         &self,
         client: &Client,
@@ -39,7 +39,7 @@ impl Keys {
         let mut answer = client.run_once_until::<Vec<Reply>>(self.told(request), until).await?.into_iter();
         let before = answer.next().unwrap_or(Reply::Nil).into_typed()?;
         // By somebody's hand it may be no number.
-        let ended = answer.next().and_then(|round| round.into_typed::<u64>().ok()).filter(|round| *round > 0);
+        let ended = answer.next().map(|round| round.into_typed().unwrap_or(0));
         Ok((before, ended))
     }
 

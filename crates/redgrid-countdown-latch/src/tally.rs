@@ -48,7 +48,7 @@ impl Combine for CountDowns {
     async fn carry_out(&self, batch: Vec<i64>, until: Instant) -> Vec<Self::Answer> {
         let counted = self.keys.count_down(&self.client, batch.iter().sum(), until).await;
         if let Ok((_, Some(round))) = counted {
-            // Who waits here goes on by this answer, if the message is not there before.
+            // Who waits here goes on by this answer, if the message is not there before: by a look, where the round has no number.
             Line::of(&self.client, &self.keys).ended(round);
         }
         let mut before = counted.map(|(before, _)| before);
