@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use redgrid_countdown_latch::{CountDownLatch, LatchError};
 use redgrid_testkit::{Action, Fault, Monitor, Proxy, SeenCommand, wait_until};
-use redgrid_tests::latch::{crowd, scripts};
+use redgrid_tests::latch::{crowd, placed, scripts};
 use redgrid_tests::{SOON, client, client_with, server};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -17,6 +17,70 @@ const NO_POLL: Duration = Duration::from_secs(60);
 fn looks(seen: &[SeenCommand]) -> usize {
     let [.., look] = scripts();
     seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count()
+}
+
+/// Who waits in the process that counts down goes on by the answer, where no message comes: nobody looks. A look that was due may be
+/// sent all the same: the best of five rounds counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_of_the_last_count_down_is_enough_for_those_who_wait_beside_it() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    observer.cmd(&["ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all"]).await.unwrap();
+    let mute = client_with(&server.url_for("mute", "secret"), |config| config.poll_interval(NO_POLL)).await;
+    let latch = CountDownLatch::new(&mute, "a");
+    let mut looked = Vec::new();
+    for _ in 0..5 {
+        assert!(latch.try_set_count(2).await.unwrap());
+        let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
+        let tasks = crowd(&latch, 10).await;
+        let mut seen = Vec::new();
+        wait_until(SOON, async || {
+            seen.extend(monitor.take().await.unwrap());
+            looks(&seen) >= 2
+        })
+        .await;
+        assert_eq!(latch.count_down().await.unwrap(), 1);
+        assert!(tasks.iter().all(|task| !task.is_finished()), "one is left");
+        monitor.take().await.unwrap();
+        assert_eq!(latch.count_down().await.unwrap(), 0);
+        for task in tasks {
+            tokio::time::timeout(SOON, task).await.unwrap().unwrap().unwrap();
+        }
+        looked.push(looks(&monitor.take().await.unwrap()));
+    }
+    assert!(looked.contains(&0), "{looked:?}");
+}
+
+/// A round that Redisson has begun has no number, nor has one whose number was evicted. The answer that ends it is a reason to look: here every
+/// message is lost, and nobody polls.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_that_ends_a_round_without_a_number_has_a_look_follow_for_those_who_wait_beside_it() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    proxy.drop_publishes(true);
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(NO_POLL)).await;
+    let (latch, observer) = (CountDownLatch::new(&client, "a"), server.observer().await.unwrap());
+    for is_evicted in [false, true, false, true] {
+        if is_evicted {
+            assert!(latch.try_set_count(1).await.unwrap());
+        } else {
+            observer.cmd(&["SET", "a", "1"]).await.unwrap();
+        }
+        let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
+        let tasks = crowd(&latch, 10).await;
+        // A poll, the only one, comes when the subscription is young; by then the look behind the confirmation was sent.
+        let is_poll = |command: &SeenCommand| command.args.get(1..).is_some_and(|args| args == ["1", "a"]);
+        wait_until(SOON, async || monitor.take().await.unwrap().iter().any(is_poll)).await;
+        placed(&latch).await;
+        observer.cmd(&["DEL", "redgrid_latch:{a}"]).await.unwrap();
+        assert!(tasks.iter().all(|task| !task.is_finished()), "one is left");
+        assert_eq!(latch.count_down().await.unwrap(), 0);
+        for task in tasks {
+            tokio::time::timeout(SOON, task).await.expect("a look").unwrap().unwrap();
+        }
+        wait_until(SOON, async || client.in_hand().channels == 0).await;
+    }
+    assert!(proxy.counts().publishes_dropped > 0);
 }
 
 /// The message that comes with the last count-down is all it takes: half a round trip there, half a round trip back. A look that was

@@ -1,6 +1,7 @@
 //! What tests of latches share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redgrid_countdown_latch::{Client, CountDownLatch, WaitError};
 use redgrid_testkit::wait_until;
@@ -9,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::SOON;
 
-/// Tasks that wait for a latch; when this returns, all of them do.
+/// Tasks that wait for a latch; when this returns, all of them do. Which round they are in a look finds; [`placed`] waits for that.
 pub async fn crowd(latch: &CountDownLatch, tasks: usize) -> Vec<JoinHandle<Result<(), WaitError>>> {
     let waiting = Arc::new(Barrier::new(tasks + 1));
     let one = |_| {
@@ -37,6 +38,20 @@ pub async fn waiter(client: &Client, latch: &CountDownLatch) -> JoinHandle<Resul
     // Channels are asked for when a look has found the latch closed.
     wait_until(SOON, async || client.in_hand().channels > 0).await;
     task
+}
+
+/// Completes when all who have come to wait through this client are in a round.
+pub async fn placed(latch: &CountDownLatch) {
+    // Whoever comes behind them is told that the latch is closed by a look that was answered in time, which was for them, too.
+    let mut within = Duration::from_millis(5);
+    while within < SOON {
+        match latch.wait().within(within).await {
+            Err(WaitError::TimedOut { .. }) => return,
+            Err(WaitError::Unavailable { .. }) => within *= 2,
+            over => panic!("nobody is let go: {over:?}"),
+        }
+    }
+    panic!("no look was answered within {within:?}");
 }
 
 /// The hashes by which the scripts of a latch go over the wire.

@@ -26,7 +26,8 @@
 //! - A latch that is set again begins a new round. Whoever waited for the round before goes on; whoever waits for the new one
 //!   is not let go by what is left of the old.
 //! - All who wait for one latch through one client share one subscription and its looks. The message of a round's end names the
-//!   round, so it is enough: no look follows it. One of Redisson's does not, and is followed by one look for all.
+//!   round, as does the answer of the count-down that ends it through this client: either is enough for those who are in that round. A
+//!   message of Redisson's does not, and is followed by a look for all.
 //!
 //! What a failover loses, it loses: `docs/countdown-latch.md` says what that means.
 //!

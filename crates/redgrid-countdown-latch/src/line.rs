@@ -1,14 +1,17 @@
 //! All who wait for one latch through one client: one task looks and listens for them.
+//!
+//! Those who came between two looks are a group: they go on together, woken by one call, and have nothing of their own but a place
+//! in their group.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
 use redgrid_core::{Client, Heard, Hearing, ServerError};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use crate::keys::Keys;
 use crate::rounds::{Over, Rounds};
@@ -47,22 +50,34 @@ pub(crate) struct Line {
 
 #[derive(Default)]
 struct State {
-    /// In the order in which they came.
-    waiting: BTreeMap<u64, oneshot::Sender<Left>>,
-    /// The number of whoever comes next.
+    /// Those who wait, by the numbers of their groups, and how many of each have not left.
+    groups: BTreeMap<u64, (Arc<Group>, usize)>,
+    /// The group of whoever comes next.
     next: u64,
     /// For those below a look was answered.
     seen: u64,
+    /// Those below are in the round, where that is known.
+    placed: u64,
+    round: Option<u64>,
+    /// Rounds that a count-down of this client has ended, and of which the attendant does not know.
+    ended: Vec<u64>,
     /// Until then it is as good as contact.
     fresh_until: Instant,
     attended: bool,
 }
 
+/// Those who came between two looks.
+#[derive(Default)]
+struct Group {
+    left: OnceLock<Left>,
+    told: Notify,
+}
+
 /// One who waits. Dropped, it has left.
 pub(crate) struct Place {
     line: Arc<Line>,
+    group: Arc<Group>,
     number: u64,
-    answer: oneshot::Receiver<Left>,
 }
 
 impl Line {
@@ -78,37 +93,45 @@ impl Line {
 
     /// Comes to wait.
     pub(crate) fn enter(self: &Arc<Self>) -> Place {
-        let (sender, answer) = oneshot::channel();
         let mut state = self.state();
-        let number = state.next;
-        state.next += 1;
-        state.waiting.insert(number, sender);
+        let (number, group, is_first) = state.enter();
         let begins = !std::mem::replace(&mut state.attended, true);
         drop(state);
         match begins {
             true => self.client.run_in_background(attend(Attendance { line: Arc::clone(self), is_over: false })),
-            false => self.changed.notify_one(),
+            // A look for the first is one for all of the group.
+            false if is_first => self.changed.notify_one(),
+            false => {}
         }
-        Place { line: Arc::clone(self), number, answer }
+        Place { line: Arc::clone(self), group, number }
     }
 
-    /// A look is sent.
-    fn asks(&self) {
+    /// A count-down of this client has ended a round, 0 where that has no number: its answer says so before the message may have
+    /// come, or where that is lost.
+    pub(crate) fn ended(&self, round: u64) {
+        let mut state = self.state();
+        if !state.attended {
+            return;
+        }
+        let gone = state.ends(round);
+        drop(state);
+        wake(&gone);
+        self.changed.notify_one();
+    }
+
+    /// A look is sent, for all who are here: those below.
+    fn asks(&self) -> u64 {
         let overdue = self.client.clock().now() + OVERDUE;
         let mut state = self.state();
         state.fresh_until = state.fresh_until.min(overdue);
+        state.next += 1;
+        state.next
     }
 
     /// Lets go those below `number`.
     fn let_go(&self, number: u64, left: &Left) {
-        let mut state = self.state();
-        let staying = state.waiting.split_off(&number);
-        let going = std::mem::replace(&mut state.waiting, staying);
-        drop(state);
-        for answer in going.into_values() {
-            // Who has left in between needs no answer.
-            let _ = answer.send(left.clone());
-        }
+        let gone = self.state().leaving(number, left);
+        wake(&gone);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -116,11 +139,81 @@ impl Line {
     }
 }
 
+impl State {
+    /// One comes: the number of its group, that group, and whether it is the first of it.
+    fn enter(&mut self) -> (u64, Arc<Group>, bool) {
+        let (group, here) = self.groups.entry(self.next).or_default();
+        *here += 1;
+        (self.next, Arc::clone(group), *here == 1)
+    }
+
+    /// One of a group leaves, if that was not let go: whether nobody is left.
+    fn leave(&mut self, number: u64) -> bool {
+        if let Some((_, here)) = self.groups.get_mut(&number) {
+            *here -= 1;
+            if *here == 0 {
+                self.groups.remove(&number);
+            }
+        }
+        self.groups.is_empty()
+    }
+
+    /// Whether somebody has come for whom no look was answered.
+    fn is_behind(&self) -> bool {
+        self.groups.last_key_value().is_some_and(|(last, _)| *last >= self.seen)
+    }
+
+    /// Those below `placed` are in the round, if that is known.
+    fn is_placed(&mut self, placed: u64, round: Option<u64>) {
+        (self.placed, self.round) = (placed, round.filter(|round| *round > 0));
+    }
+
+    /// A round is over: those who are in it go on, and nobody else.
+    fn ends(&mut self, round: u64) -> Vec<Arc<Group>> {
+        self.ended.push(round);
+        match self.round == Some(round) {
+            true => self.leaving(self.placed, &Left::Over),
+            false => Vec::new(),
+        }
+    }
+
+    /// Nobody attends any more: takes out all, to be woken.
+    fn close(&mut self) -> Vec<Arc<Group>> {
+        (self.attended, self.round, self.ended) = (false, None, Vec::new());
+        let gone = self.leaving(u64::MAX, &Left::ShuttingDown);
+        // One of them may be about to leave: who comes now is of none of their groups.
+        self.next += 1;
+        gone
+    }
+
+    /// Takes out those below `number`, to be woken.
+    fn leaving(&mut self, number: u64, left: &Left) -> Vec<Arc<Group>> {
+        let staying = self.groups.split_off(&number);
+        let going = std::mem::replace(&mut self.groups, staying);
+        let tell = |(group, _): (Arc<Group>, usize)| {
+            // Nobody else tells: they are taken out once.
+            let _ = group.left.set(left.clone());
+            group
+        };
+        going.into_values().map(tell).collect()
+    }
+}
+
+fn wake(gone: &[Arc<Group>]) {
+    gone.iter().for_each(|group| group.told.notify_waiters());
+}
+
 impl Place {
     /// Completes when the wait is over.
-    pub(crate) async fn left(&mut self) -> Left {
-        // Without an answer, what attends to the line has ended with the client.
-        (&mut self.answer).await.unwrap_or(Left::ShuttingDown)
+    pub(crate) async fn left(&self) -> Left {
+        loop {
+            // Begun before the look at it: who tells in between wakes this one, too.
+            let told = self.group.told.notified();
+            if let Some(left) = self.group.left.get() {
+                return left.clone();
+            }
+            told.await;
+        }
     }
 
     /// Whether a look has found the latch closed since this one came, and none is overdue.
@@ -132,10 +225,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.line.state();
-        state.waiting.remove(&self.number);
-        let is_last = state.waiting.is_empty();
-        drop(state);
+        if self.group.left.get().is_some() {
+            return;
+        }
+        let is_last = self.line.state().leave(self.number);
         if is_last {
             self.line.changed.notify_one();
         }
@@ -152,8 +245,11 @@ impl Attendance {
     /// Ends it if nobody waits any more.
     fn is_over(&mut self) -> bool {
         let mut state = self.line.state();
-        self.is_over = state.waiting.is_empty();
+        self.is_over = state.groups.is_empty();
         state.attended = !self.is_over;
+        if self.is_over {
+            (state.round, state.ended) = (None, Vec::new());
+        }
         self.is_over
     }
 }
@@ -162,12 +258,8 @@ impl Drop for Attendance {
     fn drop(&mut self) {
         // After an orderly end another may attend already.
         if !self.is_over {
-            let mut state = self.line.state();
-            state.attended = false;
-            let waiting = std::mem::take(&mut state.waiting);
-            drop(state);
-            // Their answers end with their senders.
-            drop(waiting);
+            let gone = self.line.state().close();
+            wake(&gone);
         }
     }
 }
@@ -187,19 +279,29 @@ async fn attend(mut attendance: Attendance) {
     let mut placed = 0;
     let mut next_look = Instant::PAST;
     loop {
+        let (is_behind, ended) = {
+            let mut state = line.state();
+            (state.is_behind(), std::mem::take(&mut state.ended))
+        };
+        for round in ended {
+            if let Over::Placed | Over::All = rounds.hears_end(round) {
+                line.let_go(placed, &Left::Over);
+            }
+        }
+        if line.state().groups.is_empty() {
+            // Those who were let go first, and then what their end has to be told to the server.
+            tokio::task::yield_now().await;
+        }
         if attendance.is_over() {
             return;
         }
-        let (seen, next) = {
-            let state = line.state();
-            (state.seen, state.next)
-        };
-        if asking.is_none() && (rounds.is_due() || seen < next || clock.now() >= next_look) {
+        if asking.is_none() && (rounds.is_due() || is_behind || clock.now() >= next_look) {
             rounds.asks();
-            line.asks();
+            let upto = line.asks();
             let (client, keys) = (client.clone(), Arc::clone(&line.keys));
-            asking = Some((next, Box::pin(async move { keys.look(&client).await })));
+            asking = Some((upto, Box::pin(async move { keys.look(&client).await })));
         }
+        line.state().is_placed(placed, rounds.round());
         tokio::select! {
             // In this order: at a shutdown looks fail as well, and messages may come without end.
             biased;
@@ -287,5 +389,38 @@ async fn answered(asking: &mut Option<(u64, Asking)>) -> (u64, Result<Look, Serv
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_that_ends_a_round_lets_go_those_who_are_in_it_and_nobody_else() {
+        let mut state = State { next: 2, ..State::default() };
+        state.groups = (0..=2).map(|number| (number, (Arc::default(), 1))).collect();
+        assert!(state.ends(7).is_empty(), "no look has told the round");
+        state.is_placed(2, Some(7));
+        assert!(state.ends(6).is_empty(), "of an earlier one");
+        assert_eq!(state.ends(7).len(), 2);
+        assert_eq!(state.groups.keys().collect::<Vec<_>>(), [&2], "who came later has not been looked for");
+        assert!(state.ends(7).is_empty(), "once");
+        // A round of Redisson's has no number to be told by.
+        state.is_placed(3, Some(0));
+        assert!(state.ends(0).is_empty());
+        assert_eq!(state.ended, [7, 6, 7, 7, 0], "the attendant is told of all, and looks where it has no number");
+    }
+
+    #[test]
+    fn whoever_comes_when_the_attendant_has_ended_stays_although_one_of_those_before_leaves_late() {
+        let mut state = State::default();
+        let (former, ..) = state.enter();
+        assert_eq!(state.close().len(), 1);
+        let (_, group, is_first) = state.enter();
+        assert!(is_first && group.left.get().is_none());
+        // It had not been told when it was dropped.
+        assert!(!state.leave(former), "another waits");
+        assert!(state.is_behind());
     }
 }

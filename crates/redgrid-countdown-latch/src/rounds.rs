@@ -86,6 +86,11 @@ impl Rounds {
         self.due = true;
     }
 
+    /// The round of those who are placed.
+    pub(crate) fn round(&self) -> Option<u64> {
+        self.round
+    }
+
     /// Whether there is a reason to look.
     pub(crate) fn is_due(&self) -> bool {
         self.due

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Code, OnceRequest, OnceScript, Request, Script, ServerError};
+use redgrid_core::{Client, Code, OnceRequest, OnceScript, Reply, Request, Script, ServerError};
 
 use crate::keys::Keys;
 
@@ -28,10 +28,19 @@ impl Keys {
         Ok(one(client.run_once(self.told(request)).await?)? == 1)
     }
 
-    /// What was there before, waited for until `until`.
-    pub(crate) async fn count_down(&self, client: &Client, by: i64, until: Instant) -> Result<i64, ServerError> {
+    /// What was there before, waited for until `until`; and the number of the round that it has ended, 0 where that has none.
+    pub(crate) async fn count_down(
+        &self,
+        client: &Client,
+        by: i64,
+        until: Instant,
+    ) -> Result<(i64, Option<u64>), ServerError> {
         let request = COUNT_DOWN.with(self.both()).int(by).int(millis(KEPT_OVER)).publish_here().arg(self.over.clone());
-        one(client.run_once_until(self.told(request), until).await?)
+        let mut answer = client.run_once_until::<Vec<Reply>>(self.told(request), until).await?.into_iter();
+        let before = answer.next().unwrap_or(Reply::Nil).into_typed()?;
+        // By somebody's hand it may be no number.
+        let ended = answer.next().map(|round| round.into_typed().unwrap_or(0));
+        Ok((before, ended))
     }
 
     /// Whether there was one.

@@ -10,6 +10,7 @@ use redgrid_core::clock::Instant;
 use redgrid_core::{Client, Combine, Combiner, ServerError};
 
 use crate::keys::Keys;
+use crate::line::Line;
 
 /// Those who count one latch down through one client.
 pub(crate) struct Tally(Combiner<CountDowns>);
@@ -45,7 +46,12 @@ impl Combine for CountDowns {
     }
 
     async fn carry_out(&self, batch: Vec<i64>, until: Instant) -> Vec<Self::Answer> {
-        let mut before = self.keys.count_down(&self.client, batch.iter().sum(), until).await;
+        let counted = self.keys.count_down(&self.client, batch.iter().sum(), until).await;
+        if let Ok((_, Some(round))) = counted {
+            // Who waits here goes on by this answer, if the message is not there before: by a look, where the round has no number.
+            Line::of(&self.client, &self.keys).ended(round);
+        }
+        let mut before = counted.map(|(before, _)| before);
         let told = batch.into_iter().map(|by| {
             let after = before.clone().map(|before| before.saturating_sub(by));
             before.clone_from(&after);

@@ -42,12 +42,13 @@ impl Wait {
             return Err(WaitError::ShuttingDown { name: keys.name.clone() });
         }
         if self.within.is_some_and(|within| within.is_zero()) {
-            let look = keys.look(client).await.map_err(failed)?;
+            // Boxed: who waits would have room for it.
+            let look = Box::pin(keys.look(client)).await.map_err(failed)?;
             return if look.is_open { Ok(()) } else { Err(timed_out(Duration::ZERO)) };
         }
         let began = client.clock().now();
         let until = self.within.map_or(Instant::NEVER, |within| began + within);
-        let mut place = Line::of(client, keys).enter();
+        let place = Line::of(client, keys).enter();
         let left = tokio::select! {
             biased;
             left = place.left() => left,

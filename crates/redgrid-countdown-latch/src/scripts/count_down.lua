@@ -7,7 +7,8 @@
 -- ARGV[6]  publish  PUBLISH or SPUBLISH
 -- ARGV[7]  over     channel; the message is the number of the round that is over, or `0`
 -- ARGV[8]  channel  Redisson's, where it can use one; the message is `0`
--- Returns  {before} how many there were, in decimal text: numbers of this language end at 2^53. 0 where none were
+-- Returns  {before}         how many there were, in decimal text: numbers of this language end at 2^53. 0 where none were
+--          {before, round}  the same where nothing is left: the number of the round that is over, or `0`
 --
 -- Work: O(1), writes one key, or one and deletes one. Sent twice, it acts once.
 local before = redis.call('GET', KEYS[2])
@@ -36,4 +37,4 @@ redis.pcall(ARGV[6], ARGV[7], round)
 if ARGV[8] then
   redis.pcall(ARGV[6], ARGV[8], '0')
 end
-return answer({before})
+return answer({before, round})
