@@ -1,6 +1,6 @@
 //! Faults that were found by reading and trying, each kept from coming back.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -275,5 +275,48 @@ async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() 
             assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
         }
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+    }
+}
+
+/// Renewals are written, but nobody here hears of it, nor of anything else until the lease before them is over: what gives the locks
+/// back does not believe that the server has done so by itself, whether it begins when they are lost or while a renewal is on its way.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_without_an_answer_is_known_to_what_gives_the_lock_back() {
+    let lease = Duration::from_secs(6);
+    for (on_its_way, names) in [(false, &["a", "b"][..]), (true, &["a"])] {
+        let (released, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, silenced, begun) = (Arc::clone(&released), Arc::clone(&silent), tokio::time::Instant::now());
+        let server = Made::new("one:1", move |request: &Request| {
+            let is_renewal = request.label() == "lock/renew";
+            if silenced.fetch_or(is_renewal, Ordering::Relaxed) | is_renewal && begun.elapsed() < lease + lease / 6 {
+                return Err(ServerError::Unknown { reason: "no answer".into() });
+            }
+            match request.label() {
+                "lock/acquire" => {
+                    let time = Reply::Bytes("1700000000000000".into());
+                    return Ok(Reply::Array(vec![Reply::Int(1), time, Reply::Int(0)]));
+                }
+                "lock/release" => counted.fetch_add(1, Ordering::Relaxed),
+                _ => 0,
+            };
+            Ok(Reply::Int(1))
+        });
+        let server = Arc::new(if on_its_way { server.stuck_at("lock/renew") } else { server });
+        let config = Config::single("one").unwrap().watchdog_lease(lease);
+        let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::runtime()).unwrap();
+        let mut held = Vec::new();
+        for name in names {
+            held.push(Lock::new(&client, *name).acquire().await.unwrap());
+        }
+        if on_its_way {
+            wait_until(SOON, async || server.asked() > names.len()).await;
+            silent.store(true, Ordering::Relaxed);
+        } else {
+            for guard in &held {
+                guard.lost().await;
+            }
+        }
+        drop(held);
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == names.len()).await;
     }
 }

@@ -18,8 +18,8 @@ use super::tenure::Tenure;
 use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Reply, Server, is_same, once};
-use crate::error::Code;
+use crate::connection::{Reply, Server, certainly_over, is_same, once};
+use crate::error::{Code, ServerError};
 use crate::observe::count;
 
 /// Names renewed by one script. The server is busy for about 0.15 ms with it.
@@ -174,9 +174,17 @@ impl Table {
             // otherwise lose what the server has kept for it.
             let shortest = tenures.iter().map(|tenure| tenure.deadline().since(sent)).min().unwrap_or_default();
             let mut asking = pin!(once(&*self.core.topology, &request, limit));
+            // What gives back what may have been renewed does not give up before that is over.
+            let over = certainly_over(limit, self.core.settings.timeout);
+            let unsure = || {
+                for (tenure, lease) in tenures.iter().zip(&leases).filter(|(_, lease)| !lease.is_zero()) {
+                    tenure.may_reach(over + *lease);
+                }
+            };
             let answer = tokio::select! {
                 answer = &mut asking => answer,
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => {
+                    unsure();
                     tenures.iter().for_each(|tenure| self.try_again(tenure));
                     asking.await
                 }
@@ -189,6 +197,7 @@ impl Table {
                     let durability = wanted.next().map(|((asked, _), _)| *asked).unwrap_or_default();
                     if let Err(error) = answer.commit(durability, &tenures[0].target.key).await {
                         tracing::debug!(tenures = tenures.len(), %error, "renewed, and not as durable as asked");
+                        unsure();
                         tenures.iter().for_each(|tenure| self.try_again(tenure));
                         return;
                     }
@@ -202,6 +211,9 @@ impl Table {
                     Arc::clone(&self).renew(right.to_vec()).await;
                 }
                 other => {
+                    if !matches!(other, Err(ServerError::NotSent { .. } | ServerError::Refused { .. })) {
+                        unsure();
+                    }
                     let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
                     tracing::debug!(tenures = tenures.len(), error, "renewal failed");
                     tenures.iter().for_each(|tenure| self.try_again(tenure));

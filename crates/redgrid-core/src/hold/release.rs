@@ -233,7 +233,7 @@ impl Table {
             (true, true) => Way::Yield,
             (true, false) => Way::Release,
         };
-        let lease_ends = tenure.lease_ends();
+        let mut lease_ends = tenure.lease_ends();
         let heard = self.core.hub.heard(&tenure.target.channel);
         // Beside each other, so that nobody waits for the replica's count; where none listen there, it is not asked.
         let channel = (&tenure.target.channel, &tenure.target.key);
@@ -245,6 +245,12 @@ impl Table {
                 (asked, copied.first().copied())
             }
         };
+        while asked.result.is_err() && tenure.lease_ends() > lease_ends {
+            // A renewal was on its way when this began.
+            lease_ends = tenure.lease_ends();
+            let again = Box::pin(self.send_release(tenure, way, lease_ends)).await;
+            asked = Exchange { unanswered_until: again.unanswered_until.max(asked.unanswered_until), ..again };
+        }
         let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if way == Way::Yield && asked.result.as_ref().is_err_and(denied) {
             // Perhaps it was only the mark that may not be read.

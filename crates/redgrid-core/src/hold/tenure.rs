@@ -108,7 +108,7 @@ struct Rare {
     shortenings: Shortenings,
     /// A copy of its acquire that was not answered: until when it may still be carried out, and the lease that it would get.
     copy: Option<(Instant, Duration)>,
-    /// Until when the server may have it by a lengthening that was not answered.
+    /// Until when the server may have it by a lengthening or a renewal that was not answered.
     reach: Instant,
     /// All but one of those who shared it have left: for who waits for that, from when he does.
     alone: Option<Arc<Notify>>,
@@ -242,7 +242,7 @@ impl Tenure {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// A lengthening was not answered: the server may have it until then, although nobody here may believe so.
+    /// A lengthening or a renewal was not answered: the server may have it until then, although nobody here may believe so.
     pub(crate) fn may_reach(&self, until: Instant) {
         let mut changing = self.changing();
         let reach = &mut changing.rare.get_or_insert_default().reach;
