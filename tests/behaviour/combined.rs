@@ -56,7 +56,10 @@ async fn who_has_left_with_others_does_not_wait_as_long_as_they_may() {
 
 /// A client of a server that is not asked, by the clock of the runtime.
 fn asking(timeout: Duration) -> Client {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))));
+    client_of(Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1)))), timeout)
+}
+
+fn client_of(server: Arc<Made>, timeout: Duration) -> Client {
     let config = Config::single("one").unwrap().timeout(timeout).retries(3);
     Client::over_one(server as Arc<dyn Server>, config, Clock::runtime()).unwrap()
 }
@@ -211,4 +214,22 @@ async fn a_panic_tells_those_under_way_and_those_behind_them() {
     assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
     echo.may.add_permits(1);
     assert_eq!(combiner.ask(&client, 2).await.unwrap(), 2);
+}
+
+/// Nothing is driven any more, and the connections have not ended.
+#[tokio::test]
+async fn who_comes_while_the_connections_end_is_told_and_so_is_who_was_there() {
+    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))).never_closed());
+    let client = client_of(Arc::clone(&server), Duration::from_secs(60));
+    let combiner = Arc::new(Combiner::new(Echo::new(0)));
+    let first = asks(&combiner, &client, 1).await;
+    let ending = client.clone();
+    let ending = tokio::spawn(async move { ending.shutdown(Duration::from_secs(600)).await });
+    tokio::time::timeout(SOON, server.closing()).await.unwrap();
+    let behind = asks(&combiner, &client, 2).await;
+    let told = tokio::time::timeout(SOON, first).await.unwrap().unwrap();
+    assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
+    let told = tokio::time::timeout(SOON, behind).await.unwrap().unwrap();
+    assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
+    ending.abort();
 }
