@@ -58,9 +58,12 @@ impl<C: Combine> Combiner<C> {
 
     /// Asks, together with others, and waits for the answer.
     ///
+    /// What more than one asks is driven by the client, in the runtime in which that was made; so is the time of each. While nothing
+    /// drives that runtime (it has one thread, and that is blocked, or in no `block_on`), nobody is told anything.
+    ///
     /// # Errors
     ///
-    /// [`ServerError::NotSent`] where those before it took longer than the client's patience, and it was given up;
+    /// [`ServerError::NotSent`] where those before it took longer than the client's patience, or the client ended, and it was given up;
     /// [`ServerError::Unknown`] where the client ended before an answer came, or none had come a timeout after its patience.
     ///
     /// # Cancel safety
