@@ -94,12 +94,18 @@ impl Drop for Unanswered<'_> {
 /// Whoever carries this out panics.
 const UNHEARD_OF: u64 = 13;
 
+/// Who looks whether this fits panics.
+const UNFIT: u64 = 14;
+
+/// A second and a half are over when this is answered, where the clock stands still.
+const LONG: u64 = 15;
+
 impl Combine for Echo {
     type Ask = u64;
     type Answer = u64;
 
     fn fit<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
-        asks.count()
+        asks.inspect(|ask| assert_ne!(**ask, UNFIT, "what fits nowhere")).count()
     }
 
     async fn carry_out(&self, batch: Vec<u64>, _until: Instant) -> Vec<u64> {
@@ -108,6 +114,10 @@ impl Combine for Echo {
         self.may.acquire().await.unwrap().forget();
         assert!(!batch.contains(&UNHEARD_OF), "what nobody asks");
         tokio::task::yield_now().await;
+        if batch.contains(&LONG) {
+            // Polled once, as nobody is told meanwhile that his time is over.
+            let _ = futures_util::poll!(Box::pin(tokio::time::advance(Duration::from_millis(1500))));
+        }
         std::mem::forget(unanswered);
         batch
     }
@@ -232,4 +242,21 @@ async fn who_comes_while_the_connections_end_is_told_and_so_is_who_was_there() {
     let told = tokio::time::timeout(SOON, behind).await.unwrap().unwrap();
     assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
     ending.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_where_those_who_leave_are_counted_leaves_nobody_asleep() {
+    let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
+    let combiner = Arc::new(Combiner::new(echo.clone()));
+    let first = asks(&combiner, &client, LONG).await;
+    let late = asks(&combiner, &client, 1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let unfit = asks(&combiner, &client, UNFIT).await;
+    echo.may.add_permits(1);
+    for (who, task) in [("the late one", late), ("the unfit one", unfit)] {
+        let told = tokio::time::timeout(SOON, task).await.unwrap_or_else(|_| panic!("{who} is asleep")).unwrap();
+        assert!(matches!(told, Err(ServerError::NotSent { .. })), "{who}: {told:?}");
+    }
+    assert_eq!(first.await.unwrap().unwrap(), LONG);
+    assert_eq!(echo.asked(), [vec![LONG]]);
 }

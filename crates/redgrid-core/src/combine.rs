@@ -97,8 +97,9 @@ struct Seat<'a, C: Combine> {
 impl<C: Combine> Seat<'_, C> {
     /// Takes one. Where nobody drives the loop he does, for whom it is now.
     fn take(&mut self, client: &Client, ask: C::Ask, cx: &Context<'_>) -> Option<Flight> {
-        let until = client.clock().now() + client.patience();
         let mut state = self.inner.state();
+        // Looked at with the seats locked: nobody in the queue has a bound before that of those before him.
+        let until = client.clock().now() + client.patience();
         if state.driven {
             self.number = Some(state.seats.take(ask, until, Some(cx.waker().clone())));
             // Another caller polls it, who may stop to: from here on a task does.
@@ -143,8 +144,10 @@ impl<C: Combine> Inner<C> {
 
     /// Those who leave next, the latest of their bounds, and when the first is over; nobody, and the loop ends, where nobody waits.
     fn next_batch(&self, now: Instant) -> Option<(Vec<C::Ask>, Instant, Instant)> {
+        // They are woken once nothing is locked, also where `fit` panics.
+        let late;
         let mut state = self.state();
-        let late = state.seats.refuse_late(now);
+        late = state.seats.refuse_late(now);
         let batch = state.seats.leaving(|asks| self.combine.fit(asks));
         if batch.is_none() {
             (state.driven, state.flight) = (false, None);

@@ -10,11 +10,8 @@ use crate::error::ServerError;
 /// What one is told: an error where his request never left, or what became of it is not known.
 pub(super) type Told<A> = Result<A, ServerError>;
 
-/// So many seats that nobody has are kept for those who come again: 256, some 25 kilobytes.
-const MOST_KEPT: usize = 256;
-
-/// Nobody: one of those under way who was told before them, and whose seat may be another's by now.
-const NOBODY: usize = usize::MAX;
+/// When nobody has one, no more seats than these are kept for those who come again: 256, some 25 kilobytes.
+const MOST_KEPT: usize = if cfg!(test) { 2 } else { 256 };
 
 /// The seats. A number is somebody's until he was told or has left, and nobody else's meanwhile.
 pub(super) struct Seats<Q, A> {
@@ -22,8 +19,12 @@ pub(super) struct Seats<Q, A> {
     free: Vec<usize>,
     /// Those who wait for those before them, in the order in which they came.
     queue: VecDeque<usize>,
-    /// Those whose requests are under way, in their order.
-    under_way: Vec<usize>,
+    /// Those whose requests are under way, in their order: so are their bounds.
+    under_way: VecDeque<usize>,
+    /// How many more there were before them, whose time is over.
+    over: usize,
+    /// The latest of their bounds.
+    latest: Instant,
     /// How many of them have not left.
     awaited: usize,
     /// Who is told when none has.
@@ -50,7 +51,7 @@ pub(super) enum Seat<Q, A> {
 #[must_use]
 #[derive(Default)]
 pub(super) struct Woken {
-    wakers: Vec<Waker>,
+    wakers: VecDeque<Waker>,
     spent: Spent,
 }
 
@@ -59,9 +60,22 @@ pub(super) struct Woken {
 pub(super) type Spent = Option<Waker>;
 
 impl Woken {
-    pub(super) fn wake(self) {
-        self.wakers.into_iter().for_each(Waker::wake);
-        drop(self.spent);
+    pub(super) fn wake(mut self) {
+        self.wake_all();
+    }
+
+    fn wake_all(&mut self) {
+        while let Some(waker) = self.wakers.pop_front() {
+            waker.wake();
+        }
+        drop(self.spent.take());
+    }
+}
+
+/// What panics, be it one of the wakers, leaves nobody asleep.
+impl Drop for Woken {
+    fn drop(&mut self) {
+        self.wake_all();
     }
 }
 
@@ -71,7 +85,9 @@ impl<Q, A> Default for Seats<Q, A> {
             seats: Vec::new(),
             free: Vec::new(),
             queue: VecDeque::new(),
-            under_way: Vec::new(),
+            under_way: VecDeque::new(),
+            over: 0,
+            latest: Instant::PAST,
             awaited: 0,
             driver: None,
         }
@@ -160,21 +176,20 @@ impl<Q, A> Seats<Q, A> {
         self.first_in_queue()?;
         let fit = fit(Waiting { seats: &self.seats, queue: self.queue.iter() }).clamp(1, self.queue.len());
         let (mut asks, mut latest, mut first) = (Vec::with_capacity(fit), Instant::PAST, Instant::NEVER);
-        self.under_way.clear();
         while asks.len() < fit
             && let Some(number) = self.queue.pop_front()
         {
             match std::mem::replace(&mut self.seats[number], Seat::Free) {
                 Seat::Waits { ask, until, waker } => {
                     self.seats[number] = Seat::UnderWay { until, waker };
-                    self.under_way.push(number);
+                    self.under_way.push_back(number);
                     asks.push(ask);
                     (latest, first) = (latest.max(until), first.min(until));
                 }
                 _ => self.give_back(number),
             }
         }
-        self.awaited = asks.len();
+        (self.awaited, self.latest) = (asks.len(), latest);
         Some((asks, latest, first))
     }
 
@@ -185,32 +200,29 @@ impl<Q, A> Seats<Q, A> {
             Some(Seat::Waits { until, .. }) => *until,
             _ => Instant::NEVER,
         };
-        for at in 0..self.under_way.len() {
-            let number = self.under_way[at];
-            let Some(Seat::UnderWay { until, .. }) = self.seats.get(number) else { continue };
-            let until = *until;
-            if until + timeout > now {
-                // Whoever comes meanwhile has a bound that is not before this one's.
-                next = next.min(if until > now { until } else { until + timeout });
-                continue;
+        while let Some(first) = self.under_way.front().copied() {
+            if let Seat::UnderWay { until, .. } = self.seats[first] {
+                if until + timeout > now {
+                    next = next.min(until + timeout);
+                    break;
+                }
+                self.awaited -= 1;
             }
-            self.under_way[at] = NOBODY;
-            self.awaited -= 1;
-            self.answer(number, Err(ServerError::unknown("no answer came in time")), &mut late);
+            self.under_way.pop_front();
+            self.over += 1;
+            self.answer(first, Err(ServerError::unknown("no answer came in time")), &mut late);
         }
-        (late, next)
+        // Whoever comes meanwhile has a bound that is not before these; nor before a timeout from now, where they are over.
+        (late, if self.latest > now { next.min(self.latest) } else { next })
     }
 
     /// Tells those who were under way, in their order.
     pub(super) fn tell(&mut self, answers: Vec<A>) -> Woken {
         // What it drives for may go before it drives again.
-        let mut woken = Woken { wakers: Vec::with_capacity(self.under_way.len()), spent: self.driver.take() };
-        let mut answers = answers.into_iter();
+        let mut woken = Woken { wakers: VecDeque::with_capacity(self.under_way.len()), spent: self.driver.take() };
+        let mut answers = answers.into_iter().skip(std::mem::take(&mut self.over));
         for number in std::mem::take(&mut self.under_way) {
-            let answer = answers.next().ok_or_else(ended);
-            if number != NOBODY {
-                self.answer(number, answer, &mut woken);
-            }
+            self.answer(number, answers.next().ok_or_else(ended), &mut woken);
         }
         self.awaited = 0;
         woken

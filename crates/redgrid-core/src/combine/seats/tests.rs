@@ -103,6 +103,8 @@ impl World {
             let owed = |who: &Caller| if who.left_queue { who.until + TIMEOUT } else { who.until };
             let first = self.callers.iter().flatten().filter(|who| !who.is_woken()).map(owed).min();
             assert!(first.is_none_or(|first| next <= first && first > self.now), "looks again too late");
+            assert!(next > self.now, "looks again at once, and again");
+            assert!(!self.is_awaited() || next <= self.now + PATIENCE, "too late for who comes meanwhile");
             if !self.is_awaited() {
                 self.drives();
             }
