@@ -1,7 +1,7 @@
 //! What several ask together: who stands behind others waits for them, and for his own answer, and no longer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redgrid_core::clock::{Clock, Instant};
@@ -9,7 +9,7 @@ use redgrid_core::{Client, Combine, Combiner, Config, Reply, Server, ServerError
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 use redgrid_tests::made::Made;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 /// Its first batch is answered when it may be, and no other.
 #[derive(Default)]
@@ -52,4 +52,211 @@ async fn who_has_left_with_others_does_not_wait_as_long_as_they_may() {
     wait_until(SOON, async || batches.load(Ordering::Relaxed) == 2).await;
     let told = tokio::time::timeout(SOON, behind).await.expect("its time is over");
     assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
+}
+
+/// A client of a server that is not asked, by the clock of the runtime.
+fn asking(timeout: Duration) -> Client {
+    client_of(Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1)))), timeout)
+}
+
+fn client_of(server: Arc<Made>, timeout: Duration) -> Client {
+    let config = Config::single("one").unwrap().timeout(timeout).retries(3);
+    Client::over_one(server as Arc<dyn Server>, config, Clock::runtime()).unwrap()
+}
+
+/// Tells each what he has asked, a batch for a permit.
+#[derive(Clone)]
+struct Echo {
+    may: Arc<Semaphore>,
+    asked: Arc<Mutex<Vec<Vec<u64>>>>,
+    given_up: Arc<AtomicU64>,
+}
+
+impl Echo {
+    fn new(may: usize) -> Self {
+        Echo { may: Arc::new(Semaphore::new(may)), asked: Arc::default(), given_up: Arc::default() }
+    }
+
+    fn asked(&self) -> Vec<Vec<u64>> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// Dropped, what it is about was given up.
+struct Unanswered<'a>(&'a AtomicU64);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Whoever carries this out panics.
+const UNHEARD_OF: u64 = 13;
+
+/// Who looks whether this fits panics.
+const UNFIT: u64 = 14;
+
+/// A second and a half are over when this is answered, where the clock stands still.
+const LONG: u64 = 15;
+
+impl Combine for Echo {
+    type Ask = u64;
+    type Answer = u64;
+
+    fn fit<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
+        asks.inspect(|ask| assert_ne!(**ask, UNFIT, "what fits nowhere")).count()
+    }
+
+    async fn carry_out(&self, batch: Vec<u64>, _until: Instant) -> Vec<u64> {
+        self.asked.lock().unwrap().push(batch.clone());
+        let unanswered = Unanswered(&self.given_up);
+        self.may.acquire().await.unwrap().forget();
+        assert!(!batch.contains(&UNHEARD_OF), "what nobody asks");
+        tokio::task::yield_now().await;
+        if batch.contains(&LONG) {
+            // Polled once, as nobody is told meanwhile that his time is over.
+            let _ = futures_util::poll!(Box::pin(tokio::time::advance(Duration::from_millis(1500))));
+        }
+        std::mem::forget(unanswered);
+        batch
+    }
+}
+
+/// A task that asks; when this returns, it has.
+async fn asks(combiner: &Arc<Combiner<Echo>>, client: &Client, what: u64) -> tokio::task::JoinHandle<Answer> {
+    let (combiner, client, asked) = (Arc::clone(combiner), client.clone(), Arc::new(Notify::new()));
+    let has_asked = Arc::clone(&asked);
+    let task = tokio::spawn(async move {
+        let mut ask = Box::pin(combiner.ask(&client, what));
+        let first = futures_util::poll!(&mut ask);
+        has_asked.notify_one();
+        match first {
+            std::task::Poll::Ready(told) => told,
+            std::task::Poll::Pending => ask.await,
+        }
+    });
+    asked.notified().await;
+    task
+}
+
+type Answer = Result<u64, ServerError>;
+
+#[tokio::test]
+async fn who_has_left_is_not_asked_and_what_nobody_waits_for_is_given_up() {
+    let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
+    let combiner = Arc::new(Combiner::new(echo.clone()));
+    let first = asks(&combiner, &client, 1).await;
+    let (leaves, third) = (asks(&combiner, &client, 2).await, asks(&combiner, &client, 3).await);
+    leaves.abort();
+    assert!(leaves.await.unwrap_err().is_cancelled());
+    echo.may.add_permits(1);
+    assert_eq!(first.await.unwrap().unwrap(), 1);
+    wait_until(SOON, async || echo.asked().len() == 2).await;
+    assert_eq!(echo.asked(), [vec![1], vec![3]]);
+    third.abort();
+    wait_until(SOON, async || echo.given_up.load(Ordering::Relaxed) == 1).await;
+    echo.may.add_permits(1);
+    assert_eq!(combiner.ask(&client, 4).await.unwrap(), 4);
+}
+
+/// Who is told before the others of his batch has left it, and his place is another's: by this clock nothing takes time but sleep.
+#[tokio::test(start_paused = true)]
+async fn whose_time_is_over_is_told_and_what_comes_then_is_nobody_elses() {
+    let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
+    let combiner = Arc::new(Combiner::new(echo.clone()));
+    let first = asks(&combiner, &client, 0).await;
+    let early = asks(&combiner, &client, 1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let later = asks(&combiner, &client, 2).await;
+    echo.may.add_permits(1);
+    assert_eq!(first.await.unwrap().unwrap(), 0);
+    let began = tokio::time::Instant::now();
+    let told = early.await.unwrap();
+    assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
+    // A second after it came, of a patience of two, and a timeout later.
+    assert!((1400..1600).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    let third = asks(&combiner, &client, 3).await;
+    echo.may.add_permits(1);
+    assert_eq!(later.await.unwrap().unwrap(), 2);
+    echo.may.add_permits(1);
+    assert_eq!(third.await.unwrap().unwrap(), 3);
+    assert_eq!(echo.asked(), [vec![0], vec![1, 2], vec![3]]);
+
+    // Nothing is answered any more: who is behind is told first, as nothing of him has left.
+    let (began, first) = (tokio::time::Instant::now(), asks(&combiner, &client, 4).await);
+    let behind = asks(&combiner, &client, 5).await;
+    let told = behind.await.unwrap();
+    assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
+    assert!((1900..2100).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    let told = first.await.unwrap();
+    assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
+    assert!((2400..2600).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_shutdown_tells_those_under_way_and_those_behind_them() {
+    let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
+    let combiner = Arc::new(Combiner::new(echo));
+    let first = asks(&combiner, &client, 1).await;
+    let behind = asks(&combiner, &client, 2).await;
+    let _ = client.shutdown(Duration::from_millis(100)).await;
+    let told = tokio::time::timeout(SOON, first).await.unwrap().unwrap();
+    assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
+    let told = tokio::time::timeout(SOON, behind).await.unwrap().unwrap();
+    assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
+}
+
+/// Alone, it is in the caller's own task; with others behind him, in one that nobody looks at.
+#[tokio::test]
+async fn a_panic_tells_those_under_way_and_those_behind_them() {
+    let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
+    let combiner = Arc::new(Combiner::new(echo.clone()));
+    let alone = asks(&combiner, &client, UNHEARD_OF).await;
+    echo.may.add_permits(1);
+    assert!(alone.await.unwrap_err().is_panic());
+    let first = asks(&combiner, &client, UNHEARD_OF).await;
+    let behind = asks(&combiner, &client, 1).await;
+    echo.may.add_permits(1);
+    let told = tokio::time::timeout(SOON, first).await.unwrap().unwrap();
+    assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
+    let told = tokio::time::timeout(SOON, behind).await.unwrap().unwrap();
+    assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
+    echo.may.add_permits(1);
+    assert_eq!(combiner.ask(&client, 2).await.unwrap(), 2);
+}
+
+/// Nothing is driven any more, and the connections have not ended.
+#[tokio::test]
+async fn who_comes_while_the_connections_end_is_told_and_so_is_who_was_there() {
+    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))).never_closed());
+    let client = client_of(Arc::clone(&server), Duration::from_secs(60));
+    let combiner = Arc::new(Combiner::new(Echo::new(0)));
+    let first = asks(&combiner, &client, 1).await;
+    let ending = client.clone();
+    let ending = tokio::spawn(async move { ending.shutdown(Duration::from_secs(600)).await });
+    tokio::time::timeout(SOON, server.closing()).await.unwrap();
+    let behind = asks(&combiner, &client, 2).await;
+    let told = tokio::time::timeout(SOON, first).await.unwrap().unwrap();
+    assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
+    let told = tokio::time::timeout(SOON, behind).await.unwrap().unwrap();
+    assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
+    ending.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_where_those_who_leave_are_counted_leaves_nobody_asleep() {
+    let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
+    let combiner = Arc::new(Combiner::new(echo.clone()));
+    let first = asks(&combiner, &client, LONG).await;
+    let late = asks(&combiner, &client, 1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let unfit = asks(&combiner, &client, UNFIT).await;
+    echo.may.add_permits(1);
+    for (who, task) in [("the late one", late), ("the unfit one", unfit)] {
+        let told = tokio::time::timeout(SOON, task).await.unwrap_or_else(|_| panic!("{who} is asleep")).unwrap();
+        assert!(matches!(told, Err(ServerError::NotSent { .. })), "{who}: {told:?}");
+    }
+    assert_eq!(first.await.unwrap().unwrap(), LONG);
+    assert_eq!(echo.asked(), [vec![LONG]]);
 }

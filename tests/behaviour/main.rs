@@ -27,6 +27,7 @@ mod caches_troubles;
 mod calls;
 mod cancellation;
 mod combined;
+mod combined_crowd;
 mod commands;
 mod connections;
 mod credentials;

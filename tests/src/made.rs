@@ -24,6 +24,9 @@ pub struct Made {
     /// Requests of this kind are not answered until it is said so.
     stuck_at: Option<&'static str>,
     confirm: Notify,
+    /// It does not end when it is closed.
+    stays: bool,
+    closing: Notify,
     pushes: Mutex<Option<mpsc::UnboundedSender<Push>>>,
 }
 
@@ -40,6 +43,8 @@ impl Made {
             kept_back: None,
             stuck_at: None,
             confirm: Notify::new(),
+            stays: false,
+            closing: Notify::new(),
             pushes: Mutex::default(),
         }
     }
@@ -63,6 +68,16 @@ impl Made {
     /// The same, which does not answer requests of that label.
     pub fn stuck_at(self, label: &'static str) -> Made {
         Made { stuck_at: Some(label), ..self }
+    }
+
+    /// The same, which does not end when it is closed.
+    pub fn never_closed(self) -> Made {
+        Made { stays: true, ..self }
+    }
+
+    /// Waits until it is closed.
+    pub async fn closing(&self) {
+        self.closing.notified().await;
     }
 
     /// Has it confirm, or answer, what it has kept back.
@@ -133,5 +148,10 @@ impl Server for Made {
         receiver
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        self.closing.notify_one();
+        if self.stays {
+            std::future::pending::<()>().await;
+        }
+    }
 }

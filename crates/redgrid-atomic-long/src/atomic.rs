@@ -211,7 +211,7 @@ impl<T: Numeral> Atomic<T> {
     /// Adds `by`, together with what others add: what it was, and is then.
     pub(crate) async fn added(&self, by: T) -> Result<(T, T), AtomicError> {
         let Shared { number, adding, .. } = self.shared()?;
-        number.written("summand", by)?;
+        number.checked("summand", by)?;
         adding.add(&number.client, by).await.map_err(|error| number.not_added(by, error))
     }
 }

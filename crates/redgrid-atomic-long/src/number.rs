@@ -66,6 +66,14 @@ impl Number {
         value.written().ok_or_else(|| self.invalid(option, T::EXPECTED, format!("{value:?}")))
     }
 
+    /// Whether it is a number that may be sent, before it is written.
+    pub(crate) fn checked<T: Numeral>(&self, option: &'static str, value: T) -> Result<(), AtomicError> {
+        match value.is_number() {
+            true => Ok(()),
+            false => Err(self.invalid(option, T::EXPECTED, format!("{value:?}"))),
+        }
+    }
+
     pub(crate) fn invalid(&self, option: &'static str, expected: &'static str, got: String) -> AtomicError {
         AtomicError::InvalidArgument { name: self.name.clone(), option, expected, got }
     }

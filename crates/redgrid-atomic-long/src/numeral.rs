@@ -87,6 +87,9 @@ pub(crate) mod sealed {
 
         fn scripts() -> &'static Scripts;
 
+        /// Whether it is a number to the server.
+        fn is_number(self) -> bool;
+
         /// As the server reads it; nothing where it is no number.
         fn written(self) -> Option<String>;
 
@@ -123,6 +126,10 @@ impl Kind for i64 {
 
     fn scripts() -> &'static Scripts {
         &OF_INTEGERS
+    }
+
+    fn is_number(self) -> bool {
+        true
     }
 
     fn written(self) -> Option<String> {
@@ -163,9 +170,13 @@ impl Kind for f64 {
         &OF_DOUBLES
     }
 
+    fn is_number(self) -> bool {
+        self.is_finite()
+    }
+
     /// In decimal without an exponent, the shortest that reads as this double.
     fn written(self) -> Option<String> {
-        self.is_finite().then(|| self.to_string())
+        self.is_number().then(|| self.to_string())
     }
 
     fn read(text: &str) -> Option<f64> {

@@ -1,30 +1,22 @@
 //! What several callers of one process ask of one key leaves as one request.
 //!
 //! The next batch collects while one is under way: there is no timer, and nothing is added to who is alone. A lone caller
-//! polls his own request; with a second one a task goes on with it.
+//! polls his own request; with a second one a task goes on with it. Who asks has a seat until he is told or leaves, and nothing
+//! of his own besides: seats are used again, and whoever drives the loop looks after the time of all.
 
-use std::collections::VecDeque;
+mod seats;
+
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use tokio::sync::oneshot;
-
+use self::seats::{Seats, Told};
 use crate::clock::{Clock, Instant};
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::hold::Flight;
-
-/// What leaves together: what each asks, where each is answered, and the latest of their bounds.
-struct Batch<C: Combine> {
-    asks: Vec<C::Ask>,
-    answers: Vec<Told<C>>,
-    until: Instant,
-}
-
-/// Where one is answered: an error where its request never left.
-type Told<C> = oneshot::Sender<Result<<C as Combine>::Answer, ServerError>>;
 
 /// What can be combined, and how.
 pub trait Combine: Send + Sync + 'static {
@@ -51,53 +43,97 @@ struct Inner<C: Combine> {
 }
 
 struct State<C: Combine> {
-    waiting: VecDeque<Waiting<C>>,
-    next: u64,
+    seats: Seats<C::Ask, C::Answer>,
     /// The loop runs; and, while its caller polls it, where.
     driven: bool,
     flight: Option<Flight>,
 }
 
-struct Waiting<C: Combine> {
-    id: u64,
-    ask: C::Ask,
-    until: Instant,
-    answer: Told<C>,
-}
-
 impl<C: Combine> Combiner<C> {
     /// One that has nothing to do yet.
     pub fn new(combine: C) -> Self {
-        let state = State { waiting: VecDeque::new(), next: 0, driven: false, flight: None };
+        let state = State { seats: Seats::default(), driven: false, flight: None };
         Combiner(Arc::new(Inner { combine, state: Mutex::new(state) }))
     }
 
     /// Asks, together with others, and waits for the answer.
     ///
+    /// What more than one asks is driven by the client, in the runtime in which that was made; so is the time of each. While nothing
+    /// drives that runtime (it has one thread, and that is blocked, or in no `block_on`), nobody is told anything.
+    ///
     /// # Errors
     ///
-    /// [`ServerError::NotSent`] where those before it took longer than the client's patience, and it was given up;
+    /// [`ServerError::NotSent`] where those before it took longer than the client's patience, or the client ended, and it was given up;
     /// [`ServerError::Unknown`] where the client ended before an answer came, or none had come a timeout after its patience.
     ///
     /// # Cancel safety
     ///
     /// Dropped while it waits for those before it, it is not asked; nor later, before it has left, unless others leave with it.
     pub async fn ask(&self, client: &Client, ask: C::Ask) -> Result<C::Answer, ServerError> {
-        let (answer, told) = oneshot::channel();
-        let until = client.clock().now() + client.patience();
-        let (id, flight) = self.0.enter(client, (ask, until), answer);
-        let landing = Landing { flight, client };
+        let mut landing = Landing { flight: None, client };
         // Dropped before the landing is: who goes on with it knows that nobody waits.
-        let mut told = told;
-        let outcome = poll_fn(|cx| match &landing.flight {
-            Some(flight) if flight.poll(cx) => match told.try_recv() {
-                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
-                told => Poll::Ready(told.ok()),
-            },
-            _ => Pin::new(&mut told).poll(cx).map(Result::ok),
-        });
-        let ended = || ServerError::unknown("the client ended before an answer came");
-        self.0.bounded(client, (id, until), outcome).await?.unwrap_or_else(|| Err(ended()))
+        let mut seat = Seat { inner: &self.0, number: None };
+        let mut ask = Some(ask);
+        poll_fn(|cx| {
+            if let Some(ask) = ask.take() {
+                landing.flight = seat.take(client, ask, cx);
+                if landing.flight.is_none() {
+                    return Poll::Pending;
+                }
+            }
+            let is_here = landing.flight.as_ref().is_some_and(|flight| flight.poll(cx));
+            seat.told(cx, is_here)
+        })
+        .await
+    }
+}
+
+/// One who asks. Dropped, he has left.
+struct Seat<'a, C: Combine> {
+    inner: &'a Arc<Inner<C>>,
+    number: Option<usize>,
+}
+
+impl<C: Combine> Seat<'_, C> {
+    /// Takes one. Where nobody drives the loop he does, for whom it is now.
+    fn take(&mut self, client: &Client, ask: C::Ask, cx: &Context<'_>) -> Option<Flight> {
+        let mut state = self.inner.state();
+        // Looked at with the seats locked: nobody in the queue has a bound before that of those before him.
+        let until = client.clock().now() + client.patience();
+        if state.driven {
+            self.number = Some(state.seats.take(ask, until, Some(cx.waker().clone())));
+            // Another caller polls it, who may stop to: from here on a task does.
+            let theirs = state.flight.take();
+            drop(state);
+            theirs.and_then(|flight| flight.take()).into_iter().for_each(|work| client.run_in_background(work));
+            return None;
+        }
+        self.number = Some(state.seats.take(ask, until, None));
+        state.driven = true;
+        let driving = Driving { inner: Arc::clone(self.inner), is_over: false };
+        let flight = Flight::new(Box::pin(drive(driving, client.clock().clone(), client.timeout())));
+        state.flight = Some(flight.clone());
+        Some(flight)
+    }
+
+    /// What he is told; he is woken for it, unless he polls the loop himself.
+    fn told(&mut self, cx: &Context<'_>, is_here: bool) -> Poll<Told<C::Answer>> {
+        let waker = (!is_here).then(|| cx.waker());
+        let Some(number) = self.number else { return Poll::Pending };
+        let (told, _spent) = self.inner.state().seats.told(number, waker);
+        if told.is_ready() {
+            self.number = None;
+        }
+        told
+    }
+}
+
+impl<C: Combine> Drop for Seat<'_, C> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let (_left, driver) = self.inner.state().seats.leave(number);
+            driver.into_iter().for_each(Waker::wake);
+        }
     }
 }
 
@@ -106,90 +142,35 @@ impl<C: Combine> Inner<C> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn enter(
-        self: &Arc<Self>,
-        client: &Client,
-        (ask, until): (C::Ask, Instant),
-        answer: Told<C>,
-    ) -> (u64, Option<Flight>) {
+    /// Those who leave next, the latest of their bounds, and when the first is over; nobody, and the loop ends, where nobody waits.
+    fn next_batch(&self, now: Instant) -> Option<(Vec<C::Ask>, Instant, Instant)> {
+        // They are woken once nothing is locked, also where `fit` panics.
+        let late;
         let mut state = self.state();
-        state.next += 1;
-        let id = state.next;
-        state.waiting.push_back(Waiting { id, ask, until, answer });
-        if state.driven {
-            // Another caller polls it, who may stop to: from here on a task does.
-            let theirs = state.flight.take();
-            drop(state);
-            theirs.and_then(|flight| flight.take()).into_iter().for_each(|work| client.run_in_background(work));
-            return (id, None);
-        }
-        state.driven = true;
-        let flight =
-            Flight::new(Box::pin(drive(Driving { inner: Arc::clone(self), is_over: false }, client.clock().clone())));
-        state.flight = Some(flight.clone());
-        (id, Some(flight))
-    }
-
-    /// Waits for the outcome; what has not left when the time is over does not leave any more.
-    async fn bounded<T>(
-        &self,
-        client: &Client,
-        (id, until): (u64, Instant),
-        outcome: impl Future<Output = T>,
-    ) -> Result<T, ServerError> {
-        let mut outcome = std::pin::pin!(outcome);
-        tokio::select! {
-            biased;
-            outcome = &mut outcome => return Ok(outcome),
-            () = client.clock().sleep_until(until) => {}
-        }
-        let waits = {
-            let mut state = self.state();
-            let at = state.waiting.iter().position(|waiting| waiting.id == id);
-            at.and_then(|at| state.waiting.remove(at)).is_some()
-        };
-        match waits {
-            true => Err(ServerError::not_sent("those before it were not answered in time")),
-            // It has left, with others who may wait longer.
-            false => tokio::select! {
-                biased;
-                outcome = &mut outcome => Ok(outcome),
-                () = client.clock().sleep_until(until + client.timeout()) => {
-                    Err(ServerError::unknown("no answer came in time"))
-                }
-            },
-        }
-    }
-
-    /// Those who leave next; nobody, and the loop ends, where nobody waits. Whose time is over is told so by itself.
-    fn next_batch(&self, now: Instant) -> Option<Batch<C>> {
-        let mut guard = self.state();
-        let state = &mut *guard;
-        state.waiting.retain(|waiting| !waiting.answer.is_closed());
-        let (late, waiting) =
-            std::mem::take(&mut state.waiting).into_iter().partition(|waiting: &Waiting<C>| waiting.until <= now);
-        state.waiting = waiting;
-        refuse(late, "those before it were not answered in time");
-        if state.waiting.is_empty() {
+        late = state.seats.refuse_late(now);
+        let batch = state.seats.leaving(|asks| self.combine.fit(asks));
+        if batch.is_none() {
             (state.driven, state.flight) = (false, None);
-            return None;
         }
-        let fit = self.combine.fit(state.waiting.iter().map(|waiting| &waiting.ask));
-        let leaving = state.waiting.drain(..fit.clamp(1, state.waiting.len()));
-        let mut batch = Batch { asks: Vec::new(), answers: Vec::new(), until: Instant::PAST };
-        for Waiting { ask, answer, until, .. } in leaving {
-            batch.asks.push(ask);
-            batch.answers.push(answer);
-            batch.until = batch.until.max(until);
-        }
-        Some(batch)
+        drop(state);
+        late.wake();
+        batch
     }
-}
 
-/// Tells some that what they asked has not left, and will not.
-fn refuse<C: Combine>(waiting: VecDeque<Waiting<C>>, why: &'static str) {
-    for Waiting { answer, .. } in waiting {
-        let _ = answer.send(Err(ServerError::not_sent(why)));
+    /// Completes when nobody waits any more for what is under way.
+    async fn deserted(&self) {
+        let poll = |cx: &mut Context<'_>| {
+            let (deserted, _spent) = self.state().seats.deserted(cx);
+            deserted
+        };
+        poll_fn(poll).await;
+    }
+
+    /// Tells those whose time is over; returns when the next one's is.
+    fn expire(&self, now: Instant, timeout: Duration) -> Instant {
+        let (late, next) = self.state().seats.expire(now, timeout);
+        late.wake();
+        next
     }
 }
 
@@ -205,38 +186,34 @@ impl<C: Combine> Drop for Driving<C> {
         if !self.is_over {
             let mut state = self.inner.state();
             (state.driven, state.flight) = (false, None);
-            let waiting = std::mem::take(&mut state.waiting);
+            let all = state.seats.end();
             drop(state);
-            refuse(waiting, "the client is shut down");
+            all.wake();
         }
     }
 }
 
-async fn drive<C: Combine>(mut driving: Driving<C>, clock: Clock) {
+async fn drive<C: Combine>(mut driving: Driving<C>, clock: Clock, timeout: Duration) {
     let inner = Arc::clone(&driving.inner);
-    while let Some(Batch { asks, mut answers, until }) = inner.next_batch(clock.now()) {
-        let told = tokio::select! {
-            biased;
-            () = deserted(&mut answers) => continue,
-            told = inner.combine.carry_out(asks, until) => told,
+    while let Some((asks, until, mut due)) = inner.next_batch(clock.now()) {
+        let mut answers = pin!(inner.combine.carry_out(asks, until));
+        let answers = loop {
+            tokio::select! {
+                biased;
+                () = inner.deserted() => break Vec::new(),
+                answers = &mut answers => break answers,
+                () = clock.sleep_until(due) => due = inner.expire(clock.now(), timeout),
+            }
         };
-        let together = told.len() > 1;
-        for (answer, told) in answers.into_iter().zip(told) {
-            let _ = answer.send(Ok(told));
-        }
+        let together = answers.len() > 1;
+        let told = inner.state().seats.tell(answers);
+        told.wake();
         if together {
             // Those who were answered together may ask again, together.
             tokio::task::yield_now().await;
         }
     }
     driving.is_over = true;
-}
-
-/// Completes when nobody waits for any of the answers.
-async fn deserted<T>(answers: &mut [oneshot::Sender<T>]) {
-    for answer in answers {
-        answer.closed().await;
-    }
 }
 
 /// A caller who polls the loop; when he leaves, a task goes on with it.

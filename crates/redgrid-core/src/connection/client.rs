@@ -46,7 +46,8 @@ struct Inner {
 
 impl Client {
     /// Starts a client. It does not wait for a server: calls wait for the connection within their own time, and
-    /// [`Client::wait_ready`] waits for it explicitly. Must be called inside a tokio runtime.
+    /// [`Client::wait_ready`] waits for it explicitly. Must be called inside a tokio runtime; wherever the client is used, its
+    /// connections and tasks are there, and what several callers wait for together ends in time only while that runtime is driven.
     ///
     /// ```no_run
     /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {

@@ -173,13 +173,17 @@ pub(super) async fn run(
         task.abort();
     }
     core.hub.close();
-    let closed = core.topology.close();
+    let mut closed = core.topology.close();
     // Connections that do not end in time end by themselves soon after; nothing is held on them any more.
-    tokio::select! {
-        // First, also when the time is over: it has all of them begin to end.
-        biased;
-        _ = closed => {}
-        () = core.clock.sleep_until(by) => {}
+    loop {
+        tokio::select! {
+            // First, also when the time is over: it has all of them begin to end.
+            biased;
+            () = &mut closed => break,
+            () = core.clock.sleep_until(by) => break,
+            // Nobody drives it any more: who waits for it is told when it is dropped.
+            Some(_) = work.recv() => {}
+        }
     }
     if in_time {
         done.send_replace(true);

@@ -1,0 +1,177 @@
+//! What several ask together, in a crowd that is polled as seldom as may be: each only when the waker of its last poll was woken,
+//! another time by another thread, with another waker; some leave, wherever they are, and some are polled for nothing. From some
+//! moment on nobody leaves, and nobody is polled for nothing: a wake-up that was lost, or went to a waker of before, leaves one of them
+//! waiting for ever.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use redgrid_core::clock::{Clock, Instant};
+use redgrid_core::{Client, Combine, Combiner, Config, Reply, Server};
+use redgrid_tests::SOON;
+use redgrid_tests::made::Made;
+use tokio::sync::{Notify, mpsc};
+
+/// How often a crowd comes to that moment, and how many are told until then, for each place in it.
+const ROUNDS: u64 = 1_000;
+const EACH: u64 = 10;
+
+/// Tells each what it has asked, after a moment or at once. Nothing is asked twice.
+#[derive(Clone, Default)]
+struct Echo {
+    asked: Arc<Mutex<HashSet<u64>>>,
+    most: Arc<AtomicU64>,
+}
+
+impl Combine for Echo {
+    type Ask = u64;
+    type Answer = u64;
+
+    fn fit<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
+        asks.take(5).count()
+    }
+
+    async fn carry_out(&self, batch: Vec<u64>, _until: Instant) -> Vec<u64> {
+        for _ in 0..fastrand::u8(..3) {
+            tokio::task::yield_now().await;
+        }
+        assert!(batch.iter().all(|what| self.asked.lock().unwrap().insert(*what)), "asked twice: {batch:?}");
+        self.most.fetch_max(batch.len() as u64, Ordering::Relaxed);
+        batch
+    }
+}
+
+/// One place in the crowd, where one after the other asks.
+#[derive(Default)]
+struct Place {
+    asks: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// The number of its last poll: another's waker wakes nobody.
+    polled: u64,
+    is_over: bool,
+}
+
+struct Crowd {
+    combiner: Combiner<Echo>,
+    client: Client,
+    places: Vec<Mutex<Place>>,
+    /// Who polls: a place and the number of the poll whose waker was woken.
+    pollers: Vec<mpsc::UnboundedSender<(usize, u64)>>,
+    begun: AtomicU64,
+    told: AtomicU64,
+    /// So many are told in this round, and those who are on their way.
+    goal: AtomicU64,
+    left: AtomicU64,
+    all: Notify,
+}
+
+struct Woken {
+    crowd: Arc<Crowd>,
+    place: usize,
+    polled: u64,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        let _ = fastrand::choice(&self.crowd.pollers).unwrap().send((self.place, self.polled));
+    }
+}
+
+impl Crowd {
+    fn goes_on(&self) -> bool {
+        self.told.load(Ordering::Relaxed) < self.goal.load(Ordering::Relaxed)
+    }
+
+    /// Polls the one at a place; where it was `woken`, only if that is the number of its last poll.
+    fn poll(self: &Arc<Self>, at: usize, woken: Option<u64>) {
+        let mut place = self.places[at].lock().unwrap();
+        if place.is_over || woken.is_some_and(|woken| woken != place.polled) {
+            return;
+        }
+        // Some leave, and others come.
+        if self.goes_on() && fastrand::u8(..8) == 0 {
+            place.asks = None;
+        }
+        place.polled += 1;
+        let waker = Waker::from(Arc::new(Woken { crowd: Arc::clone(self), place: at, polled: place.polled }));
+        let asks = place.asks.get_or_insert_with(|| Box::pin(Arc::clone(self).ask()));
+        if asks.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            (place.asks, place.is_over) = (None, true);
+            if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                self.all.notify_one();
+            }
+        }
+    }
+
+    /// Asks again and again, until all together were told often enough.
+    async fn ask(self: Arc<Self>) {
+        while self.goes_on() {
+            let what = self.begun.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(self.combiner.ask(&self.client, what).await.unwrap(), what);
+            self.told.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn round(self: &Arc<Self>) {
+        let size = self.places.len();
+        self.left.store(size as u64, Ordering::Relaxed);
+        self.goal.fetch_add(EACH * size as u64, Ordering::Relaxed);
+        for at in 0..size {
+            self.places[at].lock().unwrap().is_over = false;
+            self.poll(at, None);
+        }
+        let in_time = tokio::time::timeout(SOON, self.all.notified()).await;
+        let left = self.left.load(Ordering::Relaxed);
+        assert!(in_time.is_ok(), "of {size} that ask {left} wait for ever: {} told", self.told.load(Ordering::Relaxed));
+    }
+
+    async fn run(self: Arc<Self>, mut woken: mpsc::UnboundedReceiver<(usize, u64)>) {
+        while let Some((at, polled)) = woken.recv().await {
+            self.poll(at, Some(polled));
+            // Some are polled for nothing, and with another waker from now on.
+            if self.goes_on() && fastrand::u8(..4) == 0 {
+                self.poll(fastrand::usize(..self.places.len()), None);
+            }
+        }
+    }
+}
+
+async fn crowd_of(size: usize) -> Echo {
+    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))));
+    let config = Config::single("one").unwrap().timeout(Duration::from_secs(100)).retries(3);
+    let client = Client::over_one(server as Arc<dyn Server>, config, Clock::boot()).unwrap();
+    let (pollers, woken): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::unbounded_channel()).unzip();
+    let echo = Echo::default();
+    let crowd = Arc::new(Crowd {
+        combiner: Combiner::new(echo.clone()),
+        client,
+        places: (0..size).map(|_| Mutex::default()).collect(),
+        pollers,
+        begun: AtomicU64::new(0),
+        told: AtomicU64::new(0),
+        goal: AtomicU64::new(0),
+        left: AtomicU64::new(0),
+        all: Notify::new(),
+    });
+    let tasks: Vec<_> = woken.into_iter().map(|woken| tokio::spawn(Arc::clone(&crowd).run(woken))).collect();
+    for _ in 0..ROUNDS {
+        crowd.round().await;
+    }
+    for task in tasks {
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+    }
+    echo
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nobody_waits_for_ever_and_each_is_told_his_own_whoever_leaves_and_whoever_polls() {
+    for size in [1, 2, 3, 12] {
+        let echo = crowd_of(size).await;
+        assert_eq!(echo.most.load(Ordering::Relaxed), size.min(5) as u64, "as many as may went together");
+    }
+}
