@@ -18,6 +18,8 @@ pub struct Record {
     former: Option<HashSet<String>>,
     popped: Option<String>,
     holder: Option<String>,
+    /// Who held it last: its process passes it along the queue, and says so by taking out whom it has served.
+    last: String,
     /// How many lined up.
     pub places: u64,
     /// How many got in.
@@ -59,7 +61,12 @@ impl Record {
                     self.queue.extend(rest.iter().cloned());
                 }
                 "LPOP" => self.popped = self.queue.pop_front(),
-                "LREM" => self.queue.retain(|one| Some(one) != rest.last()),
+                "LREM" => {
+                    if let Some(out) = rest.last().filter(|out| self.has_passed_to(out)) {
+                        self.granted_by_place(out);
+                    }
+                    self.queue.retain(|one| Some(one) != rest.last());
+                }
                 _ => {}
             }
         } else if *key == self.name && (name == "HSET" || name == "HINCRBY") && rest.last().is_some_and(|n| n == "1") {
@@ -75,6 +82,20 @@ impl Record {
         }
     }
 
+    /// Whether who goes out was served inside the process that had the lock last. Nobody must give up meanwhile.
+    fn has_passed_to(&self, out: &String) -> bool {
+        let process = |holder: &str| holder.rsplit_once(':').map(|(process, _)| process.to_owned());
+        *out != self.last && self.queue.contains(out) && process(out).is_some_and(|of| process(&self.last) == Some(of))
+    }
+
+    fn granted_by_place(&mut self, who: &str) {
+        self.grants += 1;
+        match self.queue.front() {
+            Some(head) if head == who => self.by_place += 1,
+            head => self.overtaken.push(format!("{who} before {head:?}")),
+        }
+    }
+
     fn granted(&mut self, who: String) {
         self.grants += 1;
         let popped = self.popped.take();
@@ -85,6 +106,7 @@ impl Record {
             (None, _) => {}
             (Some(head), _) => self.overtaken.push(format!("{who} before {head}")),
         }
+        self.last.clone_from(&who);
         self.holder = Some(who);
     }
 }

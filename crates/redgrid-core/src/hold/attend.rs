@@ -122,7 +122,11 @@ impl Table {
             }
         }
         self.listen(line, slot, now);
-        if let Some(at) = self.next_to_ask(slot, now)
+        let along = self.passes_along(slot).is_some();
+        if along {
+            // What told them was of before we got in.
+            slot.queue.iter().for_each(|entry| entry.seen.place.calm());
+        } else if let Some(at) = self.next_to_ask(slot, now)
             && let Some(attempt) = self.attempt_for(&line.key, slot, at)
         {
             slot.asking = true;
@@ -135,6 +139,9 @@ impl Table {
         let places: Vec<_> = inside().map(|entry| (entry.id, entry.seen.place.number(entry.id))).collect();
         let due = inside().map(|entry| entry.seen.place.due()).min().filter(|_| may_ask(slot));
         let over = inside().map(|entry| entry.until).min();
+        if along {
+            self.say(&mut state, &line.key, false);
+        }
         drop(state);
         send(answers);
         if places.is_empty() {
@@ -152,6 +159,8 @@ impl Table {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let Some(queue) = line.kind.queue() else { return };
         let mut watches = HashMap::new();
+        // While the name is ours nobody is told: who lines up meanwhile listens from when it is given back.
+        let along = self.passes_along(slot).is_some();
         let waits = slot.queue.iter().filter(|entry| !entry.wish.once && entry.until > now);
         for (at, entry) in waits.enumerate() {
             let place = &entry.seen.place;
@@ -159,6 +168,9 @@ impl Table {
                 continue;
             }
             let number = place.number(entry.id);
+            if along && !line.watches.contains_key(&number) {
+                continue;
+            }
             let mut watch = line.watches.remove(&number).unwrap_or_else(|| {
                 let channel = queue.channel(&line.target, &self.core.field(number));
                 self.core.hub.watch_for(channel, line.key.key(), Arc::clone(&line.changed))
@@ -229,12 +241,14 @@ impl Table {
         slot.contact = received;
         slot.contended = slot.tenure.is_none() && !slot.queue.is_empty();
         let (left, first) = (parts[1], parts[2]);
+        let mut lost = Vec::new();
         for (nth, ((request, number), kept)) in (1..).zip(places.iter().zip(&parts[3..])) {
             let entry = slot.queue.iter().find(|entry| entry.id == *request);
             let Some(entry) = entry.filter(|entry| entry.seen.place.number(*request) == *number) else { continue };
             let place = &entry.seen.place;
             if *kept == 0 && place.is_inside() && !place.is_asking() {
                 place.left();
+                lost.push(*number);
                 count::place_lost(line.kind.name());
                 tracing::warn!(name = %line.target.name, "thrown out of the queue alive, and lining up again");
             } else if first == nth {
@@ -244,6 +258,9 @@ impl Table {
                     Err(_) => {}
                 }
             }
+        }
+        for number in lost {
+            slot.run.iter_mut().for_each(|run| run.lost(number));
         }
     }
 }

@@ -145,7 +145,8 @@ impl Table {
             return lost.map_or(Parting::Done, Parting::Lost);
         }
         let keep = keep_until > now;
-        if !keep && tenure.is_believed_at(now) && tenure.passes_on(now) && slot.next(now).is_some() {
+        let passes_on = tenure.passes_on(now) || self.passes_along(slot).is_some();
+        if !keep && tenure.is_believed_at(now) && passes_on && slot.next(now).is_some() {
             let answers = self.pass_on(&mut state, &key, Basis::HandOver);
             drop(state);
             send(answers);
@@ -213,7 +214,7 @@ impl Table {
 
     /// The release leaves now: whether others of us wait; `None` when the tenure was adopted meanwhile. Without a number it is
     /// a tenure that its name has lost already.
-    pub(super) fn begin_release(&self, id: Option<u64>, tenure: &Arc<Tenure>) -> Option<bool> {
+    pub(super) fn begin_release(self: &Arc<Self>, id: Option<u64>, tenure: &Arc<Tenure>) -> Option<bool> {
         let mut state = self.state();
         let Some(id) = id else { return Some(false) };
         let slot = state.slots.get_mut(&tenure.slot_key())?;
@@ -221,6 +222,7 @@ impl Table {
             Busy::Release { id: present, queued, .. } if *present == id => *queued = false,
             _ => return None,
         }
+        self.take_out_served(slot);
         let give_way = slot.next(self.core.clock.now()).is_some();
         state.schedule.remove(tenure.id);
         Some(give_way)
@@ -401,6 +403,7 @@ impl Table {
                 self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
                 waiting.push(entry.answer);
             }
+            self.take_out_served(slot);
             slot.tell_of_change();
             // What its caller polls is driven to its end from here: the caller may stop to poll.
             flights.extend(slot.flights.drain(..).map(|(_, flight)| flight));

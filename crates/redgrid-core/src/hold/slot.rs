@@ -14,6 +14,7 @@ use super::grant::Grant;
 use super::kind::{HoldKind, Target};
 use super::leaving::one_has_left;
 use super::place::Place;
+use super::run::Run;
 use super::state::Hold;
 use super::tenure::Tenure;
 use super::terms::Wish;
@@ -85,6 +86,8 @@ pub(super) struct Slot {
     pub(super) contended: bool,
     /// Others go first.
     pub(super) turn: Option<Box<Turn>>,
+    /// What is known of our places on the server, where they are handed on along.
+    pub(super) run: Option<Box<Run>>,
     /// The next grant continues a stretch that ends then.
     pub(super) continued: Option<Instant>,
     /// What the drive loop is told by, from when there is one.
@@ -236,6 +239,7 @@ impl Slot {
             driven: false,
             contended: false,
             turn: None,
+            run: None,
             continued: None,
             changed: None,
             last: (0, Instant::PAST),

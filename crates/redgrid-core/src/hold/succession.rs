@@ -61,6 +61,8 @@ impl Table {
         slot.contact = tenure.granted;
         slot.contended = false;
         slot.turn = None;
+        slot.begin_run();
+        self.take_out_served(slot);
         // What was under way concerned the former one.
         slot.busy = Busy::No;
         let former = slot.tenure.take();
@@ -85,6 +87,14 @@ impl Table {
             self.send_back(state, key, &tenure, Instant::PAST);
             return Answers::new();
         };
+        // On the server somebody else may be before the one who is the next of ours.
+        let is_its_own = matches!(basis, Basis::For { entry, .. } if entry == next.id) && !next.seen.place.is_inside();
+        let along = slot.kind.queue().is_some() && !is_its_own;
+        if along && !self.is_next(state, key, &tenure) {
+            return Answers::new();
+        }
+        let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
+        let Some(next) = slot.next(now) else { return Answers::new() };
         let (entry, holder) = (next.id, next.wish.holder);
         let confirmed = match basis {
             Basis::For { entry, sent } if entry == next.id => Some(sent),
@@ -92,7 +102,7 @@ impl Table {
         };
         if confirmed.is_none() {
             // What nobody has had yet is not thrown away while somebody waits, however late it came.
-            let in_stretch = tenure.passes_on(now) || tenure.is_unused();
+            let in_stretch = along || tenure.passes_on(now) || tenure.is_unused();
             if !in_stretch || !tenure.is_believed_at(now) {
                 self.send_back(state, key, &tenure, Instant::PAST);
                 return Answers::new();
@@ -128,6 +138,9 @@ impl Table {
             let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.wish.holder == holder);
             (same, slot.queue) = (mine, others.into());
         }
+        if along {
+            self.served(slot, &first, now);
+        }
         for entry in std::iter::once(&first).chain(&same) {
             // In by the place of another.
             self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
@@ -138,6 +151,9 @@ impl Table {
         let hold = self.own(state, key, &tenure, (confirmed.unwrap_or(now), now), first.wish);
         if let Some(slot) = state.slots.get_mut(key) {
             slot.rest();
+        }
+        if along {
+            self.say(state, key, false);
         }
         let mut answers = Answers::new();
         answers.push((first.answer, Ok(Some(Grant::new(first.client, Arc::clone(&hold))))));
