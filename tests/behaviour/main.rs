@@ -38,6 +38,7 @@ mod election;
 mod events;
 mod fair;
 mod fair_deaths;
+mod fair_runs;
 mod fence;
 mod fenced;
 mod gcra;

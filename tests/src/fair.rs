@@ -20,6 +20,8 @@ pub struct Record {
     holder: Option<String>,
     /// Who held it last: its process passes it along the queue, and says so by taking out whom it has served.
     last: String,
+    /// All who came, in the order of their arrival: who lined up, and who got in at once.
+    pub arrived: Vec<String>,
     /// How many lined up.
     pub places: u64,
     /// How many got in.
@@ -58,6 +60,7 @@ impl Record {
                 "RPUSH" => {
                     let again = self.former.as_ref().is_some_and(|former| rest.iter().all(|one| former.contains(one)));
                     self.places += if again { 0 } else { rest.len() as u64 };
+                    self.arrived.extend(rest.iter().filter(|_| !again).cloned());
                     self.queue.extend(rest.iter().cloned());
                 }
                 "LPOP" => self.popped = self.queue.pop_front(),
@@ -103,7 +106,7 @@ impl Record {
             // Redisson takes its place out before it gets in, ours after.
             (_, Some(popped)) if popped == who => self.by_place += 1,
             (Some(head), _) if *head == who => self.by_place += 1,
-            (None, _) => {}
+            (None, _) => self.arrived.push(who.clone()),
             (Some(head), _) => self.overtaken.push(format!("{who} before {head}")),
         }
         self.last.clone_from(&who);

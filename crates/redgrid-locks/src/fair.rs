@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{Along, Claim, HoldKind, ServerQueue, Target};
+use redgrid_core::hold::{Along, Claim, GivesBack, HoldKind, ServerQueue, Target};
 use redgrid_core::name::companion;
 use redgrid_core::{BulkScript, Request, Script};
 
@@ -118,7 +118,12 @@ impl ServerQueue for Fair {
 
     fn pass(&self, claim: Claim<'_>, along: &Along<'_>) -> Request {
         let request = PASS.with(keys(claim.target)).arg(claim.field.clone()).not_after_here();
-        let request = request.arg(wait(claim.target)).int(millis(along.kept)).int(i64::from(along.frees));
+        let gives_back = match along.gives_back {
+            GivesBack::No => 0,
+            GivesBack::UnlessNext => 1,
+            GivesBack::Yes => 2,
+        };
+        let request = request.arg(wait(claim.target)).int(millis(along.kept)).int(gives_back);
         let request = request.publish_here().arg(claim.target.channel.clone());
         let request = request.int(i64::try_from(along.served.len()).unwrap_or(i64::MAX));
         let places = along.served.iter().chain(along.new);

@@ -82,7 +82,7 @@ impl Table {
             wish: Arc::clone(&entry.wish),
             seen: Arc::clone(&entry.seen),
             until: entry.until.min(self.now() + patience),
-            lease: entry.wish.server_lease(stretch),
+            lease: entry.wish.server_lease(self.spare(slot.kind, key)),
             stretch,
             continued: slot.continued.take(),
             entrance: Entrance {

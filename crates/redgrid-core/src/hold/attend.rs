@@ -124,8 +124,9 @@ impl Table {
         self.listen(line, slot, now);
         let along = self.passes_along(slot).is_some();
         if along {
-            // What told them was of before we got in.
-            slot.queue.iter().for_each(|entry| entry.seen.place.calm());
+            // What told them was of before we got in, unless it is just being given back.
+            let calm = slot.busy == Busy::No;
+            slot.queue.iter().filter(|_| calm).for_each(|entry| entry.seen.place.calm());
         } else if let Some(at) = self.next_to_ask(slot, now)
             && let Some(attempt) = self.attempt_for(&line.key, slot, at)
         {

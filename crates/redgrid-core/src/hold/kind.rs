@@ -167,8 +167,19 @@ pub struct Along<'a> {
     pub new: &'a [Bytes],
     /// How long these are kept without another word.
     pub kept: Duration,
-    /// Nobody of the process is inside: unless one of its places is next, the name is given back.
-    pub frees: bool,
+    /// When the name is given back.
+    pub gives_back: GivesBack,
+}
+
+/// When a word of a process that has a name gives it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivesBack {
+    /// Not at all: somebody is inside.
+    No,
+    /// Unless a place of the process is next.
+    UnlessNext,
+    /// In any case.
+    Yes,
 }
 
 /// The queue of a kind whose waiters stand in line on the server, each under the holder field that it will hold with.
@@ -187,7 +198,7 @@ pub trait ServerQueue: Send + Sync {
 
     /// Goes on holding under `claim`'s field for the next places of this process, and takes in what has come of them meanwhile. Answers
     /// `{1, time, number, …}` with the numbers of its places at the head of the queue; `{0, time}` where the name is not this
-    /// holder's; `{3, time}` where it was given back, as nobody is inside and another is next; `{-1, time}` too late.
+    /// holder's; `{3, time}` where it was given back; `{-1, time}` too late.
     fn pass(&self, claim: Claim<'_>, along: &Along<'_>) -> Request;
 
     /// Where a place is told that it is next.

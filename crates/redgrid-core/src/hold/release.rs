@@ -92,10 +92,10 @@ pub(super) enum LetGo {
 }
 
 /// What became of a release.
-struct Released {
-    result: Result<(), ReleaseError>,
+pub(super) struct Released {
+    pub(super) result: Result<(), ReleaseError>,
     /// Who waits elsewhere, where it was given back to everybody.
-    audience: Option<Audience>,
+    pub(super) audience: Option<Audience>,
 }
 
 impl Table {
@@ -214,7 +214,7 @@ impl Table {
 
     /// The release leaves now: whether others of us wait; `None` when the tenure was adopted meanwhile. Without a number it is
     /// a tenure that its name has lost already.
-    pub(super) fn begin_release(self: &Arc<Self>, id: Option<u64>, tenure: &Arc<Tenure>) -> Option<bool> {
+    pub(super) fn begin_release(&self, id: Option<u64>, tenure: &Arc<Tenure>) -> Option<bool> {
         let mut state = self.state();
         let Some(id) = id else { return Some(false) };
         let slot = state.slots.get_mut(&tenure.slot_key())?;
@@ -222,7 +222,6 @@ impl Table {
             Busy::Release { id: present, queued, .. } if *present == id => *queued = false,
             _ => return None,
         }
-        self.take_out_served(slot);
         let give_way = slot.next(self.core.clock.now()).is_some();
         state.schedule.remove(tenure.id);
         Some(give_way)
@@ -236,6 +235,13 @@ impl Table {
             (true, false) => Way::Release,
         };
         let lease_ends = tenure.lease_ends();
+        if tenure.kind.queue().is_some() {
+            if let Way::Linger(_) = way {
+                self.take_out_served_of(tenure);
+            } else if let Some(released) = Box::pin(self.release_along(tenure, lease_ends)).await {
+                return released;
+            }
+        }
         let heard = self.core.hub.heard(&tenure.target.channel);
         // Beside each other, so that nobody waits for the replica's count; where none listen there, it is not asked.
         let channel = (&tenure.target.channel, &tenure.target.key);
@@ -252,9 +258,7 @@ impl Table {
             // Perhaps it was only the mark that may not be read.
             asked = self.send_release(tenure, Way::Release, lease_ends).await;
         }
-        if let Some(limit) = tenure.unanswered_until().filter(|limit| *limit > asked.sent) {
-            self.settle(self.settlement(tenure, limit, false, keep_until));
-        }
+        self.settle_late(tenure, asked.sent, keep_until);
         let answer = asked.result.clone().and_then(Answered::read);
         let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && keep.is_zero());
         let audience = audience.map(|answer| {
@@ -338,6 +342,13 @@ impl Table {
         tenure.end();
         let limit = tenure.unanswered_until().unwrap_or(Instant::PAST);
         self.settle(self.settlement(tenure, limit, true, keep_until));
+    }
+
+    /// Gives a tenure back once more whose release left at `sent`, where a copy of its acquire may be carried out later.
+    pub(super) fn settle_late(self: &Arc<Self>, tenure: &Tenure, sent: Instant, keep_until: Instant) {
+        if let Some(limit) = tenure.unanswered_until().filter(|limit| *limit > sent) {
+            self.settle(self.settlement(tenure, limit, false, keep_until));
+        }
     }
 
     fn settlement(&self, tenure: &Tenure, limit: Instant, at_once: bool, keep_until: Instant) -> Settlement {

@@ -13,8 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::error::LostReason;
-use super::kind::{Along, ServerQueue};
-use super::release::Settlement;
+use super::kind::{Along, GivesBack, ServerQueue};
+use super::release::{Released, Settlement, released};
 use super::slot::{Answers, Busy, Entry, Seen, Slot, SlotKey, send};
 use super::stretch::LONGEST;
 use super::succession::Basis;
@@ -36,6 +36,10 @@ pub(super) struct Run {
     served: Vec<u64>,
     /// A word is under way.
     asking: bool,
+    /// Those of whom it says that they were served.
+    saying: Vec<u64>,
+    /// The tenure with this number is nobody's until that is answered.
+    waits: Option<u64>,
     /// The tenure that is not passed along any more, as a word of it was not answered.
     ended: Option<u64>,
 }
@@ -129,8 +133,9 @@ impl Table {
             return true;
         }
         slot.busy = Busy::Fitting(tenure.id);
-        let asking = slot.run.as_ref().is_some_and(|run| run.asking);
-        if !asking && !self.say(state, key, true) {
+        let run = slot.run.get_or_insert_default();
+        run.waits = Some(tenure.id);
+        if !run.asking && !self.say(state, key, true) {
             self.send_back(state, key, tenure, Instant::PAST);
         }
         false
@@ -153,11 +158,52 @@ impl Table {
         }
     }
 
+    /// Gives a tenure back by a word that says who was served, where somebody was and nothing has said so. `None` where it is given back
+    /// as any other.
+    pub(super) async fn release_along(self: &Arc<Self>, tenure: &Tenure, until: Instant) -> Option<Released> {
+        let queue = tenure.kind.queue()?;
+        let served = {
+            let mut state = self.state();
+            let slot = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has_id(tenure.id))?;
+            let run = slot.run.as_mut().filter(|run| !(run.saying.is_empty() && run.served.is_empty()))?;
+            // A word that is under way may not have left yet: what it says is said here, too.
+            run.saying.iter().copied().chain(std::mem::take(&mut run.served)).collect::<Vec<_>>()
+        };
+        let (field, fields) = (tenure.copied_field(), self.fields(served.iter().copied()));
+        let along = Along { served: &fields, new: &[], kept: self.kept(), gives_back: GivesBack::Yes };
+        let request = queue.pass(tenure.claim(&field, Duration::ZERO), &along);
+        let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
+        let told = asked.result.clone().and_then(Told::read);
+        if told.is_err() {
+            let mut state = self.state();
+            let slot = state.slots.get_mut(&tenure.slot_key())?;
+            slot.run.get_or_insert_default().served.extend(served);
+            self.take_out_served(slot);
+            // It may be this word alone that the server refuses.
+            return None;
+        }
+        self.settle_late(tenure, asked.sent, Instant::PAST);
+        let was_ours = told.map(|told| matches!(told, Told::GivenBack));
+        Some(Released { result: released(tenure, &asked, was_ours), audience: None })
+    }
+
+    fn fields(&self, numbers: impl Iterator<Item = u64>) -> Vec<Bytes> {
+        numbers.map(|number| self.core.field(number)).collect()
+    }
+
     /// Those that were served, and of which nothing was said, are taken out of the queue one by one.
     pub(super) fn take_out_served(self: &Arc<Self>, slot: &mut Slot) {
         let served = slot.run.as_mut().map(|run| std::mem::take(&mut run.served)).unwrap_or_default();
         for number in served {
             self.take_out(slot, number, (Instant::PAST, true));
+        }
+    }
+
+    /// The same for a tenure that is given back in another way.
+    pub(super) fn take_out_served_of(self: &Arc<Self>, tenure: &Tenure) {
+        let mut state = self.state();
+        if let Some(slot) = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has_id(tenure.id)) {
+            self.take_out_served(slot);
         }
     }
 
@@ -187,18 +233,17 @@ impl Table {
         }
         run.asking = true;
         let served = std::mem::take(&mut run.served);
+        run.saying.clone_from(&served);
         self.hand_over(Box::pin(Arc::clone(self).pass_along(key.clone(), Word { tenure, queue, served, new, frees })));
         true
     }
 
     async fn pass_along(self: Arc<Self>, key: SlotKey, word: Word) {
         let field = word.tenure.copied_field();
-        let fields = |numbers: &mut dyn Iterator<Item = u64>| -> Vec<Bytes> {
-            numbers.map(|number| self.core.field(number)).collect()
-        };
-        let served = fields(&mut word.served.iter().copied());
-        let new = fields(&mut word.new.iter().map(|new| new.number));
-        let along = Along { served: &served, new: &new, kept: self.kept(), frees: word.frees };
+        let (served, new) =
+            (self.fields(word.served.iter().copied()), self.fields(word.new.iter().map(|new| new.number)));
+        let gives_back = if word.frees { GivesBack::UnlessNext } else { GivesBack::No };
+        let along = Along { served: &served, new: &new, kept: self.kept(), gives_back };
         let request = word.queue.pass(word.tenure.claim(&field, Duration::ZERO), &along);
         let until = (self.now() + self.core.settings.patience()).min(word.tenure.deadline());
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
@@ -217,20 +262,27 @@ impl Table {
         let Some(slot) = state.slots.get_mut(key) else { return };
         let run = slot.run.get_or_insert_default();
         run.asking = false;
+        run.saying.clear();
         if told.is_ok() {
             slot.contact = asked.received;
         } else {
             run.served.extend(served);
         }
-        if !slot.has(&tenure) {
-            if slot.busy == Busy::Fitting(tenure.id) {
-                slot.busy = Busy::No;
-            }
-            self.take_out_served(slot);
-            self.go_on(&mut state, key);
-            return;
+        // A tenure that is being fitted to wishes waits for something else.
+        let waits = run.waits.take().filter(|id| slot.busy == Busy::Fitting(*id)).is_some();
+        if waits {
+            slot.busy = Busy::No;
         }
-        let waits = slot.busy == Busy::Fitting(tenure.id) && slot.holds.is_empty();
+        if !slot.has(&tenure) {
+            self.take_out_served(slot);
+            // What we have by now waited for the end of this word.
+            if waits {
+                answers = self.pass_on(&mut state, key, Basis::HandOver);
+            }
+            self.go_on(&mut state, key);
+            drop(state);
+            return send(answers);
+        }
         let run = slot.run.get_or_insert_default();
         match told {
             Ok(Told::Held(next)) => {
@@ -241,7 +293,6 @@ impl Table {
                     run.ended = Some(tenure.id);
                 }
                 if waits {
-                    slot.busy = Busy::No;
                     match may_be_undone || (frees && !slot.bring_next_of_run(asked.received)) {
                         true => self.send_back(&mut state, key, &tenure, Instant::PAST),
                         false => answers = self.pass_on(&mut state, key, Basis::HandOver),
@@ -251,13 +302,12 @@ impl Table {
                 self.go_on(&mut state, key);
             }
             Ok(Told::NotOurs) if !frees => {
-                slot.busy = if waits { Busy::No } else { slot.busy };
                 self.lose(&mut state, &tenure, LostReason::Gone);
             }
             Ok(Told::GivenBack | Told::NotOurs) => {
-                slot.busy = Busy::No;
                 state.schedule.remove(tenure.id);
                 drop(state);
+                self.settle_late(&tenure, asked.sent, Instant::PAST);
                 return self.release_landed(None, &tenure, None);
             }
             Err(error) => {
@@ -265,7 +315,6 @@ impl Table {
                 run.ended = Some(tenure.id);
                 self.take_out_served(slot);
                 if waits {
-                    slot.busy = Busy::No;
                     self.send_back(&mut state, key, &tenure, Instant::PAST);
                 }
                 self.go_on(&mut state, key);

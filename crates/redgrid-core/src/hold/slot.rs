@@ -389,6 +389,11 @@ impl Slot {
         self.tenure.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, tenure))
     }
 
+    /// The same by its number.
+    pub(super) fn has_id(&self, tenure: u64) -> bool {
+        self.tenure.as_ref().is_some_and(|ours| ours.id == tenure)
+    }
+
     pub(super) fn is_idle(&mut self) -> bool {
         self.lost.forget_unguarded();
         self.pass_over_the_left();

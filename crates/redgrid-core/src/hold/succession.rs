@@ -82,7 +82,7 @@ impl Table {
         let now = self.now();
         let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
         let Some(tenure) = slot.tenure.clone().filter(|_| slot.holds.is_empty()) else { return Answers::new() };
-        let stretch = self.stretch(slot.kind, key);
+        let stretch = self.spare(slot.kind, key);
         let Some(next) = slot.next(now) else {
             self.send_back(state, key, &tenure, Instant::PAST);
             return Answers::new();

@@ -8,7 +8,7 @@
 -- ARGV[2]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
 -- ARGV[3]  wait       what a place is worth, milliseconds
 -- ARGV[4]  kept       how long a new place is kept without another word, milliseconds
--- ARGV[5]  frees      1: nobody of the process is inside, and the lock is given back unless a place of its own is next
+-- ARGV[5]  give back  0: not at all; 1: nobody of the process is inside, and it is unless a place of its own is next; 2: in any case
 -- ARGV[6]  publish    PUBLISH or SPUBLISH
 -- ARGV[7]  channel    where places are told, up to the holder
 -- ARGV[8]  served     how many of the following were served inside the process; the others line up, in their order
@@ -56,6 +56,10 @@ if #served > 0 or #line > 0 or is_untidy(k) then
   pass(k, wait, served)
 end
 if held == 0 then
+  if #served > 0 and redis.call('EXISTS', k[1]) == 0 then
+    -- Whoever gave it back may have told one of them.
+    tell_head(k, ARGV[6], ARGV[7])
+  end
   return {0, time}
 end
 local out = {1, time}
@@ -66,7 +70,7 @@ for _, place in ipairs(redis.call('LRANGE', k[2], 0, MOST - 1)) do
   end
   out[#out + 1] = string.sub(place, #own + 1)
 end
-if ARGV[5] == '1' and #out == 2 then
+if ARGV[5] == '2' or (ARGV[5] == '1' and #out == 2) then
   redis.call('HDEL', k[1], holder)
   tell_head(k, ARGV[6], ARGV[7])
   return {3, time}
