@@ -6,9 +6,6 @@
 //! late or whose answer is lost, keeps it at each tick, tries when it is told or finds itself next, gives up, crashes. A client of
 //! Redisson tries whenever it likes, by a clock that is ahead, throws out any head whose score is over, and crashes.
 //!
-//! Two of ours may be of one process: it asks which of their places stand at the head of the queue, one hands on to the other along what it
-//! was told, and who was served goes out of the queue when that is said. They crash together.
-//!
 //! # Time
 //!
 //! Ticks. A place of ours is kept for one tick more; a score is worth [`WAIT`] of them, one of Redisson's [`THEIRS`]. Who lives
@@ -35,9 +32,6 @@ pub const SERVED: &str = "everybody is served";
 pub const DEAD_OUT: &str = "a dead place goes";
 /// Both kinds have had the lock in one run.
 pub const BOTH: &str = "both kinds are served";
-
-/// A process has handed on inside itself.
-pub const HANDED_ON: &str = "a process hands on";
 
 /// Ticks that a place of ours is worth: more than Redisson's clock is ahead, and a tick until it is kept again.
 pub const WAIT: u8 = 3;
@@ -69,8 +63,6 @@ pub struct Rules {
     pub looks_by_itself: bool,
     /// Who was thrown out alive lines up again.
     pub lines_up_again: bool,
-    /// A process hands on to those of its places that it was told of, up to the first of another. Off: to whoever of its own waits.
-    pub along_the_run: bool,
 }
 
 impl Rules {
@@ -85,7 +77,6 @@ impl Rules {
         lifts_scores: true,
         looks_by_itself: true,
         lines_up_again: true,
-        along_the_run: true,
     };
 }
 
@@ -96,8 +87,6 @@ pub struct Fair {
     pub rules: Rules,
     /// Clients of ours.
     pub ours: u8,
-    /// The first two of them are of one process.
-    pub together: bool,
     /// Clients of Redisson.
     pub theirs: u8,
     /// Answers and messages that are lost.
@@ -187,11 +176,6 @@ pub struct State {
     /// The clients.
     pub clients: Vec<Client>,
     copies: Vec<Copy>,
-    /// The places of the process that hands on, up to the first of another, as it was told.
-    run: Vec<u8>,
-    /// Those that were served along it, and are in the queue until that is said.
-    served: Vec<u8>,
-    handed_on: bool,
     losses: u8,
     crashes: u8,
     leaves: u8,
@@ -212,10 +196,6 @@ pub enum Action {
     Beat(u8),
     /// A client of Redisson tries.
     Try(u8),
-    /// A process that holds says who was served, and is told who is next; the answer may be lost.
-    Say(bool),
-    /// The holder hands on inside its process.
-    HandOn(u8, u8),
     /// The holder releases; its message may be lost.
     Release(u8, bool),
     /// A client of ours gives up; its message to the next may be lost.
@@ -253,9 +233,6 @@ impl Model for Fair {
             queue: Vec::new(),
             clients,
             copies: Vec::new(),
-            run: Vec::new(),
-            served: Vec::new(),
-            handed_on: false,
             losses,
             crashes,
             leaves,
@@ -300,12 +277,6 @@ impl Model for Fair {
             let works = lives && (waits || client.phase == Phase::Holds);
             may(Action::Crash(who), works && state.crashes > 0 && !calm);
         }
-        if let Some(holder) = self.holds_together(state) {
-            actions.extend(outcomes.iter().map(|lost| Action::Say(*lost)).filter(|_| self.has_to_say(state)));
-            let next = if self.rules.along_the_run { &state.run[..] } else { &[0, 1] };
-            let waits = |who: &&u8| matches!(state.clients[usize::from(**who)].phase, Phase::Asks | Phase::Waits);
-            actions.extend(next.iter().find(waits).map(|to| Action::HandOn(holder, *to)));
-        }
         // Who lives has kept what it has.
         let waits = |client: &Client| matches!(client.phase, Phase::Asks | Phase::Waits);
         let kept = |client: &Client| !waits(client) || !client.inside || client.beat;
@@ -345,29 +316,9 @@ impl Model for Fair {
             }
             Action::Beat(who) => self.beat(&mut state, who),
             Action::Try(who) => state = self.tried(&state, who),
-            Action::Say(lost) => {
-                state.losses -= u8::from(lost);
-                self.take_out_served(&mut state);
-                state.run = if lost { Vec::new() } else { self.run(&state) };
-            }
-            Action::HandOn(from, to) => {
-                let before = state.queue.iter().take_while(|place| place.who != to);
-                state.overtaken |= before.filter(|place| state.lives(place)).count() > 0;
-                let until = state.lock.map_or(state.now, |(_, until)| until);
-                state.lock = Some((to, until));
-                (state.client(from).phase, state.client(from).served) = (Phase::Done, true);
-                (state.client(to).phase, state.client(to).told) = (Phase::Holds, false);
-                state.run.retain(|who| *who != to);
-                state.served.push(to);
-                state.handed_on = true;
-            }
             Action::Release(who, lost) => {
                 state.losses -= u8::from(lost);
                 state.lock = None;
-                state.run.clear();
-                if self.together && who < 2 {
-                    self.take_out_served(&mut state);
-                }
                 let client = state.client(who);
                 (client.phase, client.served) = (Phase::Done, true);
                 state.tell_head(lost);
@@ -388,11 +339,7 @@ impl Model for Fair {
             }
             Action::Crash(who) => {
                 state.crashes -= 1;
-                let together = self.together && who < 2;
-                for who in if together { vec![0, 1] } else { vec![who] } {
-                    *state.client(who) =
-                        Client { phase: Phase::Dead, told: false, again_at: None, ..*state.client(who) };
-                }
+                *state.client(who) = Client { phase: Phase::Dead, told: false, again_at: None, ..*state.client(who) };
             }
             Action::Delete(who) => {
                 state.deletions -= 1;
@@ -425,7 +372,6 @@ impl Model for Fair {
                 !actions.is_empty() || !state.clients.iter().any(waits)
             }),
             Property::sometimes(DEAD_OUT, |_: &Fair, state: &State| state.dead_out),
-            Property::sometimes(HANDED_ON, |_: &Fair, state: &State| state.handed_on),
             Property::sometimes(BOTH, |_: &Fair, state: &State| {
                 [false, true].iter().all(|theirs| state.clients.iter().any(|one| one.theirs == *theirs && one.served))
             }),
@@ -543,28 +489,6 @@ impl Fair {
             }
             before = Some(was);
         }
-    }
-
-    /// Who holds of the process whose clients hand on.
-    fn holds_together(&self, state: &State) -> Option<u8> {
-        let (holder, _) = state.lock.filter(|(holder, _)| self.together && *holder < 2)?;
-        (state.clients[usize::from(holder)].phase == Phase::Holds).then_some(holder)
-    }
-
-    fn has_to_say(&self, state: &State) -> bool {
-        !state.served.is_empty() || self.run(state) != state.run
-    }
-
-    /// The places at the head of the queue up to the first that is not of the process.
-    fn run(&self, state: &State) -> Vec<u8> {
-        state.queue.iter().map(|place| place.who).take_while(|who| *who < 2).collect()
-    }
-
-    fn take_out_served(&self, state: &mut State) {
-        for who in std::mem::take(&mut state.served) {
-            state.take_out(WAIT, |place| place.who == who);
-        }
-        self.lift(state);
     }
 
     fn give_up(&self, state: &mut State, who: u8, lost: bool) {

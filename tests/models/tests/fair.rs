@@ -5,29 +5,16 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use redgrid_models::fair::{BOTH, CLEAN, DEAD_OUT, Fair, HANDED_ON, KEPT, ONE, ORDER, Rules, SERVED};
+use redgrid_models::fair::{BOTH, CLEAN, DEAD_OUT, Fair, KEPT, ONE, ORDER, Rules, SERVED};
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// Two of ours and one of Redisson.
-const MIXED: Fair = Fair {
-    rules: Rules::ALL,
-    ours: 2,
-    together: false,
-    theirs: 1,
-    losses: 1,
-    crashes: 0,
-    leaves: 1,
-    deletions: 0,
-    calm: 2,
-    ticks: 5,
-};
+const MIXED: Fair =
+    Fair { rules: Rules::ALL, ours: 2, theirs: 1, losses: 1, crashes: 0, leaves: 1, deletions: 0, calm: 2, ticks: 5 };
 const DYING: Fair = Fair { losses: 0, crashes: 1, leaves: 0, ticks: 14, ..MIXED };
 const OURS: Fair = Fair { ours: 3, theirs: 0, crashes: 1, leaves: 0, ticks: 6, ..MIXED };
 const THEIR_TWO: Fair = Fair { ours: 1, theirs: 2, losses: 0, crashes: 1, leaves: 0, calm: 5, ticks: 18, ..MIXED };
 const LATE: Fair = Fair { calm: 3, ticks: 6, ..MIXED };
-/// Two of ours that are of one process, and one of Redisson.
-const TOGETHER: Fair = Fair { together: true, ..MIXED };
-const TOGETHER_DYING: Fair = Fair { together: true, ours: 3, theirs: 0, losses: 0, leaves: 0, crashes: 1, ..MIXED };
 const DELETED: Fair = Fair { losses: 0, leaves: 0, deletions: 1, ..MIXED };
 
 #[test]
@@ -55,16 +42,6 @@ fn a_place_that_was_deleted_is_taken_again() {
     holds("deleted", DELETED, &[KEPT, ONE, CLEAN, SERVED], &[BOTH]);
 }
 
-#[test]
-fn a_process_hands_on_along_the_queue() {
-    holds("together", TOGETHER, &[ORDER, KEPT, ONE, CLEAN, SERVED], &[BOTH, HANDED_ON]);
-}
-
-#[test]
-fn a_process_that_dies_while_it_hands_on_is_passed() {
-    holds("together, dying", TOGETHER_DYING, &[ORDER, KEPT, ONE, CLEAN, SERVED], &[DEAD_OUT, HANDED_ON]);
-}
-
 /// A test per rule: its name, the configuration, the rule that is off, the property that is violated.
 macro_rules! without {
     ($($test:ident: $model:expr, $rule:ident breaks $property:expr;)+) => {$(
@@ -84,7 +61,6 @@ without! {
     their_dead_stay: THEIR_TWO, throws_out_theirs breaks SERVED;
     scores_as_in_the_chain: THEIR_TWO, lifts_scores breaks KEPT;
     messages_only: MIXED, looks_by_itself breaks SERVED;
-    handed_to_whoever_waits: TOGETHER, along_the_run breaks ORDER;
     thrown_out_for_good: DELETED, lines_up_again breaks SERVED;
 }
 
