@@ -260,6 +260,30 @@ async fn what_a_late_copy_may_give_back_is_not_handed_on() {
     nothing_is_left(&observer, &[&one]).await;
 }
 
+/// It lined up by a word whose tenure was gone when the word ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_word_that_ends_late_leaves_who_is_in_his_lock() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (proxy, one) = behind(&server, 3 * BELIEVED).await;
+    let two = client(&server).await;
+    let gate = FairLock::new(&one, "a").acquire().await.unwrap();
+    proxy.next(1, pass(), Action::SwallowReply);
+    let next = tokio::spawn(FairLock::new(&one, "a").acquire().wait(SOON).into_future());
+    until_waiting(&observer, 1).await;
+    wait_until(SOON, async || proxy.counts().swallowed == 1).await;
+    assert!(FairLock::new(&two, "a").force_release().await.unwrap());
+    tokio::time::timeout(SOON, gate.lost()).await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    let other = tokio::spawn(FairLock::new(&two, "a").acquire().wait(SOON).into_future());
+    until_over(5 * BELIEVED).await;
+    assert!(next.is_held() && !other.is_finished() && observer.exists("a").await.unwrap());
+    next.release().await.unwrap();
+    other.await.unwrap().unwrap().release().await.unwrap();
+    drop(gate);
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_goes_on_when_its_lock_is_taken_by_force() {
     let server = server().await;

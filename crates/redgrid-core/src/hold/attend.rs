@@ -189,7 +189,8 @@ impl Table {
         line.watches = watches;
     }
 
-    /// Who asks the server now: a place that is next; otherwise the first waiter without a place, of as many as may have one.
+    /// Who asks the server now: a place that is next; otherwise the first waiter without a place, of as many as may have one. Whether the
+    /// word of a run has had one line up is known when that has ended: until then nobody asks for it, nor for those behind it.
     fn next_to_ask(&self, slot: &Slot, now: Instant) -> Option<usize> {
         if !may_ask(slot) {
             return None;
@@ -202,7 +203,7 @@ impl Table {
             let place = &entry.seen.place;
             if !place.is_inside() {
                 let may = nth < depth && (!holds || !entry.wish.once);
-                outside = outside.or(may.then_some(at));
+                outside = outside.or(may.then_some((at, place.is_asking())));
             } else if holds {
                 // It was told of before we got in.
                 place.calm();
@@ -210,7 +211,7 @@ impl Table {
                 return Some(at);
             }
         }
-        outside
+        outside.filter(|(_, asking)| !asking).map(|(at, _)| at)
     }
 
     async fn keep(self: &Arc<Self>, line: &mut Line, places: &[(u64, u64)]) {

@@ -45,6 +45,10 @@ pub(super) struct Run {
 }
 
 impl Run {
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking
+    }
+
     /// The place with this number is not at the head any more.
     pub(super) fn lost(&mut self, number: u64) {
         self.next.retain(|next| *next != number);
@@ -327,13 +331,22 @@ impl Table {
     /// What a word means for one who was to line up by it: it has its place, or nobody knows.
     fn lined_up(self: &Arc<Self>, state: &State, tenure: &Tenure, new: &New, (asked, is_known): (&Exchange, bool)) {
         let New { request, number, seen, wish } = new;
-        let is_it = |entry: &Entry| entry.id == *request && !entry.answer.is_closed();
         let slot = state.slots.get(&tenure.slot_key());
-        let waits = seen.place.number(*request) == *number && slot.is_some_and(|slot| slot.queue.iter().any(is_it));
-        asked.unanswered_until.into_iter().for_each(|until| seen.set_unsure(until));
-        seen.place.landed(waits && is_known);
-        if !waits {
-            self.vacate(tenure.kind, &tenure.target, (*request, seen), wish);
+        let is_its_own = seen.place.number(*request) == *number;
+        let is_it = |entry: &Entry| entry.id == *request && !entry.answer.is_closed();
+        if is_its_own {
+            asked.unanswered_until.into_iter().for_each(|until| seen.set_unsure(until));
+            if slot.is_some_and(|slot| slot.queue.iter().any(is_it)) {
+                return seen.place.landed(is_known);
+            }
+            seen.place.left();
+        }
+        // It waits no more, or lines up under another number. What we have under this one is given back with the hold.
+        if slot.is_none_or(|slot| !slot.has_id(*number)) {
+            let (kind, target, field) = (tenure.kind, Arc::clone(&tenure.target), self.core.field(*number));
+            let (limit, lease) = (asked.unanswered_until.unwrap_or(Instant::PAST), wish.lease.duration());
+            let limit = limit.max(seen.unsure_until());
+            self.settle(Settlement { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease });
         }
     }
 }

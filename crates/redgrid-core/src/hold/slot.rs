@@ -397,7 +397,8 @@ impl Slot {
     pub(super) fn is_idle(&mut self) -> bool {
         self.lost.forget_unguarded();
         self.pass_over_the_left();
-        let nothing_under_way = self.busy == Busy::No && !self.asking && !self.driven;
+        let asks_along = self.run.as_ref().is_some_and(|run| run.is_asking());
+        let nothing_under_way = self.busy == Busy::No && !self.asking && !self.driven && !asks_along;
         self.queue.is_empty() && self.tenure.is_none() && self.lost.is_empty() && nothing_under_way
     }
 
