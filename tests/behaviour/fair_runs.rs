@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use redgrid_core::{Client, InHand};
 use redgrid_locks::{AcquireError, FairLock, LockGuard, Token};
-use redgrid_testkit::{Action, Monitor, Observer, Proxy, RedisServer, wait_until};
+use redgrid_testkit::{Action, Fault, Monitor, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::fair::{Record, Theirs, queue};
 use redgrid_tests::{SOON, client, client_with, server, sha};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -282,6 +282,24 @@ async fn a_word_that_ends_late_leaves_who_is_in_his_lock() {
     other.await.unwrap().unwrap().release().await.unwrap();
     drop(gate);
     nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+/// What the next one is told to be next by is no longer believed when its lease has been made to fit, and the other way round.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_way_to_the_server_does_not_keep_a_run_from_going_on() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (proxy, one) = behind(&server, SOON / 2).await;
+    let lock = FairLock::new(&one, "a");
+    let gate = lock.acquire().lease(SOON).await.unwrap();
+    let next = tokio::spawn(lock.acquire().wait(SOON).lease(SOON).into_future());
+    until_waiting(&observer, 1).await;
+    proxy.set_both(Fault::Delay(175 * MS));
+    until_over(BELIEVED).await;
+    gate.release().await.unwrap();
+    next.await.unwrap().unwrap().release().await.unwrap();
+    proxy.heal();
+    nothing_is_left(&observer, &[&one]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

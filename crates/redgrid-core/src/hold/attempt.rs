@@ -291,7 +291,7 @@ impl Table {
             }
             slot.queue.iter().for_each(|entry| entry.seen.set_busy());
         }
-        answers.extend(self.pass_on(&mut state, &attempt.key, Basis::For { entry: attempt.entry, sent }));
+        answers.extend(self.pass_on(&mut state, &attempt.key, Basis::Granted { entry: attempt.entry, sent }));
         self.go_on(&mut state, &attempt.key);
         drop(state);
         send(answers);

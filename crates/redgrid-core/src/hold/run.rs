@@ -38,8 +38,8 @@ pub(super) struct Run {
     asking: bool,
     /// Those of whom it says that they were served.
     saying: Vec<u64>,
-    /// The tenure with this number is nobody's until that is answered.
-    waits: Option<u64>,
+    /// The tenure with this number is nobody's until that is answered, and goes on then by what had made it free.
+    waits: Option<(u64, Basis)>,
     /// The tenure that is not passed along any more, as a word of it was not answered.
     ended: Option<u64>,
 }
@@ -130,17 +130,23 @@ impl Table {
     }
 
     /// Whether the next of the queue may have our tenure. Otherwise the server is asked who is next.
-    pub(super) fn is_next(self: &Arc<Self>, state: &mut State, key: &SlotKey, tenure: &Arc<Tenure>) -> bool {
+    pub(super) fn is_next(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &SlotKey,
+        tenure: &Arc<Tenure>,
+        basis: Basis,
+    ) -> bool {
         let now = self.now();
         let Some(slot) = state.slots.get_mut(key) else { return false };
         if slot.bring_next_of_run(now) {
             return true;
         }
         slot.busy = Busy::Fitting(tenure.id);
-        let run = slot.run.get_or_insert_default();
-        run.waits = Some(tenure.id);
-        if !run.asking && !self.say(state, key, true) {
-            self.send_back(state, key, tenure, Instant::PAST);
+        let asks = slot.run.as_ref().is_some_and(|run| run.asking) || self.say(state, key, true);
+        match state.slots.get_mut(key).and_then(|slot| slot.run.as_mut()).filter(|_| asks) {
+            Some(run) => run.waits = Some((tenure.id, basis)),
+            None => self.send_back(state, key, tenure, Instant::PAST),
         }
         false
     }
@@ -273,15 +279,15 @@ impl Table {
             run.served.extend(served);
         }
         // A tenure that is being fitted to wishes waits for something else.
-        let waits = run.waits.take().filter(|id| slot.busy == Busy::Fitting(*id)).is_some();
-        if waits {
+        let waits = run.waits.take().filter(|(id, _)| slot.busy == Busy::Fitting(*id)).map(|(_, basis)| basis);
+        if waits.is_some() {
             slot.busy = Busy::No;
         }
         if !slot.has(&tenure) {
             self.take_out_served(slot);
             // What we have by now waited for the end of this word.
-            if waits {
-                answers = self.pass_on(&mut state, key, Basis::HandOver);
+            if let Some(basis) = waits {
+                answers = self.pass_on(&mut state, key, basis);
             }
             self.go_on(&mut state, key);
             drop(state);
@@ -296,10 +302,10 @@ impl Table {
                 if may_be_undone {
                     run.ended = Some(tenure.id);
                 }
-                if waits {
+                if let Some(basis) = waits {
                     match may_be_undone || (frees && !slot.bring_next_of_run(asked.received)) {
                         true => self.send_back(&mut state, key, &tenure, Instant::PAST),
-                        false => answers = self.pass_on(&mut state, key, Basis::HandOver),
+                        false => answers = self.pass_on(&mut state, key, basis),
                     }
                 }
                 self.say(&mut state, key, false);
@@ -318,7 +324,7 @@ impl Table {
                 tracing::debug!(name = %tenure.target.name, %error, "not passed along");
                 run.ended = Some(tenure.id);
                 self.take_out_served(slot);
-                if waits {
+                if waits.is_some() {
                     self.send_back(&mut state, key, &tenure, Instant::PAST);
                 }
                 self.go_on(&mut state, key);

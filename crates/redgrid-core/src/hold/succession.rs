@@ -23,8 +23,10 @@ const SPINS: usize = 100;
 /// What makes a tenure free for the next.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Basis {
-    /// A request that left at `sent` was confirmed for the entry with this number.
-    For { entry: u64, sent: Instant },
+    /// The server granted it to the entry with this number, by a request that left at `sent`.
+    Granted { entry: u64, sent: Instant },
+    /// It was made to fit that entry's wishes, by a request that left at `sent`.
+    Fitted { entry: u64, sent: Instant },
     /// Its owner has let go.
     HandOver,
 }
@@ -88,18 +90,23 @@ impl Table {
             return Answers::new();
         };
         // On the server somebody else may be before the one who is the next of ours.
-        let is_its_own = matches!(basis, Basis::For { entry, .. } if entry == next.id) && !next.seen.place.is_inside();
+        let is_its_own = matches!(basis, Basis::Granted { entry, .. } if entry == next.id);
         let along = slot.kind.queue().is_some() && !is_its_own;
-        if along && !self.is_next(state, key, &tenure) {
+        if along && !self.is_next(state, key, &tenure, basis) {
             return Answers::new();
         }
         let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
         let Some(next) = slot.next(now) else { return Answers::new() };
         let (entry, holder) = (next.id, next.wish.holder);
         let confirmed = match basis {
-            Basis::For { entry, sent } if entry == next.id => Some(sent),
+            Basis::Granted { entry, sent } | Basis::Fitted { entry, sent } if entry == next.id => Some(sent),
             _ => None,
         };
+        if along && confirmed.is_some_and(|sent| now >= terms::deadline(sent, next.wish.lease.duration())) {
+            // What was made to fit is over, as a word of the run was slow.
+            self.send_back(state, key, &tenure, Instant::PAST);
+            return Answers::new();
+        }
         if confirmed.is_none() {
             // What nobody has had yet is not thrown away while somebody waits, however late it came.
             let in_stretch = along || tenure.passes_on(now) || tenure.is_unused();
@@ -250,7 +257,7 @@ impl Table {
             Fit::Shorten(lease) => self.shorten(&tenure, lease, durability).await,
         };
         match set {
-            Set::Done { sent } => self.fitted(&key, &tenure, Some(Basis::For { entry, sent })),
+            Set::Done { sent } => self.fitted(&key, &tenure, Some(Basis::Fitted { entry, sent })),
             Set::Gone => {
                 self.lose(&mut self.state(), &tenure, LostReason::Gone);
                 self.fitted(&key, &tenure, None);
