@@ -7,7 +7,7 @@
 -- ARGV[1]  holder     `<client id>:<number>`, as are the places of its process
 -- ARGV[2]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
 -- ARGV[3]  wait       what a place is worth, milliseconds
--- ARGV[4]  kept       how long a new place is kept without another word, milliseconds
+-- ARGV[4]  kept       how long a place that is new, or answered, is kept without another word, milliseconds
 -- ARGV[5]  give back  0: not at all; 1: nobody of the process is inside, and it is unless a place of its own is next; 2: in any case
 -- ARGV[6]  publish    PUBLISH or SPUBLISH
 -- ARGV[7]  channel    where places are told, up to the holder
@@ -56,20 +56,24 @@ if #served > 0 or #line > 0 or is_untidy(k) then
   pass(k, wait, served)
 end
 if held == 0 then
-  if #served > 0 and redis.call('EXISTS', k[1]) == 0 then
-    -- Whoever gave it back may have told one of them.
+  if redis.call('EXISTS', k[1]) == 0 then
+    -- Whoever gave it back may have told one who is out now.
     tell_head(k, ARGV[6], ARGV[7])
   end
   return {0, time}
 end
-local out = {1, time}
+local out, kept = {1, time}, {}
 local own = string.match(holder, '^.*:')
 for _, place in ipairs(redis.call('LRANGE', k[2], 0, MOST - 1)) do
   if string.sub(place, 1, #own) ~= own then
     break
   end
   out[#out + 1] = string.sub(place, #own + 1)
+  kept[#kept + 1] = ends
+  kept[#kept + 1] = place
 end
+-- Nobody is to throw them out while the answer is believed.
+many('ZADD', k[4], kept)
 if ARGV[5] == '2' or (ARGV[5] == '1' and #out == 2) then
   redis.call('HDEL', k[1], holder)
   tell_head(k, ARGV[6], ARGV[7])
