@@ -40,6 +40,7 @@ mod election;
 mod events;
 mod fair;
 mod fair_deaths;
+mod fair_runs;
 mod fence;
 mod fenced;
 mod gcra;

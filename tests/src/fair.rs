@@ -18,6 +18,10 @@ pub struct Record {
     former: Option<HashSet<String>>,
     popped: Option<String>,
     holder: Option<String>,
+    /// Who held it last: its process passes it along the queue, and says so by taking out whom it has served.
+    last: String,
+    /// All who came, in the order of their arrival: who lined up, and who got in at once.
+    pub arrived: Vec<String>,
     /// How many lined up.
     pub places: u64,
     /// How many got in.
@@ -56,10 +60,16 @@ impl Record {
                 "RPUSH" => {
                     let again = self.former.as_ref().is_some_and(|former| rest.iter().all(|one| former.contains(one)));
                     self.places += if again { 0 } else { rest.len() as u64 };
+                    self.arrived.extend(rest.iter().filter(|_| !again).cloned());
                     self.queue.extend(rest.iter().cloned());
                 }
                 "LPOP" => self.popped = self.queue.pop_front(),
-                "LREM" => self.queue.retain(|one| Some(one) != rest.last()),
+                "LREM" => {
+                    if let Some(out) = rest.last().filter(|out| self.has_passed_to(out)) {
+                        self.granted_by_place(out);
+                    }
+                    self.queue.retain(|one| Some(one) != rest.last());
+                }
                 _ => {}
             }
         } else if *key == self.name && (name == "HSET" || name == "HINCRBY") && rest.last().is_some_and(|n| n == "1") {
@@ -75,6 +85,20 @@ impl Record {
         }
     }
 
+    /// Whether who goes out was served inside the process that had the lock last. Nobody must give up meanwhile.
+    fn has_passed_to(&self, out: &String) -> bool {
+        let process = |holder: &str| holder.rsplit_once(':').map(|(process, _)| process.to_owned());
+        *out != self.last && self.queue.contains(out) && process(out).is_some_and(|of| process(&self.last) == Some(of))
+    }
+
+    fn granted_by_place(&mut self, who: &str) {
+        self.grants += 1;
+        match self.queue.front() {
+            Some(head) if head == who => self.by_place += 1,
+            head => self.overtaken.push(format!("{who} before {head:?}")),
+        }
+    }
+
     fn granted(&mut self, who: String) {
         self.grants += 1;
         let popped = self.popped.take();
@@ -82,9 +106,10 @@ impl Record {
             // Redisson takes its place out before it gets in, ours after.
             (_, Some(popped)) if popped == who => self.by_place += 1,
             (Some(head), _) if *head == who => self.by_place += 1,
-            (None, _) => {}
+            (None, _) => self.arrived.push(who.clone()),
             (Some(head), _) => self.overtaken.push(format!("{who} before {head}")),
         }
+        self.last.clone_from(&who);
         self.holder = Some(who);
     }
 }

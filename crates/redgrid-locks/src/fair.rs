@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{Claim, HoldKind, ServerQueue, Target};
+use redgrid_core::hold::{Along, Claim, GivesBack, HoldKind, ServerQueue, Target};
 use redgrid_core::name::companion;
 use redgrid_core::{BulkScript, Request, Script};
 
@@ -18,6 +18,7 @@ macro_rules! with_queue {
 
 static ENTER: Script<4> = Script::new("fair/enter", with_queue!("scripts/fair_enter.lua"));
 static KEEP: Script<4> = Script::new("fair/keep", with_queue!("scripts/fair_keep.lua"));
+static PASS: Script<4> = Script::new("fair/pass", with_queue!("scripts/fair_pass.lua"));
 static RELEASE: BulkScript = BulkScript::new("fair/release", with_queue!("scripts/fair_release.lua"));
 
 /// A lock of one holder at a time in the order of arrival at the server, Redisson's RFairLock on the wire.
@@ -115,6 +116,20 @@ impl ServerQueue for Fair {
         places.iter().fold(request, |request, place| request.arg(place.clone())).idempotent()
     }
 
+    fn pass(&self, claim: Claim<'_>, along: &Along<'_>) -> Request {
+        let request = PASS.with(keys(claim.target)).arg(claim.field.clone()).not_after_here();
+        let gives_back = match along.gives_back {
+            GivesBack::No => 0,
+            GivesBack::UnlessNext => 1,
+            GivesBack::Yes => 2,
+        };
+        let request = request.arg(wait(claim.target)).int(millis(along.kept)).int(gives_back);
+        let request = request.publish_here().arg(claim.target.channel.clone());
+        let request = request.int(i64::try_from(along.served.len()).unwrap_or(i64::MAX));
+        let places = along.served.iter().chain(along.new);
+        places.fold(request, |request, place| request.arg(place.clone())).tells_time().idempotent()
+    }
+
     fn channel(&self, target: &Target, place: &Bytes) -> Bytes {
         [&target.channel, &b":"[..], place].concat().into()
     }
@@ -126,7 +141,7 @@ mod tests {
 
     #[test]
     fn every_script_tells_its_contract() {
-        for body in [ENTER.body(), KEEP.body(), RELEASE.body()] {
+        for body in [ENTER.body(), KEEP.body(), PASS.body(), RELEASE.body()] {
             for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
                 assert!(body.text().contains(part), "{}: {part}", body.name());
             }

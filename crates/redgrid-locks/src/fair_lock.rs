@@ -18,8 +18,8 @@ use crate::lock::Lock;
 /// A lock that is given in the order in which requests arrive at the server, over all processes that reach it. Redisson's
 /// `RFairLock` on the wire: Java services and ours stand in one queue.
 ///
-/// Order has its price: each hand-over asks the server, where a [`Lock`] passes from task to task inside the process for a
-/// while. Who waits has a place on the server that its process keeps every quarter of a second; the places of a process that is
+/// Order has its price: each hand-over from process to process asks the server, and one inside a process goes no further than the
+/// places that the server last told to be next, where a [`Lock`] stays in a process for a while whoever waits elsewhere. Who waits has a place on the server that its process keeps every quarter of a second; the places of a process that is
 /// silent for a second are given up, and the next one gets in. The first 16 waiters of a process (`fair_depth`) have places of
 /// their own, the others follow them inside the process.
 ///

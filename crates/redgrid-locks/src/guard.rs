@@ -116,7 +116,8 @@ impl LockGuard {
         })
     }
 
-    /// Gives the lock back and waits for the server's answer.
+    /// Gives the lock back and waits for the server's answer. Where others of this process wait it is handed on, and there is nothing to
+    /// wait for.
     ///
     /// # Errors
     ///

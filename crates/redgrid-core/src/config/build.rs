@@ -159,7 +159,8 @@ impl Config {
 
     /// How long a lock may pass from task to task of this process without asking the server, while others wait elsewhere:
     /// ten round trips, at least 10 ms, unless set; at most 500 ms. Longer is not faster; shorter makes processes alternate
-    /// more often. Zero asks the server for every task.
+    /// more often. Zero asks the server for every task. A fair lock goes on along the server's queue however long this is, and asks the
+    /// server at least every 500 ms; not with zero.
     pub fn stretch(mut self, stretch: Duration) -> Self {
         self.settings.stretch = Some(stretch);
         self.by_code("stretch")

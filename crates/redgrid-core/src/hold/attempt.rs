@@ -82,7 +82,7 @@ impl Table {
             wish: Arc::clone(&entry.wish),
             seen: Arc::clone(&entry.seen),
             until: entry.until.min(self.now() + patience),
-            lease: entry.wish.server_lease(stretch),
+            lease: entry.wish.server_lease(self.spare(slot.kind, key)),
             stretch,
             continued: Some(std::mem::take(&mut slot.continued)).filter(|ends| *ends > Instant::PAST),
             entrance: Entrance {
@@ -291,7 +291,7 @@ impl Table {
             }
             slot.queue.iter().for_each(|entry| entry.seen.set_busy());
         }
-        answers.extend(self.pass_on(&mut state, &attempt.key, Basis::For { entry: attempt.entry, sent }));
+        answers.extend(self.pass_on(&mut state, &attempt.key, Basis::Granted { entry: attempt.entry, sent }));
         self.go_on(&mut state, &attempt.key);
         drop(state);
         send(answers);

@@ -122,7 +122,12 @@ impl Table {
             }
         }
         self.listen(line, slot, now);
-        if let Some(at) = self.next_to_ask(slot, now)
+        let along = self.passes_along(slot).is_some();
+        if along {
+            // What told them was of before we got in, unless it is just being given back.
+            let calm = slot.busy == Busy::No;
+            slot.queue.iter().filter(|_| calm).for_each(|entry| entry.seen.place.calm());
+        } else if let Some(at) = self.next_to_ask(slot, now)
             && let Some(attempt) = self.attempt_for(&line.key, slot, at)
         {
             slot.asking = true;
@@ -135,6 +140,9 @@ impl Table {
         let places: Vec<_> = inside().map(|entry| (entry.id, entry.seen.place.number(entry.id))).collect();
         let due = inside().map(|entry| entry.seen.place.due()).min().filter(|_| may_ask(slot));
         let over = inside().map(|entry| entry.until).min();
+        if along {
+            self.say(&mut state, &line.key, false);
+        }
         drop(state);
         send(answers);
         if places.is_empty() {
@@ -152,6 +160,8 @@ impl Table {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let Some(queue) = line.kind.queue() else { return };
         let mut watches = HashMap::new();
+        // While the name is ours nobody is told: who lines up meanwhile listens from when it is given back.
+        let along = self.passes_along(slot).is_some();
         let waits = slot.queue.iter().filter(|entry| !entry.wish.once && entry.until > now);
         for (at, entry) in waits.enumerate() {
             let place = &entry.seen.place;
@@ -159,6 +169,9 @@ impl Table {
                 continue;
             }
             let number = place.number(entry.id);
+            if along && !line.watches.contains_key(&number) {
+                continue;
+            }
             let mut watch = line.watches.remove(&number).unwrap_or_else(|| {
                 let channel = queue.channel(&line.target, &self.core.field(number));
                 self.core.hub.watch_for(channel, line.key.key(), Arc::clone(&line.changed))
@@ -176,7 +189,8 @@ impl Table {
         line.watches = watches;
     }
 
-    /// Who asks the server now: a place that is next; otherwise the first waiter without a place, of as many as may have one.
+    /// Who asks the server now: a place that is next; otherwise the first waiter without a place, of as many as may have one. Whether the
+    /// word of a run has had one line up is known when that has ended: until then nobody asks for it, nor for those behind it.
     fn next_to_ask(&self, slot: &Slot, now: Instant) -> Option<usize> {
         if !may_ask(slot) {
             return None;
@@ -189,7 +203,7 @@ impl Table {
             let place = &entry.seen.place;
             if !place.is_inside() {
                 let may = nth < depth && (!holds || !entry.wish.once);
-                outside = outside.or(may.then_some(at));
+                outside = outside.or(may.then_some((at, place.is_asking())));
             } else if holds {
                 // It was told of before we got in.
                 place.calm();
@@ -197,7 +211,7 @@ impl Table {
                 return Some(at);
             }
         }
-        outside
+        outside.filter(|(_, asking)| !asking).map(|(at, _)| at)
     }
 
     async fn keep(self: &Arc<Self>, line: &mut Line, places: &[(u64, u64)]) {
@@ -229,12 +243,14 @@ impl Table {
         slot.contact = received;
         slot.contended = slot.tenure.is_none() && !slot.queue.is_empty();
         let (left, first) = (parts[1], parts[2]);
+        let mut lost = Vec::new();
         for (nth, ((request, number), kept)) in (1..).zip(places.iter().zip(&parts[3..])) {
             let entry = slot.queue.iter().find(|entry| entry.id == *request);
             let Some(entry) = entry.filter(|entry| entry.seen.place.number(*request) == *number) else { continue };
             let place = &entry.seen.place;
             if *kept == 0 && place.is_inside() && !place.is_asking() {
                 place.left();
+                lost.push(*number);
                 count::place_lost(line.kind.name());
                 tracing::warn!(name = %line.target.name, "thrown out of the queue alive, and lining up again");
             } else if first == nth {
@@ -244,6 +260,9 @@ impl Table {
                     Err(_) => {}
                 }
             }
+        }
+        for number in lost {
+            slot.run.iter_mut().for_each(|run| run.lost(number));
         }
     }
 }

@@ -129,6 +129,7 @@ impl Table {
         let key = tenure.slot_key();
         if let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(tenure)) {
             slot.tenure = None;
+            self.take_out_served(slot);
             let unheld = slot.holds.is_empty();
             for hold in slot.holds.drain(..) {
                 hold.end(reason.into());

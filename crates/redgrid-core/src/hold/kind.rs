@@ -158,11 +158,35 @@ pub trait Together {
     fn acquire_many(&self, claims: &[Claim<'_>]) -> Request;
 }
 
+/// What a process has to say of its places while the name is its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Along<'a> {
+    /// Those that were served inside the process, and leave the queue.
+    pub served: &'a [Bytes],
+    /// Those that line up, in their order.
+    pub new: &'a [Bytes],
+    /// How long these are kept without another word.
+    pub kept: Duration,
+    /// When the name is given back.
+    pub gives_back: GivesBack,
+}
+
+/// When a word of a process that has a name gives it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivesBack {
+    /// Not at all: somebody is inside.
+    No,
+    /// Unless a place of the process is next.
+    UnlessNext,
+    /// In any case.
+    Yes,
+}
+
 /// The queue of a kind whose waiters stand in line on the server, each under the holder field that it will hold with.
 ///
 /// `release` and its kin also give up places: what they are told of is a holder or a place. `acquire` is one look, and makes no
 /// place.
-pub trait ServerQueue {
+pub trait ServerQueue: Send + Sync {
     /// Takes the name if it is free and nobody is before, else a place, kept for `kept` without another word. Answers as
     /// `acquire` does; `left` is the holder's PTTL for the head of the queue, -1 for others.
     fn enter(&self, claim: Claim<'_>, kept: Duration) -> Request;
@@ -171,6 +195,11 @@ pub trait ServerQueue {
     /// `left` is the PTTL of the name, -2 when it is free; `first` the number of the place that is the head, counted from 1,
     /// or 0; `kept` 1 for each place that is in the queue, otherwise 0.
     fn keep(&self, target: &Target, places: &[Bytes], kept: Duration, all: bool) -> Request;
+
+    /// Goes on holding under `claim`'s field for the next places of this process, and takes in what has come of them meanwhile. Answers
+    /// `{1, time, number, …}` with the numbers of its places at the head of the queue; `{0, time}` where the name is not this
+    /// holder's; `{3, time}` where it was given back; `{-1, time}` too late.
+    fn pass(&self, claim: Claim<'_>, along: &Along<'_>) -> Request;
 
     /// Where a place is told that it is next.
     fn channel(&self, target: &Target, place: &Bytes) -> Bytes;

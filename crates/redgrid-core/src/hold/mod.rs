@@ -27,6 +27,7 @@
 //! | `together` | many given back by one script |
 //! | `place` | a request's place in a queue on the server |
 //! | `attend` | the loop of a name whose waiters stand in such a queue |
+//! | `run` | handing on along that queue, while the places at its head are ours |
 //! | `drive` | the loop of a name that more than one waits for |
 //! | `release` | giving back, settling what is unclear, shutting down |
 //! | `seize` | taking by force |
@@ -51,6 +52,7 @@ mod many;
 mod place;
 mod recent;
 mod release;
+mod run;
 mod schedule;
 mod seize;
 mod share;
@@ -70,7 +72,7 @@ pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason,
 pub(crate) use flight::{Flight, Work};
 pub use grant::{Grant, Held, HoldWatch};
 pub use holder::{Holder, HolderId};
-pub use kind::{Claim, Entrance, HoldKind, ServerQueue, Target, Together};
+pub use kind::{Along, Claim, Entrance, GivesBack, HoldKind, ServerQueue, Target, Together};
 pub use many::Many;
 pub use place::PlaceView;
 pub(crate) use stretch::{LONGEST as LONGEST_STRETCH, length as stretch_length};

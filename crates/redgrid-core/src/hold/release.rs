@@ -92,10 +92,10 @@ pub(super) enum LetGo {
 }
 
 /// What became of a release.
-struct Released {
-    result: Result<(), ReleaseError>,
+pub(super) struct Released {
+    pub(super) result: Result<(), ReleaseError>,
     /// Who waits elsewhere, where it was given back to everybody.
-    audience: Option<Audience>,
+    pub(super) audience: Option<Audience>,
 }
 
 impl Table {
@@ -145,7 +145,8 @@ impl Table {
             return lost.map_or(Parting::Done, Parting::Lost);
         }
         let keep = keep_until > now;
-        if !keep && tenure.is_believed_at(now) && tenure.passes_on(now) && slot.next(now).is_some() {
+        let passes_on = tenure.passes_on(now) || self.passes_along(slot).is_some();
+        if !keep && tenure.is_believed_at(now) && passes_on && slot.next(now).is_some() {
             let answers = self.pass_on(&mut state, &key, Basis::HandOver);
             drop(state);
             send(answers);
@@ -234,6 +235,13 @@ impl Table {
             (true, false) => Way::Release,
         };
         let mut lease_ends = tenure.lease_ends();
+        if tenure.kind.queue().is_some() {
+            if let Way::Linger(_) = way {
+                self.take_out_served_of(tenure);
+            } else if let Some(released) = Box::pin(self.release_along(tenure, lease_ends)).await {
+                return released;
+            }
+        }
         let heard = self.core.hub.heard(&tenure.target.channel);
         // Beside each other, so that nobody waits for the replica's count; where none listen there, it is not asked.
         let channel = (&tenure.target.channel, &tenure.target.key);
@@ -256,9 +264,7 @@ impl Table {
             // Perhaps it was only the mark that may not be read.
             asked = self.send_release(tenure, Way::Release, lease_ends).await;
         }
-        if let Some(limit) = tenure.unanswered_until().filter(|limit| *limit > asked.sent) {
-            self.settle(self.settlement(tenure, limit, false, keep_until));
-        }
+        self.settle_late(tenure, asked.sent, keep_until);
         let answer = asked.result.clone().and_then(Answered::read);
         let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && keep.is_zero());
         let audience = audience.map(|answer| {
@@ -344,6 +350,13 @@ impl Table {
         self.settle(self.settlement(tenure, limit, true, keep_until));
     }
 
+    /// Gives a tenure back once more whose release left at `sent`, where a copy of its acquire may be carried out later.
+    pub(super) fn settle_late(self: &Arc<Self>, tenure: &Tenure, sent: Instant, keep_until: Instant) {
+        if let Some(limit) = tenure.unanswered_until().filter(|limit| *limit > sent) {
+            self.settle(self.settlement(tenure, limit, false, keep_until));
+        }
+    }
+
     fn settlement(&self, tenure: &Tenure, limit: Instant, at_once: bool, keep_until: Instant) -> Settlement {
         Settlement {
             kind: tenure.kind,
@@ -407,6 +420,7 @@ impl Table {
                 self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
                 waiting.push(entry.answer);
             }
+            self.take_out_served(slot);
             slot.tell_of_change();
             // What its caller polls is driven to its end from here: the caller may stop to poll.
             flights.extend(slot.flights.drain(..).map(|(_, flight)| flight));

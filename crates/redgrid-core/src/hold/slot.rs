@@ -14,6 +14,7 @@ use super::grant::Grant;
 use super::kind::{HoldKind, Target};
 use super::leaving::one_has_left;
 use super::place::Place;
+use super::run::Run;
 use super::state::Hold;
 use super::tenure::Tenure;
 use super::terms::Wish;
@@ -85,6 +86,8 @@ pub(super) struct Slot {
     pub(super) contended: bool,
     /// Others go first.
     pub(super) turn: Option<Box<Turn>>,
+    /// What is known of our places on the server, where they are handed on along.
+    pub(super) run: Option<Box<Run>>,
     /// The next grant continues a stretch that ends then; past, where it does not.
     pub(super) continued: Instant,
     /// What the drive loop is told by, from when there is one.
@@ -236,6 +239,7 @@ impl Slot {
             driven: false,
             contended: false,
             turn: None,
+            run: None,
             continued: Instant::PAST,
             changed: None,
             last: (0, Instant::PAST),
@@ -385,10 +389,16 @@ impl Slot {
         self.tenure.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, tenure))
     }
 
+    /// The same by its number.
+    pub(super) fn has_id(&self, tenure: u64) -> bool {
+        self.tenure.as_ref().is_some_and(|ours| ours.id == tenure)
+    }
+
     pub(super) fn is_idle(&mut self) -> bool {
         self.lost.forget_unguarded();
         self.pass_over_the_left();
-        let nothing_under_way = self.busy == Busy::No && !self.asking && !self.driven;
+        let asks_along = self.run.as_ref().is_some_and(|run| run.is_asking());
+        let nothing_under_way = self.busy == Busy::No && !self.asking && !self.driven && !asks_along;
         self.queue.is_empty() && self.tenure.is_none() && self.lost.is_empty() && nothing_under_way
     }
 

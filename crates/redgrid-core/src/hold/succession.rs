@@ -23,8 +23,10 @@ const SPINS: usize = 100;
 /// What makes a tenure free for the next.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Basis {
-    /// A request that left at `sent` was confirmed for the entry with this number.
-    For { entry: u64, sent: Instant },
+    /// The server granted it to the entry with this number, by a request that left at `sent`.
+    Granted { entry: u64, sent: Instant },
+    /// It was made to fit that entry's wishes, by a request that left at `sent`.
+    Fitted { entry: u64, sent: Instant },
     /// Its owner has let go.
     HandOver,
 }
@@ -61,6 +63,8 @@ impl Table {
         slot.contact = tenure.granted;
         slot.contended = false;
         slot.turn = None;
+        slot.begin_run();
+        self.take_out_served(slot);
         // What was under way concerned the former one.
         slot.busy = Busy::No;
         let former = slot.tenure.take();
@@ -80,19 +84,32 @@ impl Table {
         let now = self.now();
         let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
         let Some(tenure) = slot.tenure.clone().filter(|_| slot.holds.is_empty()) else { return Answers::new() };
-        let stretch = self.stretch(slot.kind, key);
+        let stretch = self.spare(slot.kind, key);
         let Some(next) = slot.next(now) else {
             self.send_back(state, key, &tenure, Instant::PAST);
             return Answers::new();
         };
+        // On the server somebody else may be before the one who is the next of ours.
+        let is_its_own = matches!(basis, Basis::Granted { entry, .. } if entry == next.id);
+        let along = slot.kind.queue().is_some() && !is_its_own;
+        if along && !self.is_next(state, key, &tenure, basis) {
+            return Answers::new();
+        }
+        let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
+        let Some(next) = slot.next(now) else { return Answers::new() };
         let (entry, holder) = (next.id, next.wish.holder);
         let confirmed = match basis {
-            Basis::For { entry, sent } if entry == next.id => Some(sent),
+            Basis::Granted { entry, sent } | Basis::Fitted { entry, sent } if entry == next.id => Some(sent),
             _ => None,
         };
+        if along && confirmed.is_some_and(|sent| now >= terms::deadline(sent, next.wish.lease.duration())) {
+            // What was made to fit is over, as a word of the run was slow.
+            self.send_back(state, key, &tenure, Instant::PAST);
+            return Answers::new();
+        }
         if confirmed.is_none() {
             // What nobody has had yet is not thrown away while somebody waits, however late it came.
-            let in_stretch = tenure.passes_on(now) || tenure.is_unused();
+            let in_stretch = along || tenure.passes_on(now) || tenure.is_unused();
             if !in_stretch || !tenure.is_believed_at(now) {
                 self.send_back(state, key, &tenure, Instant::PAST);
                 return Answers::new();
@@ -128,6 +145,9 @@ impl Table {
             let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.wish.holder == holder);
             (same, slot.queue) = (mine, others.into());
         }
+        if along {
+            self.served(slot, &first, now);
+        }
         for entry in std::iter::once(&first).chain(&same) {
             // In by the place of another.
             self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
@@ -138,6 +158,9 @@ impl Table {
         let hold = self.own(state, key, &tenure, (confirmed.unwrap_or(now), now), first.wish);
         if let Some(slot) = state.slots.get_mut(key) {
             slot.rest();
+        }
+        if along {
+            self.say(state, key, false);
         }
         let mut answers = Answers::new();
         answers.push((first.answer, Ok(Some(Grant::new(first.client, Arc::clone(&hold))))));
@@ -234,7 +257,7 @@ impl Table {
             Fit::Shorten(lease) => self.shorten(&tenure, lease, durability).await,
         };
         match set {
-            Set::Done { sent } => self.fitted(&key, &tenure, Some(Basis::For { entry, sent })),
+            Set::Done { sent } => self.fitted(&key, &tenure, Some(Basis::Fitted { entry, sent })),
             Set::Gone => {
                 self.lose(&mut self.state(), &tenure, LostReason::Gone);
                 self.fitted(&key, &tenure, None);

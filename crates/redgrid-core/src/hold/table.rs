@@ -293,6 +293,14 @@ impl Table {
         }
     }
 
+    /// What a fixed lease is longer on the server, for whoever gets the name within this time.
+    pub(super) fn spare(&self, kind: &dyn HoldKind, key: &SlotKey) -> Duration {
+        match kind.queue() {
+            Some(_) => stretch::length(self.core.settings.stretch, self.round_trip(key)),
+            None => self.stretch(kind, key),
+        }
+    }
+
     /// How long asking for a name takes.
     pub(super) fn round_trip(&self, key: &SlotKey) -> Duration {
         self.core.home(key.key()).time().round_trip()

@@ -135,7 +135,10 @@ impl Table {
                         let tenure = Arc::clone(tenure);
                         waited.push(self.release_begun(Leaving { id: *id, tenure, keep_until: *keep_until }));
                     }
-                    Some(false) => going.push((*id, tenure)),
+                    Some(false) => {
+                        self.take_out_served_of(tenure);
+                        going.push((*id, tenure));
+                    }
                 }
             }
             self.release_part(&going, &mut errors, &mut waited).await;

@@ -34,7 +34,7 @@ if kept > 0 and not is_new then
 end
 local untidy = is_untidy(k)
 if untidy then
-  pass(k, wait)
+  pass(k, wait, {})
 end
 local head = redis.call('LINDEX', k[2], 0)
 local left = redis.call('PTTL', k[1])
@@ -51,7 +51,7 @@ if left == -2 and (not head or head == holder) then
     return bounded
   end
   if head then
-    pass(k, wait, holder)
+    pass(k, wait, {holder})
   end
   return {1, time, 0}
 end
@@ -65,7 +65,7 @@ if kept > 0 and is_new then
     set_lifetimes(k, wait)
   else
     redis.call('ZADD', k[3], base + wait, holder)
-    pass(k, wait)
+    pass(k, wait, {})
   end
   head = head or holder
 end

@@ -26,7 +26,7 @@ for i = 6, #ARGV do
   out[i - 5] = is_there and 1 or 0
 end
 if ARGV[3] == '1' or is_untidy(k) then
-  pass(k, wait, nil, ARGV[3] == '1')
+  pass(k, wait, {}, ARGV[3] == '1')
 elseif redis.call('PTTL', k[2]) > 0 and not is_ours(k) then
   -- One of Redisson's has come, which gives the queue no lifetime, and takes none from it.
   set_lifetimes(k, wait)

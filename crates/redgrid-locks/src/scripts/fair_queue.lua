@@ -91,7 +91,7 @@ local function set_lifetimes(k, wait)
   redis.call('PEXPIREAT', k[4], ends)
 end
 
--- Throws out who is to be, `leaving` too, and sees to the scores. Where Redisson's places are among ours it is one pass over
+-- Throws out who is to be, those in `leaving` too, and sees to the scores. Where Redisson's places are among ours it is one pass over
 -- all, O(n): what goes is taken off those behind, and living places of ours get scores that outlast the places before them,
 -- however long these were in the queue; else the first to meet the next head could be a process of Redisson's, and throw it out.
 -- Where all are ours, the scores are those of a queue that was made just now. Redisson reads only those of the head and the last:
@@ -100,8 +100,8 @@ local function pass(k, wait, leaving, all)
   local places = redis.call('LLEN', k[2])
   local mixed = not is_ours(k)
   local gone = redis.call('ZRANGEBYSCORE', k[4], '-inf', '(' .. now, 'LIMIT', 0, MOST_DEAD)
-  if leaving then
-    gone[#gone + 1] = leaving
+  for _, place in ipairs(leaving) do
+    gone[#gone + 1] = place
   end
   local out, write = gone, {}
   if mixed or all or places <= LONG then

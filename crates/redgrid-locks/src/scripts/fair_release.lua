@@ -28,9 +28,9 @@ local function give_back(k, holder, keep, channel, wait)
   forgive(k, 0)
   local is_place = held == 0 and redis.call('ZSCORE', k[3], holder)
   if is_place then
-    pass(k, wait, holder)
+    pass(k, wait, {holder})
   elseif is_untidy(k) then
-    pass(k, wait)
+    pass(k, wait, {})
   end
   -- Told a longer time, the head is to look again where the lock stays taken for a while.
   if (held == 1 or is_place) and (keep ~= '0' or redis.call('EXISTS', k[1]) == 0) then

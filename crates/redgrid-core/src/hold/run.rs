@@ -1,0 +1,367 @@
+//! Passing along the server's queue inside a process: as long as the places at its head are ours, who leaves hands on to the next of
+//! them without asking.
+//!
+//! The server says in one answer which of our places stand at the head, up to the first of somebody else: a *run*. Nobody gets between two
+//! of them, since who comes lines up at the end. So the name passes along the run under the holder field that has it, and one word
+//! reports all who were served meanwhile, has all who came meanwhile line up, and learns the run anew. A run is believed as long as a
+//! stretch may last: whoever takes the name by force waits for that.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::error::LostReason;
+use super::kind::{Along, GivesBack, ServerQueue};
+use super::release::{Released, Settlement, released};
+use super::slot::{Answers, Busy, Entry, Seen, Slot, SlotKey, send};
+use super::stretch::LONGEST;
+use super::succession::Basis;
+use super::table::{State, Table};
+use super::tenure::Tenure;
+use super::terms::Wish;
+use crate::clock::Instant;
+use crate::connection::{Exchange, Persistence, Progress, Reply};
+use crate::error::ServerError;
+
+/// What is known of our places at the head of the server's queue while we have its name.
+#[derive(Default)]
+pub(super) struct Run {
+    /// The numbers of those that are next, in their order. Some may have left since that was told.
+    next: VecDeque<u64>,
+    /// When the word left by which that was told.
+    told: Option<Instant>,
+    /// The numbers of those that were served, and stand in the queue until that is said.
+    served: Vec<u64>,
+    /// A word is under way.
+    asking: bool,
+    /// Those of whom it says that they were served.
+    saying: Vec<u64>,
+    /// The tenure with this number is nobody's until that is answered, and goes on then by what had made it free.
+    waits: Option<(u64, Basis)>,
+    /// The tenure that is not passed along any more, as a word of it was not answered.
+    ended: Option<u64>,
+}
+
+impl Run {
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking
+    }
+
+    /// The place with this number is not at the head any more.
+    pub(super) fn lost(&mut self, number: u64) {
+        self.next.retain(|next| *next != number);
+    }
+}
+
+/// One word about a run.
+struct Word {
+    tenure: Arc<Tenure>,
+    queue: &'static dyn ServerQueue,
+    served: Vec<u64>,
+    new: Vec<New>,
+    /// Nobody of us is inside.
+    frees: bool,
+}
+
+/// A request that lines up.
+struct New {
+    request: u64,
+    number: u64,
+    seen: Arc<Seen>,
+    wish: Arc<Wish>,
+}
+
+/// What the server said to it.
+enum Told {
+    Held(VecDeque<u64>),
+    GivenBack,
+    NotOurs,
+}
+
+impl Told {
+    fn read(reply: Reply) -> Result<Told, ServerError> {
+        let parts: Vec<u64> = reply.into_typed()?;
+        match &parts[..] {
+            [1, _, next @ ..] => Ok(Told::Held(next.iter().copied().collect())),
+            [0, ..] => Ok(Told::NotOurs),
+            [3, ..] => Ok(Told::GivenBack),
+            _ => Err(ServerError::unknown("an answer of another kind")),
+        }
+    }
+}
+
+impl Slot {
+    /// Has the next of the run be the next of the queue; false where none is known.
+    fn bring_next_of_run(&mut self, now: Instant) -> bool {
+        let Some(run) = self.run.as_mut().filter(|run| run.told.is_some_and(|told| now < told + LONGEST)) else {
+            return false;
+        };
+        while let Some(number) = run.next.front() {
+            let is_it = |entry: &Entry| {
+                let place = &entry.seen.place;
+                place.is_inside() && place.number(entry.id) == *number && !entry.answer.is_closed() && entry.until > now
+            };
+            if let Some(entry) = self.queue.iter().position(is_it).and_then(|at| self.queue.remove(at)) {
+                self.queue.push_front(entry);
+                return true;
+            }
+            run.next.pop_front();
+        }
+        false
+    }
+
+    /// Begins anew for a tenure whose acquire left at `sent`.
+    pub(super) fn begin_run(&mut self) {
+        if let Some(run) = &mut self.run {
+            (run.next, run.told, run.ended) = (VecDeque::new(), None, None);
+        }
+    }
+}
+
+impl Table {
+    /// The queue on the server along which the tenure of this name is passed, if it is.
+    pub(super) fn passes_along(&self, slot: &Slot) -> Option<&'static dyn ServerQueue> {
+        let queue = slot.kind.queue().filter(|_| self.core.settings.stretch != Some(Duration::ZERO))?;
+        let tenure = slot.tenure.as_ref().filter(|tenure| tenure.is_believed())?;
+        let ended = slot.run.as_ref().is_some_and(|run| run.ended == Some(tenure.id));
+        (!ended && !matches!(slot.busy, Busy::Release { .. })).then_some(queue)
+    }
+
+    /// Whether the next of the queue may have our tenure. Otherwise the server is asked who is next.
+    pub(super) fn is_next(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &SlotKey,
+        tenure: &Arc<Tenure>,
+        basis: Basis,
+    ) -> bool {
+        let now = self.now();
+        let Some(slot) = state.slots.get_mut(key) else { return false };
+        if slot.bring_next_of_run(now) {
+            return true;
+        }
+        slot.busy = Busy::Fitting(tenure.id);
+        let asks = slot.run.as_ref().is_some_and(|run| run.asking) || self.say(state, key, true);
+        match state.slots.get_mut(key).and_then(|slot| slot.run.as_mut()).filter(|_| asks) {
+            Some(run) => run.waits = Some((tenure.id, basis)),
+            None => self.send_back(state, key, tenure, Instant::PAST),
+        }
+        false
+    }
+
+    /// The request has our tenure now by its place.
+    pub(super) fn served(self: &Arc<Self>, slot: &mut Slot, entry: &Entry, now: Instant) {
+        let place = &entry.seen.place;
+        if !place.is_inside() {
+            return;
+        }
+        let number = place.number(entry.id);
+        place.left();
+        let run = slot.run.get_or_insert_default();
+        run.lost(number);
+        run.served.push(number);
+        if entry.seen.is_unsure(now) {
+            // An earlier word for it may be carried out late, and make it a place that nobody wants.
+            self.take_out(slot, number, (entry.seen.unsure_until(), false));
+        }
+    }
+
+    /// Gives a tenure back by a word that says who was served, where somebody was and nothing has said so. `None` where it is given back
+    /// as any other.
+    pub(super) async fn release_along(self: &Arc<Self>, tenure: &Tenure, until: Instant) -> Option<Released> {
+        let queue = tenure.kind.queue()?;
+        let served = {
+            let mut state = self.state();
+            let slot = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has_id(tenure.id))?;
+            let run = slot.run.as_mut().filter(|run| !(run.saying.is_empty() && run.served.is_empty()))?;
+            // A word that is under way may not have left yet: what it says is said here, too.
+            run.saying.iter().copied().chain(std::mem::take(&mut run.served)).collect::<Vec<_>>()
+        };
+        let (field, fields) = (tenure.copied_field(), self.fields(served.iter().copied()));
+        let along = Along { served: &fields, new: &[], kept: self.kept(), gives_back: GivesBack::Yes };
+        let request = queue.pass(tenure.claim(&field, Duration::ZERO), &along);
+        let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
+        let told = asked.result.clone().and_then(Told::read);
+        if told.is_err() {
+            let mut state = self.state();
+            let slot = state.slots.get_mut(&tenure.slot_key())?;
+            slot.run.get_or_insert_default().served.extend(served);
+            self.take_out_served(slot);
+            // It may be this word alone that the server refuses.
+            return None;
+        }
+        self.settle_late(tenure, asked.sent, Instant::PAST);
+        let was_ours = told.map(|told| matches!(told, Told::GivenBack));
+        Some(Released { result: released(tenure, &asked, was_ours), audience: None })
+    }
+
+    fn fields(&self, numbers: impl Iterator<Item = u64>) -> Vec<Bytes> {
+        numbers.map(|number| self.core.field(number)).collect()
+    }
+
+    /// Those that were served, and of which nothing was said, are taken out of the queue one by one.
+    pub(super) fn take_out_served(self: &Arc<Self>, slot: &mut Slot) {
+        let served = slot.run.as_mut().map(|run| std::mem::take(&mut run.served)).unwrap_or_default();
+        for number in served {
+            self.take_out(slot, number, (Instant::PAST, true));
+        }
+    }
+
+    /// The same for a tenure that is given back in another way.
+    pub(super) fn take_out_served_of(self: &Arc<Self>, tenure: &Tenure) {
+        let mut state = self.state();
+        if let Some(slot) = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has_id(tenure.id)) {
+            self.take_out_served(slot);
+        }
+    }
+
+    fn take_out(self: &Arc<Self>, slot: &Slot, number: u64, (limit, at_once): (Instant, bool)) {
+        let (kind, target, field) = (slot.kind, Arc::clone(&slot.target), self.core.field(number));
+        let (keep_until, lease) = (Instant::PAST, self.core.settings.watchdog_lease);
+        self.settle(Settlement { kind, target, field, limit, at_once, keep_until, lease });
+    }
+
+    /// Reports who was served, has those line up who have come, and asks who is next, where there is something to say and no other word
+    /// under way.
+    pub(super) fn say(self: &Arc<Self>, state: &mut State, key: &SlotKey, frees: bool) -> bool {
+        let now = self.now();
+        let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
+        let Some(slot) = state.slots.get_mut(key) else { return false };
+        let Some((queue, tenure)) = self.passes_along(slot).zip(slot.tenure.clone()) else { return false };
+        let run = slot.run.get_or_insert_default();
+        if run.asking {
+            return false;
+        }
+        let waits =
+            slot.queue.iter().filter(|entry| !entry.wish.once && entry.until > now && !entry.answer.is_closed());
+        let outside = waits.take(depth).filter(|entry| !entry.seen.place.is_inside() && !entry.seen.place.is_asking());
+        let new: Vec<New> = outside.map(New::of).collect();
+        if new.is_empty() && run.served.is_empty() && !frees {
+            return false;
+        }
+        run.asking = true;
+        let served = std::mem::take(&mut run.served);
+        run.saying.clone_from(&served);
+        self.hand_over(Box::pin(Arc::clone(self).pass_along(key.clone(), Word { tenure, queue, served, new, frees })));
+        true
+    }
+
+    async fn pass_along(self: Arc<Self>, key: SlotKey, word: Word) {
+        let field = word.tenure.copied_field();
+        let (served, new) =
+            (self.fields(word.served.iter().copied()), self.fields(word.new.iter().map(|new| new.number)));
+        let gives_back = if word.frees { GivesBack::UnlessNext } else { GivesBack::No };
+        let along = Along { served: &served, new: &new, kept: self.kept(), gives_back };
+        let request = word.queue.pass(word.tenure.claim(&field, Duration::ZERO), &along);
+        let until = (self.now() + self.core.settings.patience()).min(word.tenure.deadline());
+        let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
+        self.passed(&key, word, &asked);
+    }
+
+    /// Takes in what was told.
+    fn passed(self: &Arc<Self>, key: &SlotKey, word: Word, asked: &Exchange) {
+        let told = asked.result.clone().and_then(Told::read);
+        let Word { tenure, served, new, frees, .. } = word;
+        let mut state = self.state();
+        let mut answers = Answers::new();
+        for new in &new {
+            self.lined_up(&state, &tenure, new, (asked, told.is_ok()));
+        }
+        let Some(slot) = state.slots.get_mut(key) else { return };
+        let run = slot.run.get_or_insert_default();
+        run.asking = false;
+        run.saying.clear();
+        if told.is_ok() {
+            slot.contact = asked.received;
+        } else {
+            run.served.extend(served);
+        }
+        // A tenure that is being fitted to wishes waits for something else.
+        let waits = run.waits.take().filter(|(id, _)| slot.busy == Busy::Fitting(*id)).map(|(_, basis)| basis);
+        if waits.is_some() {
+            slot.busy = Busy::No;
+        }
+        if !slot.has(&tenure) {
+            self.take_out_served(slot);
+            // What we have by now waited for the end of this word.
+            if let Some(basis) = waits {
+                answers = self.pass_on(&mut state, key, basis);
+            }
+            self.go_on(&mut state, key);
+            drop(state);
+            return send(answers);
+        }
+        let run = slot.run.get_or_insert_default();
+        match told {
+            Ok(Told::Held(next)) => {
+                (run.next, run.told) = (next, Some(asked.sent));
+                // A copy that comes late could give back what somebody has got meanwhile.
+                let may_be_undone = frees && asked.is_repeat();
+                if may_be_undone {
+                    run.ended = Some(tenure.id);
+                }
+                if let Some(basis) = waits {
+                    match may_be_undone || (frees && !slot.bring_next_of_run(asked.received)) {
+                        true => self.send_back(&mut state, key, &tenure, Instant::PAST),
+                        false => answers = self.pass_on(&mut state, key, basis),
+                    }
+                }
+                self.say(&mut state, key, false);
+                self.go_on(&mut state, key);
+            }
+            Ok(Told::NotOurs) if !frees => {
+                self.lose(&mut state, &tenure, LostReason::Gone);
+            }
+            Ok(Told::GivenBack | Told::NotOurs) => {
+                state.schedule.remove(tenure.id);
+                drop(state);
+                self.settle_late(&tenure, asked.sent, Instant::PAST);
+                return self.release_landed(None, &tenure, None);
+            }
+            Err(error) => {
+                tracing::debug!(name = %tenure.target.name, %error, "not passed along");
+                run.ended = Some(tenure.id);
+                self.take_out_served(slot);
+                if waits.is_some() {
+                    self.send_back(&mut state, key, &tenure, Instant::PAST);
+                }
+                self.go_on(&mut state, key);
+            }
+        }
+        drop(state);
+        send(answers);
+    }
+
+    /// What a word means for one who was to line up by it: it has its place, or nobody knows.
+    fn lined_up(self: &Arc<Self>, state: &State, tenure: &Tenure, new: &New, (asked, is_known): (&Exchange, bool)) {
+        let New { request, number, seen, wish } = new;
+        let slot = state.slots.get(&tenure.slot_key());
+        let is_its_own = seen.place.number(*request) == *number;
+        let is_it = |entry: &Entry| entry.id == *request && !entry.answer.is_closed();
+        if is_its_own {
+            asked.unanswered_until.into_iter().for_each(|until| seen.set_unsure(until));
+            if slot.is_some_and(|slot| slot.queue.iter().any(is_it)) {
+                return seen.place.landed(is_known);
+            }
+            seen.place.left();
+        }
+        // It waits no more, or lines up under another number. What we have under this one is given back with the hold.
+        if slot.is_none_or(|slot| !slot.has_id(*number)) {
+            let (kind, target, field) = (tenure.kind, Arc::clone(&tenure.target), self.core.field(*number));
+            let (limit, lease) = (asked.unanswered_until.unwrap_or(Instant::PAST), wish.lease.duration());
+            let limit = limit.max(seen.unsure_until());
+            self.settle(Settlement { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease });
+        }
+    }
+}
+
+impl New {
+    /// A word for the place of this request leaves.
+    fn of(entry: &Entry) -> New {
+        entry.seen.place.asked();
+        let number = entry.seen.place.number(entry.id);
+        New { request: entry.id, number, seen: Arc::clone(&entry.seen), wish: Arc::clone(&entry.wish) }
+    }
+}

@@ -1,0 +1,432 @@
+//! A fair lock that passes along the server's queue inside a process: the order, and what becomes of a run that is broken.
+
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use redgrid_core::{Client, InHand};
+use redgrid_locks::{AcquireError, FairLock, LockGuard, Token};
+use redgrid_testkit::{Action, Fault, Monitor, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::fair::{Record, Theirs, queue};
+use redgrid_tests::{SOON, client, client_with, server, sha};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+const MS: Duration = Duration::from_millis(1);
+
+/// Longer than a run is believed without another word.
+const BELIEVED: Duration = Duration::from_millis(600);
+
+async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
+    wait_until(SOON, async || {
+        let keys = observer.keys("*").await.unwrap();
+        let channels = observer.pubsub_channels("redisson*").await.unwrap();
+        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.in_hand() == NOTHING)
+    })
+    .await;
+}
+
+async fn until_waiting(observer: &Observer, places: usize) {
+    wait_until(SOON, async || queue(observer, "a").await.len() == places).await;
+}
+
+async fn until_over(time: Duration) {
+    let over = Instant::now() + time;
+    wait_until(SOON, async || Instant::now() > over).await;
+}
+
+/// Those who get in, in the order in which they say so themselves: their numbers and tokens.
+#[derive(Clone, Default)]
+struct Report(Arc<Mutex<Vec<(usize, Token)>>>);
+
+impl Report {
+    fn is_in(&self, number: usize, guard: &LockGuard) {
+        self.0.lock().unwrap().push((number, guard.token()));
+    }
+
+    /// The numbers, of which each had a higher token than the one before.
+    fn numbers(&self) -> Vec<usize> {
+        let all = self.0.lock().unwrap();
+        assert!(all.windows(2).all(|pair| pair[0].1 < pair[1].1), "{all:?}");
+        all.iter().map(|(number, _)| *number).collect()
+    }
+
+    /// Waits, says that it is in, and leaves.
+    fn line_up(&self, client: &Client, number: usize) -> JoinHandle<()> {
+        let (lock, report) = (FairLock::new(client, "a"), self.clone());
+        tokio::spawn(async move {
+            let guard = lock.acquire().wait(SOON).await.unwrap();
+            report.is_in(number, &guard);
+            guard.release().await.unwrap();
+        })
+    }
+}
+
+async fn all(waiting: Vec<JoinHandle<()>>) {
+    for waiter in waiting {
+        waiter.await.unwrap();
+    }
+}
+
+/// How often scripts were called on this server.
+async fn scripts(observer: &Observer) -> u64 {
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or_default()
+}
+
+/// The hash of the script that goes on along the queue.
+fn pass() -> String {
+    let common = include_str!("../../crates/redgrid-locks/src/scripts/fair_queue.lua");
+    sha(&[common, include_str!("../../crates/redgrid-locks/src/scripts/fair_pass.lua")].concat())
+}
+
+/// A client behind a proxy, whose server knows all scripts.
+async fn behind(server: &RedisServer, timeout: Duration) -> (Proxy, Client) {
+    let proxy = Proxy::to(server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    let lock = FairLock::new(&client, "warm");
+    let gate = lock.acquire().await.unwrap();
+    let next = tokio::spawn(lock.acquire().into_future());
+    let observer = server.observer().await.unwrap();
+    wait_until(SOON, async || queue(&observer, "warm").await.len() == 1).await;
+    gate.release().await.unwrap();
+    next.await.unwrap().unwrap().release().await.unwrap();
+    wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
+    (proxy, client)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_ends_where_somebody_else_stands() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let report = Report::default();
+    let gate = FairLock::new(&one, "a").acquire().await.unwrap();
+    let java = Theirs::new(&observer, "a", 1, 0);
+    let mut waiting = Vec::new();
+    // Java is the fourth.
+    for (number, who) in [&one, &one, &two, &one, &two, &two, &one, &one].into_iter().enumerate() {
+        waiting.push(report.line_up(who, number));
+        until_waiting(&observer, number + 1 + usize::from(number > 2)).await;
+        if number == 2 {
+            assert!(!java.try_for(SOON).await);
+        }
+    }
+    gate.release().await.unwrap();
+    wait_until(SOON, async || java.try_for(SOON).await).await;
+    assert_eq!(report.numbers(), [0, 1, 2]);
+    java.unlock().await;
+    all(waiting).await;
+    assert_eq!(report.numbers(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+/// Each of the tasks asks under a lock of its own process, so that their order in it is known: a number, and a request that has begun.
+fn ask(
+    lock: &FairLock,
+    next: &Mutex<usize>,
+) -> (usize, Pin<Box<impl Future<Output = Result<LockGuard, AcquireError>>>>) {
+    let mut next = next.lock().unwrap();
+    *next += 1;
+    let mut asked = Box::pin(lock.acquire().into_future());
+    let begun = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(begun, Poll::Pending));
+    (*next, asked)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gets_in_says_so_in_the_order_of_arrival_at_the_server() {
+    let server = server().await;
+    let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
+    let mut record = Record::of("a");
+    // By token: which process, and which of its requests.
+    let got: Arc<Mutex<Vec<(Token, String, usize)>>> = Arc::default();
+    let mut working = Vec::new();
+    for _ in 0..3 {
+        let (client, next) = (client(&server).await, Arc::new(Mutex::new(0)));
+        for _ in 0..5 {
+            let (lock, client, next, got) =
+                (FairLock::new(&client, "a"), client.clone(), Arc::clone(&next), got.clone());
+            working.push(tokio::spawn(async move {
+                for n in 0..20 {
+                    let (number, asked) = ask(&lock, &next);
+                    let guard = asked.await.unwrap();
+                    got.lock().unwrap().push((guard.token(), client.id().to_owned(), number));
+                    if n % 5 == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                    guard.release().await.unwrap();
+                }
+            }));
+        }
+    }
+    all(working).await;
+    record.see(&monitor.take().await.unwrap());
+    let mut got = got.lock().unwrap().clone();
+    assert!(got.is_sorted(), "tokens rise with the order of entry");
+    got.sort();
+    let process = |holder: &String| holder.rsplit_once(':').unwrap().0.to_owned();
+    let arrived: Vec<String> = record.arrived.iter().map(process).collect();
+    assert_eq!(arrived.len(), 300, "{record:?}");
+    assert!(got.iter().map(|(_, client, _)| client).eq(&arrived), "{got:?}\n{record:?}");
+    for (_, client, _) in got.iter().filter(|(_, _, number)| *number == 1) {
+        let numbers = got.iter().filter(|(_, of, _)| of == client).map(|(_, _, number)| *number);
+        assert!(numbers.is_sorted(), "{got:?}");
+    }
+    assert_eq!((record.grants, record.overtaken.len(), record.gone()), (300, 0, 0), "{record:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_word_serves_many_under_one_field_unless_there_is_no_stretch() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    for (stretch, name) in [(None, "a"), (Some(Duration::ZERO), "b")] {
+        let client = client_with(&server.url(), |config| match stretch {
+            Some(stretch) => config.stretch(stretch),
+            None => config,
+        })
+        .await;
+        let before = scripts(&observer).await;
+        let working = (0..8).map(|_| {
+            let lock = FairLock::new(&client, name);
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+                }
+            })
+        });
+        all(working.collect()).await;
+        let each = (scripts(&observer).await - before) as f64 / 400.0;
+        println!("{each} scripts for each owner with {stretch:?}");
+        assert_eq!(each < 1.5, stretch.is_none(), "{each} for each owner with {stretch:?}");
+        nothing_is_left(&observer, &[&client]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lost_answer_to_a_word_costs_nobody_the_place() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (proxy, one) = behind(&server, 600 * MS).await;
+    let two = client(&server).await;
+    let report = Report::default();
+    let gate = FairLock::new(&one, "a").acquire().await.unwrap();
+    proxy.next(1, pass(), Action::SwallowReply);
+    let mut waiting = vec![report.line_up(&one, 0)];
+    until_waiting(&observer, 1).await;
+    waiting.push(report.line_up(&two, 1));
+    until_waiting(&observer, 2).await;
+    wait_until(SOON, async || proxy.counts().swallowed == 1).await;
+    waiting.push(report.line_up(&one, 2));
+    until_waiting(&observer, 3).await;
+    // And of the one that gives back: the first copy has done it.
+    until_over(BELIEVED).await;
+    proxy.next(1, pass(), Action::SwallowReply);
+    gate.release().await.unwrap();
+    all(waiting).await;
+    assert_eq!(report.numbers(), [0, 1, 2]);
+    assert_eq!(proxy.counts().swallowed, 2);
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+/// A copy that may still come would give back what the next had got meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_late_copy_may_give_back_is_not_handed_on() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (proxy, one) = behind(&server, SOON / 2).await;
+    let lock = FairLock::new(&one, "a");
+    let gate = lock.acquire().await.unwrap();
+    let next = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    until_waiting(&observer, 1).await;
+    let asked = scripts(&observer).await;
+    until_over(BELIEVED).await;
+    // Nobody is inside, and the word that asks who is next gets no further than the proxy. Its copy goes another way.
+    proxy.next(1, pass(), Action::Hold);
+    gate.release().await.unwrap();
+    wait_until(SOON, async || proxy.counts().held == 1).await;
+    proxy.cut_all();
+    let next = next.await.unwrap().unwrap();
+    assert!(scripts(&observer).await > asked);
+    assert_eq!(proxy.release_held().await, 1);
+    assert!(observer.exists("a").await.unwrap(), "it is given back although somebody is inside");
+    next.release().await.unwrap();
+    nothing_is_left(&observer, &[&one]).await;
+}
+
+/// It lined up by a word whose tenure was gone when the word ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_word_that_ends_late_leaves_who_is_in_his_lock() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (proxy, one) = behind(&server, 3 * BELIEVED).await;
+    let two = client(&server).await;
+    let gate = FairLock::new(&one, "a").acquire().await.unwrap();
+    proxy.next(1, pass(), Action::SwallowReply);
+    let next = tokio::spawn(FairLock::new(&one, "a").acquire().wait(SOON).into_future());
+    until_waiting(&observer, 1).await;
+    wait_until(SOON, async || proxy.counts().swallowed == 1).await;
+    assert!(FairLock::new(&two, "a").force_release().await.unwrap());
+    tokio::time::timeout(SOON, gate.lost()).await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    let other = tokio::spawn(FairLock::new(&two, "a").acquire().wait(SOON).into_future());
+    until_over(5 * BELIEVED).await;
+    assert!(next.is_held() && !other.is_finished() && observer.exists("a").await.unwrap());
+    next.release().await.unwrap();
+    other.await.unwrap().unwrap().release().await.unwrap();
+    drop(gate);
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+/// What the next one is told to be next by is no longer believed when its lease has been made to fit, and the other way round.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_way_to_the_server_does_not_keep_a_run_from_going_on() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (proxy, one) = behind(&server, SOON / 2).await;
+    let lock = FairLock::new(&one, "a");
+    let gate = lock.acquire().lease(SOON).await.unwrap();
+    let next = tokio::spawn(lock.acquire().wait(SOON).lease(SOON).into_future());
+    until_waiting(&observer, 1).await;
+    proxy.set_both(Fault::Delay(175 * MS));
+    until_over(BELIEVED).await;
+    gate.release().await.unwrap();
+    next.await.unwrap().unwrap().release().await.unwrap();
+    proxy.heal();
+    nothing_is_left(&observer, &[&one]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_goes_on_when_its_lock_is_taken_by_force() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let report = Report::default();
+    let gate = FairLock::new(&one, "a").acquire().await.unwrap();
+    let mut waiting = Vec::new();
+    for number in 0..3 {
+        waiting.push(report.line_up(&one, number));
+        until_waiting(&observer, number + 1).await;
+    }
+    let thief = FairLock::new(&two, "a").steal().await.unwrap();
+    tokio::time::timeout(SOON, gate.lost()).await.unwrap();
+    assert!(report.numbers().is_empty() && thief.token() > gate.token());
+    report.is_in(9, &thief);
+    thief.release().await.unwrap();
+    all(waiting).await;
+    assert_eq!(report.numbers(), [9, 0, 1, 2]);
+    drop(gate);
+    nothing_is_left(&observer, &[&one, &two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_a_run_has_the_lease_it_asked_for() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let lock = FairLock::new(&client, "a");
+    let gate = lock.acquire().await.unwrap();
+    let (say, mut said) = mpsc::unbounded_channel();
+    for number in 0..4 {
+        let (lock, say) = (lock.clone(), say.clone());
+        tokio::spawn(async move {
+            // It never gives it back.
+            let guard = lock.acquire().wait(SOON).lease(400 * MS).await.unwrap();
+            say.send((number, guard.token(), "in")).unwrap();
+            guard.lost().await;
+            say.send((number, guard.token(), "lost")).unwrap();
+            std::future::pending::<()>().await;
+        });
+        until_waiting(&observer, number + 1).await;
+    }
+    gate.release().await.unwrap();
+    let mut last = None;
+    for number in 0..4 {
+        for what in ["in", "lost"] {
+            let (who, token, said) = tokio::time::timeout(SOON, said.recv()).await.unwrap().unwrap();
+            assert_eq!((who, said), (number, what));
+            assert!(last <= Some(token));
+            last = Some(token);
+        }
+    }
+    // The last one's is freed when its lease has ended.
+    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_a_run_is_passed_over_and_a_shutdown_in_its_middle_leaves_nothing() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let report = Report::default();
+    let gate = FairLock::new(&one, "a").acquire().await.unwrap();
+    let mut waiting = Vec::new();
+    for number in 0..4 {
+        waiting.push(report.line_up(&one, number));
+        until_waiting(&observer, number + 1).await;
+    }
+    let lock = FairLock::new(&one, "a");
+    // It stays inside.
+    let inside = tokio::spawn(lock.acquire().into_future());
+    until_waiting(&observer, 5).await;
+    let outside = tokio::spawn(lock.acquire().into_future());
+    until_waiting(&observer, 6).await;
+    let last = report.line_up(&two, 7);
+    until_waiting(&observer, 7).await;
+    waiting[0].abort();
+    waiting[2].abort();
+    gate.release().await.unwrap();
+    let inside = inside.await.unwrap().unwrap();
+    assert_eq!(report.numbers(), [1, 3]);
+    wait_until(SOON, async || queue(&observer, "a").await.len() == 2).await;
+    one.shutdown(SOON).await.unwrap();
+    assert!(matches!(outside.await.unwrap(), Err(AcquireError::ShuttingDown { .. })));
+    last.await.unwrap();
+    assert_eq!(report.numbers(), [1, 3, 7]);
+    drop(inside);
+    nothing_is_left(&observer, &[&two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_killed_in_its_run_leaves_its_places_for_a_second() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let mut child = contender(&server.url(), 8, 1_000_000).await;
+    wait_until(SOON, async || queue(&observer, "a").await.len() > 3).await;
+    let report = Report::default();
+    let mut next = report.line_up(&client, 0);
+    // It gets in beside the run, again and again.
+    for number in 1..20 {
+        next.await.unwrap();
+        next = report.line_up(&client, number);
+    }
+    child.kill().await.unwrap();
+    // What it held has the lease of a renewed hold.
+    FairLock::new(&client, "a").force_release().await.unwrap();
+    next.await.unwrap();
+    assert_eq!(report.numbers(), (0..20).collect::<Vec<_>>());
+    nothing_is_left(&observer, &[&client]).await;
+}
+
+/// A process whose tasks want the fair lock `a`.
+async fn contender(url: &str, tasks: usize, times: u64) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_contender"))
+        .args([url, "a", &tasks.to_string(), &times.to_string(), "0"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap();
+    assert_eq!(ready.as_deref(), Some("ready"));
+    child.stdin.as_mut().unwrap().write_all(b"\n").await.unwrap();
+    child
+}
