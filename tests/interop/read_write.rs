@@ -252,13 +252,15 @@ async fn our_read_release_leaves_javas_lease_alone(on: Ground) {
 }
 
 async fn our_reader_that_dies_beside_javas_is_in_nobodys_way_in_the_end(on: Ground) {
-    let mut java = on.java();
+    // Its watchdog lengthens the leases of all readers, of dead ones too: the first round is long after this.
+    let redisson = on.own_redisson(60 * LEASE).await;
+    let mut java = redisson.actor();
     let lock = RwLock::new(&on.client().await, &on.name);
     let mut ours = reader_of_ours(&on, "read", 3 * LEASE).await;
     java.lock(&read(&on)).await;
     ours.kill().await.unwrap();
     let fields: Vec<String> = on.observer.query(&["HKEYS", &on.name]).await.unwrap();
-    let ours = fields.iter().find(|field| *field != "mode" && !field.starts_with(on.java_id())).unwrap();
+    let ours = fields.iter().find(|field| *field != "mode" && !field.starts_with(redisson.id())).unwrap();
     let level = format!("{{{}}}:{ours}:rwlock_timeout:1", on.name);
     wait_until(SOON, async || !on.observer.exists(&level).await.unwrap()).await;
     // Its last unlock finds that nobody else lives.
