@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 
 use super::flight::Work;
 use super::kind::{Claim, Entrance, HoldKind, ServerQueue, Target};
-use super::release::Settlement;
+use super::settle::Settlement;
 use super::slot::{Answers, Entry, Failure, Seen, Slot, SlotKey, send};
 use super::succession::{Arrival, Basis};
 use super::table::{State, Table};

@@ -15,7 +15,7 @@ use super::attempt::failure_of;
 use super::error::{AcquireError, AttachError, DetachError};
 use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
-use super::release::Settlement;
+use super::settle::Settlement;
 use super::slot::{Failure, Slot, SlotKey};
 use super::state::Phase;
 use super::table::Table;

@@ -29,7 +29,8 @@
 //! | `attend` | the loop of a name whose waiters stand in such a queue |
 //! | `run` | handing on along that queue, while the places at its head are ours |
 //! | `drive` | the loop of a name that more than one waits for |
-//! | `release` | giving back, settling what is unclear, shutting down |
+//! | `release` | giving back, shutting down |
+//! | `settle` | settling what is unclear |
 //! | `seize` | taking by force |
 //! | `detach` | handing a hold to another process |
 //! | `schedule` | which hold is due when |
@@ -55,6 +56,7 @@ mod release;
 mod run;
 mod schedule;
 mod seize;
+mod settle;
 mod share;
 mod slot;
 mod state;

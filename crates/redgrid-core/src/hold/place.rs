@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::kind::{HoldKind, Target};
-use super::release::Settlement;
+use super::settle::Settlement;
 use super::slot::Seen;
 use super::table::Table;
 use super::terms::Wish;

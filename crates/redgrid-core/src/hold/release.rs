@@ -1,16 +1,15 @@
-//! Giving back: what is held, what may be held without our knowing, and everything at once when the client ends.
+//! Giving back: what is held, and everything at once when the client ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::join;
 use tokio::sync::oneshot;
 
 use super::error::{LostReason, ReleaseError};
 use super::flight::{Flight, Work};
-use super::kind::{Claim, HoldKind, Target};
+use super::kind::HoldKind;
 use super::slot::{Answers, Busy, Failure, send};
 use super::state::{Hold, Phase};
 use super::succession::Basis;
@@ -20,21 +19,6 @@ use super::turn::{Audience, Turn};
 use crate::clock::Instant;
 use crate::connection::{Exchange, Persistence, Progress, Reply};
 use crate::error::{Code, ServerError};
-
-/// Something that may be, or become, ours on the server although nobody here has it.
-pub(super) struct Settlement {
-    pub(super) kind: &'static dyn HoldKind,
-    pub(super) target: Arc<Target>,
-    pub(super) field: Bytes,
-    /// Until when a late copy may take it.
-    pub(super) limit: Instant,
-    /// Give it back now as well as after `limit`.
-    pub(super) at_once: bool,
-    /// The name stays taken until then.
-    pub(super) keep_until: Instant,
-    /// The lease that a copy may have got: it ends what can not be given back.
-    pub(super) lease: Duration,
-}
 
 /// How a name is given back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -336,76 +320,6 @@ impl Table {
         self.go_on(&mut state, &key);
         drop(state);
         send(answers);
-    }
-
-    /// Gives back a tenure that nobody here has got.
-    pub(super) fn give_back(self: &Arc<Self>, tenure: &Arc<Tenure>) {
-        self.leave_until(tenure, Instant::PAST);
-    }
-
-    /// The same, and its name stays taken until `keep_until`.
-    pub(super) fn leave_until(self: &Arc<Self>, tenure: &Arc<Tenure>, keep_until: Instant) {
-        tenure.end();
-        let limit = tenure.unanswered_until().unwrap_or(Instant::PAST);
-        self.settle(self.settlement(tenure, limit, true, keep_until));
-    }
-
-    /// Gives a tenure back once more whose release left at `sent`, where a copy of its acquire may be carried out later.
-    pub(super) fn settle_late(self: &Arc<Self>, tenure: &Tenure, sent: Instant, keep_until: Instant) {
-        if let Some(limit) = tenure.unanswered_until().filter(|limit| *limit > sent) {
-            self.settle(self.settlement(tenure, limit, false, keep_until));
-        }
-    }
-
-    fn settlement(&self, tenure: &Tenure, limit: Instant, at_once: bool, keep_until: Instant) -> Settlement {
-        Settlement {
-            kind: tenure.kind,
-            target: Arc::clone(&tenure.target),
-            field: tenure.copied_field(),
-            limit,
-            at_once,
-            keep_until,
-            lease: tenure.first_lease(),
-        }
-    }
-
-    /// Releases what a copy without an answer may have taken: at once where it may be taken already, and once more when
-    /// no copy can be carried out any more. Only then is it forgotten.
-    pub(super) fn settle(self: &Arc<Self>, what: Settlement) {
-        let table = Arc::clone(self);
-        self.hand_over(Box::pin(async move {
-            // What left before the limit may have been carried out before a late copy.
-            if what.at_once && table.release_unclaimed(&what).await >= what.limit {
-                return;
-            }
-            table.core.clock.sleep_until(what.limit).await;
-            table.release_unclaimed(&what).await;
-        }));
-    }
-
-    /// The same, waiting for the first release as long as one answer may take.
-    pub(super) async fn settled(self: &Arc<Self>, what: Settlement) {
-        let until = self.now() + self.core.settings.timeout;
-        let left = tokio::select! {
-            left = self.release_unclaimed(&what) => left,
-            () = self.core.clock.sleep_until(until) => Instant::PAST,
-        };
-        if left < what.limit || left == Instant::PAST {
-            self.settle(Settlement { at_once: left == Instant::PAST, ..what });
-        }
-    }
-
-    /// Returns when the answered release left.
-    async fn release_unclaimed(&self, what: &Settlement) -> Instant {
-        let keep = what.keep_until.since(self.now());
-        let claim = Claim { target: &what.target, field: &what.field, lease: keep };
-        let request = if keep.is_zero() { what.kind.release(claim) } else { what.kind.linger(claim) };
-        let until = what.limit.max(self.now()) + what.lease;
-        let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
-        if let Err(error) = asked.result {
-            tracing::debug!(name = %what.target.name, %error, "could not give back; the lease ends it");
-        }
-        asked.sent
     }
 
     /// Refuses new requests, wakes those who wait, ends all holds and gives them back in bulk. Returns the work that is

@@ -14,7 +14,8 @@ use bytes::Bytes;
 
 use super::error::LostReason;
 use super::kind::{Along, GivesBack, ServerQueue};
-use super::release::{Released, Settlement, released};
+use super::release::{Released, released};
+use super::settle::Settlement;
 use super::slot::{Answers, Busy, Entry, Seen, Slot, SlotKey, send};
 use super::stretch::LONGEST;
 use super::succession::Basis;

@@ -10,7 +10,7 @@ use super::attempt::{Verdict, judge};
 use super::error::{AcquireError, LostReason};
 use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
-use super::release::Settlement;
+use super::settle::Settlement;
 use super::slot::{Failure, Slot, SlotKey, send};
 use super::state::Hold;
 use super::stretch;
