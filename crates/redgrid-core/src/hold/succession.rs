@@ -92,10 +92,15 @@ impl Table {
         // On the server somebody else may be before the one who is the next of ours.
         let is_its_own = matches!(basis, Basis::Granted { entry, .. } if entry == next.id);
         let along = slot.kind.queue().is_some() && !is_its_own;
-        if along && !self.is_next(state, key, &tenure, basis) {
-            return Answers::new();
-        }
-        let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
+        let slot = if along {
+            if !self.is_next(state, key, &tenure, basis) {
+                return Answers::new();
+            }
+            let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
+            slot
+        } else {
+            slot
+        };
         let Some(next) = slot.next(now) else { return Answers::new() };
         let (entry, holder) = (next.id, next.wish.holder);
         let confirmed = match basis {
