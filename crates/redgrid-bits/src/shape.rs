@@ -134,6 +134,18 @@ impl Shape {
 mod tests {
     use super::*;
 
+    /// How many of so many others are found in a filter of this number. No two filters have an element in common.
+    fn found(shape: Shape, filter: u64, elements: u64, probes: u64) -> usize {
+        let element = |n: u64| (filter << 32 | n).to_le_bytes();
+        let mut bits = vec![false; shape.size as usize];
+        for n in 0..elements {
+            shape.indices(&element(n)).for_each(|index| bits[index as usize] = true);
+        }
+        let is_in = |n: &u64| shape.indices(&element(*n)).all(|index| bits[index as usize]);
+        assert!((0..elements).all(|n| is_in(&n)));
+        (elements..elements + probes).filter(is_in).count()
+    }
+
     #[test]
     fn a_filter_is_a_little_larger_than_redissons() {
         for (elements, probability, redissons) in
@@ -181,16 +193,7 @@ mod tests {
         ] {
             let FilterConfig { size, hash_iterations, .. } = FilterConfig::of(elements, probability);
             let shape = Shape { size, hashes: hash_iterations };
-            let found = (0..filters).map(|filter| {
-                let element = |n: u64| (filter << 32 | n).to_le_bytes();
-                let mut bits = vec![false; size as usize];
-                for n in 0..elements {
-                    shape.indices(&element(n)).for_each(|index| bits[index as usize] = true);
-                }
-                let is_in = |n: &u64| shape.indices(&element(*n)).all(|index| bits[index as usize]);
-                assert!((0..elements).all(|n| is_in(&n)));
-                (elements..elements + probes).filter(is_in).count() as f64 / probes as f64
-            });
+            let found = (0..filters).map(|filter| self::found(shape, filter, elements, probes) as f64 / probes as f64);
             let found: Vec<f64> = found.collect();
             let count = filters as f64;
             let mean = found.iter().sum::<f64>() / count;
@@ -214,14 +217,7 @@ mod tests {
         ] {
             let FilterConfig { size, hash_iterations, .. } = FilterConfig::of(elements, probability);
             let shape = Shape { size, hashes: hash_iterations };
-            let mut found = 0;
-            for filter in 0..filters {
-                let element = |n: u64| (filter << 32 | n).to_le_bytes();
-                let bits: std::collections::HashSet<u64> =
-                    (0..elements).flat_map(|n| shape.indices(&element(n)).collect::<Vec<_>>()).collect();
-                let is_in = |n: &u64| shape.indices(&element(*n)).all(|index| bits.contains(&index));
-                found += (elements..elements + probes).filter(is_in).count();
-            }
+            let found: usize = (0..filters).map(|filter| self::found(shape, filter, elements, probes)).sum();
             let measured = found as f64 / (filters * probes) as f64;
             assert!(
                 measured <= probability * 1.2,
