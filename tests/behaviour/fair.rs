@@ -4,30 +4,15 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redgrid_core::{Client, InHand};
+use redgrid_core::Client;
 use redgrid_locks::{AcquireError, FairLock, Holder, Lock, Place};
-use redgrid_testkit::{Action, Monitor, Observer, Proxy, wait_until};
+use redgrid_testkit::{Action, Monitor, Proxy, wait_until};
 use redgrid_tests::cancel::at_most;
-use redgrid_tests::fair::{Record, Theirs, queue};
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::fair::{Record, Theirs, queue, until_waiting};
+use redgrid_tests::{SOON, client, client_with, nothing_is_left, server};
 use tokio::task::JoinHandle;
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
-
-/// What is left a second after everybody has left.
-async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
-    wait_until(SOON, async || {
-        let keys = observer.keys("*").await.unwrap();
-        let channels = observer.pubsub_channels("redisson*").await.unwrap();
-        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.in_hand() == NOTHING)
-    })
-    .await;
-}
-
-async fn until_waiting(observer: &Observer, places: usize) {
-    wait_until(SOON, async || queue(observer, "a").await.len() == places).await;
-}
 
 /// Waits, and writes down its number when it is in.
 fn line_up(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> JoinHandle<()> {

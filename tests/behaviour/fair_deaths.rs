@@ -1,6 +1,5 @@
 //! Fair locks beside processes that die, hosts whose clocks are wrong, and queues that are long.
 
-use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -8,10 +7,9 @@ use futures_util::StreamExt;
 use redgrid_core::Client;
 use redgrid_locks::FairLock;
 use redgrid_testkit::{Monitor, Observer, redis, wait_until};
-use redgrid_tests::fair::{Theirs, queue};
+use redgrid_tests::fair::{Theirs, contending, queue, until_waiting};
 use redgrid_tests::{SOON, client, server};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -23,22 +21,7 @@ static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// A process with waiters for the fair lock `a`.
 async fn contender(url: &str, tasks: usize) -> Child {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_contender"))
-        .args([url, "a", &tasks.to_string(), "1", "0"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let ready = tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap();
-    assert_eq!(ready.as_deref(), Some("ready"));
-    child.stdin.as_mut().unwrap().write_all(b"\n").await.unwrap();
-    child
-}
-
-async fn until_waiting(observer: &Observer, places: usize) {
-    wait_until(SOON, async || queue(observer, "a").await.len() == places).await;
+    contending(env!("CARGO_BIN_EXE_contender"), url, "a", (tasks, 1)).await
 }
 
 async fn five_times_five(url: &str, observer: &Observer) -> Vec<Child> {

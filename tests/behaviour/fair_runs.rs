@@ -1,39 +1,22 @@
 //! A fair lock that passes along the server's queue inside a process: the order, and what becomes of a run that is broken.
 
 use std::pin::Pin;
-use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use redgrid_core::{Client, InHand};
+use redgrid_core::Client;
 use redgrid_locks::{AcquireError, FairLock, LockGuard, Token};
 use redgrid_testkit::{Action, Fault, Monitor, Observer, Proxy, RedisServer, wait_until};
-use redgrid_tests::fair::{Record, Theirs, queue};
-use redgrid_tests::{SOON, client, client_with, server, sha};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, Command};
+use redgrid_tests::fair::{Record, Theirs, contending, queue, until_waiting};
+use redgrid_tests::{SOON, client, client_with, nothing_is_left, server, sha};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
 
 /// Longer than a run is believed without another word.
 const BELIEVED: Duration = Duration::from_millis(600);
-
-async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
-    wait_until(SOON, async || {
-        let keys = observer.keys("*").await.unwrap();
-        let channels = observer.pubsub_channels("redisson*").await.unwrap();
-        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.in_hand() == NOTHING)
-    })
-    .await;
-}
-
-async fn until_waiting(observer: &Observer, places: usize) {
-    wait_until(SOON, async || queue(observer, "a").await.len() == places).await;
-}
 
 async fn until_over(time: Duration) {
     let over = Instant::now() + time;
@@ -64,6 +47,16 @@ impl Report {
             report.is_in(number, &guard);
             guard.release().await.unwrap();
         })
+    }
+
+    /// So many of a client, one behind the other in the queue.
+    async fn line_up_all(&self, client: &Client, observer: &Observer, waiters: usize) -> Vec<JoinHandle<()>> {
+        let mut waiting = Vec::new();
+        for number in 0..waiters {
+            waiting.push(self.line_up(client, number));
+            until_waiting(observer, number + 1).await;
+        }
+        waiting
     }
 }
 
@@ -309,11 +302,7 @@ async fn a_run_goes_on_when_its_lock_is_taken_by_force() {
     let (one, two) = (client(&server).await, client(&server).await);
     let report = Report::default();
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
-    let mut waiting = Vec::new();
-    for number in 0..3 {
-        waiting.push(report.line_up(&one, number));
-        until_waiting(&observer, number + 1).await;
-    }
+    let waiting = report.line_up_all(&one, &observer, 3).await;
     let thief = FairLock::new(&two, "a").steal().await.unwrap();
     tokio::time::timeout(SOON, gate.lost()).await.unwrap();
     assert!(report.numbers().is_empty() && thief.token() > gate.token());
@@ -366,11 +355,7 @@ async fn who_leaves_a_run_is_passed_over_and_a_shutdown_in_its_middle_leaves_not
     let (one, two) = (client(&server).await, client(&server).await);
     let report = Report::default();
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
-    let mut waiting = Vec::new();
-    for number in 0..4 {
-        waiting.push(report.line_up(&one, number));
-        until_waiting(&observer, number + 1).await;
-    }
+    let waiting = report.line_up_all(&one, &observer, 4).await;
     let lock = FairLock::new(&one, "a");
     // It stays inside.
     let inside = tokio::spawn(lock.acquire().into_future());
@@ -398,7 +383,7 @@ async fn a_process_that_is_killed_in_its_run_leaves_its_places_for_a_second() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
-    let mut child = contender(&server.url(), 8, 1_000_000).await;
+    let mut child = contending(env!("CARGO_BIN_EXE_contender"), &server.url(), "a", (8, 1_000_000)).await;
     wait_until(SOON, async || queue(&observer, "a").await.len() > 3).await;
     let report = Report::default();
     let mut next = report.line_up(&client, 0);
@@ -413,20 +398,4 @@ async fn a_process_that_is_killed_in_its_run_leaves_its_places_for_a_second() {
     next.await.unwrap();
     assert_eq!(report.numbers(), (0..20).collect::<Vec<_>>());
     nothing_is_left(&observer, &[&client]).await;
-}
-
-/// A process whose tasks want the fair lock `a`.
-async fn contender(url: &str, tasks: usize, times: u64) -> Child {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_contender"))
-        .args([url, "a", &tasks.to_string(), &times.to_string(), "0"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let ready = tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap();
-    assert_eq!(ready.as_deref(), Some("ready"));
-    child.stdin.as_mut().unwrap().write_all(b"\n").await.unwrap();
-    child
 }

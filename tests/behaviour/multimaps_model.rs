@@ -11,18 +11,13 @@ use redgrid_keys::{Key, Keys};
 use redgrid_multimap::codecs::Json;
 use redgrid_multimap::{Expiring, Kind, Lifetime, Lifetimes, Lists, Multimap, Native, Sets};
 use redgrid_testkit::wait_until;
-use redgrid_tests::model::{newest_that_keeps_what_is_over, seeds};
+use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_what_is_over, seeds};
 use redgrid_tests::{SOON, client, server};
 
 type Map<Y> = Multimap<u16, u16, Json, Json, Y>;
 
 /// What to do, a key, two values or other numbers, and another number.
 type Step = (u8, u16, u16, u16, u8);
-
-const HOUR: Duration = Duration::from_secs(3_600);
-
-/// Where the ends begin that are times, about 2096: behind all that are lifetimes.
-const FAR: Duration = Duration::from_secs(4_000_000_000);
 
 /// The first of many keys: more than one page of them.
 const CROWD: u16 = 1_000;
@@ -65,27 +60,6 @@ struct Sort {
     /// Whether the server ends its keys; and whether they stay stored then.
     is_native: bool,
     stays: bool,
-}
-
-/// When a key ends, or the map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
-    /// In so many hours from when it was said.
-    In(u16),
-    /// At a time, so many hours behind `FAR`.
-    At(u16),
-    Never,
-}
-
-impl End {
-    fn is(self, told: Lifetime) -> bool {
-        let left = match self {
-            End::In(hours) => HOUR * hours.into(),
-            End::At(hours) => FAR + HOUR * hours.into() - SystemTime::UNIX_EPOCH.elapsed().unwrap(),
-            End::Never => return told == Lifetime::Endless,
-        };
-        matches!(told, Lifetime::Ends(told) if told < left + HOUR / 2 && told > left - HOUR / 2)
-    }
 }
 
 /// What a multimap is to be: the values of each key, in their order, and when it ends.

@@ -4,17 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
-use redgrid_cache::{Lifetime, NativeMapCache};
+use redgrid_cache::NativeMapCache;
 use redgrid_core::Client;
 use redgrid_map::Map;
 use redgrid_testkit::wait_until;
-use redgrid_tests::model::{newest_that_keeps_what_is_over, seeds};
+use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_what_is_over, seeds};
 use redgrid_tests::{SOON, client};
-
-const HOUR: Duration = Duration::from_secs(3_600);
-
-/// Where the ends begin that are times, about 2096: behind all that are lifetimes.
-const FAR: Duration = Duration::from_secs(4_000_000_000);
 
 /// The first of many: more than leave at a time.
 const CROWD: u16 = 1_000;
@@ -25,30 +20,6 @@ async fn a_native_map_is_what_its_model_is_beside_what_is_over() {
     let name = "a_native_map_is_what_its_model_is_beside_what_is_over";
     let Some(server) = newest_that_keeps_what_is_over(name).await else { return };
     modelled([&client(&server).await, &client(&server).await], 8).await;
-}
-
-/// When an entry ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// At a time that has passed.
-    Past,
-    /// In so many hours from when it was said.
-    In(u16),
-    /// At a time, so many hours behind `FAR`.
-    At(u16),
-    Never,
-}
-
-impl End {
-    fn is(self, told: Lifetime) -> bool {
-        let left = match self {
-            End::In(hours) => HOUR * hours.into(),
-            End::At(hours) => FAR + HOUR * hours.into() - SystemTime::UNIX_EPOCH.elapsed().unwrap(),
-            End::Past => return told == Lifetime::Absent,
-            End::Never => return told == Lifetime::Endless,
-        };
-        matches!(told, Lifetime::Ends(told) if told < left + HOUR / 2 && told > left - HOUR / 2)
-    }
 }
 
 /// What is said of the end of what is put.

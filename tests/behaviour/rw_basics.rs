@@ -2,13 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_core::InHand;
-use redgrid_locks::{AcquireError, Client, Holder, LostReason, RwLock};
+use redgrid_locks::{AcquireError, Holder, LostReason, RwLock};
 use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::cancel::at_most;
-use redgrid_tests::{SOON, client, client_with, listening, server};
+use redgrid_tests::{SOON, client, client_with, listening, nothing_is_left, server};
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
 
 async fn fields(observer: &Observer, name: &str) -> Vec<String> {
@@ -39,15 +37,6 @@ async fn nothing_but(observer: &Observer, fields_and_level: usize) {
     wait_until(SOON, async || {
         let fields = fields(observer, "a").await.len();
         fields + observer.keys("*rwlock_timeout*").await.unwrap().len() == fields_and_level
-    })
-    .await;
-}
-
-async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
-    wait_until(SOON, async || {
-        let keys = observer.keys("*").await.unwrap();
-        let channels = observer.pubsub_channels("redisson*").await.unwrap();
-        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.in_hand() == NOTHING)
     })
     .await;
 }

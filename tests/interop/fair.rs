@@ -1,15 +1,12 @@
 //! The fair lock of either side in one queue.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use redgrid_core::Client;
 use redgrid_locks::{AcquireError, FairLock, LostReason};
 use redgrid_testkit::{Monitor, wait_until};
 use redgrid_tests::SOON;
-use redgrid_tests::fair::{Record, queue};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, Command};
+use redgrid_tests::fair::{Record, contending, queue};
 use tokio::time::Instant;
 
 use crate::actor::Actor;
@@ -273,25 +270,11 @@ async fn a_killed_waiter_of_java_is_passed_when_its_time_is_over(on: Ground) {
     on.nothing_is_left().await;
 }
 
-/// A process of ours with so many waiters.
-async fn contender(url: &str, name: &str, tasks: usize) -> Child {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_contender"))
-        .args([url, name, &tasks.to_string(), "1", "0"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap().as_deref(), Some("ready"));
-    child.stdin.as_mut().unwrap().write_all(b"\n").await.unwrap();
-    child
-}
-
 async fn killed_waiters_of_ours_are_passed_by_java(on: Ground) {
     let (mut gate, mut java) = (on.fair_java(), on.fair_java());
     gate.lock_for(&on.name, LEASE).await;
-    let mut ours = contender(&format!("{}?fair_wait=1s", on.url()), &on.name, 3).await;
+    let mut ours =
+        contending(env!("CARGO_BIN_EXE_contender"), &format!("{}?fair_wait=1s", on.url()), &on.name, (3, 1)).await;
     on.until_places(3).await;
     java.begin_lock(&on.name).await;
     java.until_asleep().await;

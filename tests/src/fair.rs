@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use redgrid_testkit::{Monitor, Observer, RedisServer, SeenCommand};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::Command;
+use redgrid_testkit::{Monitor, Observer, RedisServer, SeenCommand, wait_until};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 /// The order of a fair lock, by what the server's `MONITOR` shows: who lined up, and who got in.
 #[derive(Debug, Default)]
@@ -207,6 +207,46 @@ pub async fn queue(observer: &Observer, name: &str) -> Vec<String> {
     observer.query(&["LRANGE", &format!("redisson_lock_queue:{{{name}}}"), "0", "-1"]).await.expect("a list")
 }
 
+/// Waits until so many stand in the queue of the fair lock `a`.
+pub async fn until_waiting(observer: &Observer, places: usize) {
+    wait_until(crate::SOON, async || queue(observer, "a").await.len() == places).await;
+}
+
+/// A process of the program `contender`, whose tasks want the fair lock `name` so many times each once it reads a line; and what it says.
+///
+/// # Errors
+///
+/// What went wrong, in words: it did not start, or is not ready soon.
+pub async fn contender(
+    program: impl AsRef<Path>,
+    url: &str,
+    name: &str,
+    (tasks, times): (usize, u64),
+) -> Result<(Child, Lines<BufReader<ChildStdout>>), Box<dyn std::error::Error>> {
+    let mut child = Command::new(program.as_ref())
+        .args([url, name, &tasks.to_string(), &times.to_string(), "0"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+    match tokio::time::timeout(crate::SOON, lines.next_line()).await??.as_deref() {
+        Some("ready") => Ok((child, lines)),
+        said => Err(format!("a process said {said:?}").into()),
+    }
+}
+
+/// The same, at it already.
+///
+/// # Panics
+///
+/// Where it is not ready soon.
+pub async fn contending(program: impl AsRef<Path>, url: &str, name: &str, (tasks, times): (usize, u64)) -> Child {
+    let (mut child, _) = contender(program, url, name, (tasks, times)).await.expect("it is ready");
+    child.stdin.as_mut().expect("its input").write_all(b"\n").await.expect("it reads");
+    child
+}
+
 /// What came of a contest of processes for a fair lock.
 #[derive(Debug)]
 pub struct Contest {
@@ -231,17 +271,7 @@ pub async fn contest(
     let mut record = Record::of("a");
     let mut running = Vec::new();
     for _ in 0..processes {
-        let mut child = Command::new(contender)
-            .args([&server.url(), "a", &tasks.to_string(), &times.to_string(), "0"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        if lines.next_line().await?.as_deref() != Some("ready") {
-            return Err("a process is not ready".into());
-        }
-        running.push((child, lines));
+        running.push(self::contender(contender, &server.url(), "a", (tasks, times)).await?);
     }
     let began = Instant::now();
     for (child, _) in &mut running {

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redgrid_core::{Client, Config};
+use redgrid_core::{Client, Config, InHand};
 use redgrid_locks::Lock;
-use redgrid_testkit::RedisServer;
+use redgrid_testkit::{Observer, RedisServer, wait_until};
 
 /// Long enough for anything that is to happen at all, on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
@@ -51,7 +51,20 @@ pub async fn listening(server: &RedisServer, client: &Client) {
     let observer = server.observer().await.expect("the server answers");
     let notices = format!("redgrid_client:{{{}}}", client.id());
     let subscribed = async || observer.pubsub_channels("*").await.is_ok_and(|channels| channels.contains(&notices));
-    redgrid_testkit::wait_until(SOON, subscribed).await;
+    wait_until(SOON, subscribed).await;
+}
+
+/// What a client has in hand that has nothing.
+pub const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+
+/// Waits until the server has no key and no channel of Redisson's, and none of the clients has anything in hand.
+pub async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
+    wait_until(SOON, async || {
+        let keys = observer.keys("*").await.expect("the server answers");
+        let channels = observer.pubsub_channels("redisson*").await.expect("the server answers");
+        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.in_hand() == NOTHING)
+    })
+    .await;
 }
 
 /// How often so many tasks of one client get in under a name within a time, with sections of no length.

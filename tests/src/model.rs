@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_bucket::Bucket;
 use redgrid_core::Client;
+use redgrid_core::object::Lifetime;
 use redgrid_map::Map;
 use redgrid_map::codecs::{Codec, Decode, DecodeError, Encode, EncodeError, Json, Raw};
 use redgrid_testkit::{RedisServer, ServerBinary};
@@ -24,6 +26,40 @@ pub async fn newest_that_keeps_what_is_over(test: &str) -> Option<RedisServer> {
     let observer = server.observer().await.expect("it answers");
     observer.cmd(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await.expect("it can");
     Some(server)
+}
+
+/// What lifetimes of models are counted in.
+pub const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Where the ends begin that are times, about 2096: behind all that are lifetimes.
+pub const FAR: Duration = Duration::from_secs(4_000_000_000);
+
+/// When something ends: what comes first in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// At a time that has passed.
+    Past,
+    /// In so many hours from when it was said.
+    In(u16),
+    /// At a time, so many hours behind `FAR`.
+    At(u16),
+    /// It does not.
+    Never,
+}
+
+impl End {
+    /// Whether it is what is told of it, to half an hour.
+    pub fn is(self, told: Lifetime) -> bool {
+        let left = match self {
+            End::In(hours) => HOUR * hours.into(),
+            End::At(hours) => {
+                FAR + HOUR * hours.into() - SystemTime::UNIX_EPOCH.elapsed().expect("it is later than that")
+            }
+            End::Past => return told == Lifetime::Absent,
+            End::Never => return told == Lifetime::Endless,
+        };
+        matches!(told, Lifetime::Ends(told) if told < left + HOUR / 2 && told > left - HOUR / 2)
+    }
 }
 
 /// Buckets, one for each seed. Fails where one is not what it is to be.
