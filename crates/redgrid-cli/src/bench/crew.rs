@@ -188,7 +188,7 @@ mod tests {
         let outcome = run(crew(|_| Ok(true)), Bounds { ops: Some(1001), secs: None }).await;
         assert_eq!((outcome.ops, outcome.errors, outcome.stuck), (1001, 0, 0));
         assert!(outcome.min_task > 0 && outcome.min_task <= 251 && outcome.max_task >= 251);
-        assert_eq!(outcome.latency.count(), 1001);
+        assert_eq!(outcome.latency.len(), 1001);
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! How long things took, kept in little memory however many there are.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -7,45 +8,70 @@ use hdrhistogram::Histogram;
 /// Three digits are kept: a percentile is at most 0.1 % off.
 const DIGITS: u8 = 3;
 
+/// So many are kept as they came before they are counted. A histogram is larger than what a core has at hand when each task has
+/// one: counting each at once would be measured as a part of what it tells of.
+const FRESH: usize = 4096;
+
 /// Durations in nanoseconds.
 #[derive(Debug, Clone)]
-pub(super) struct Latency(Histogram<u32>);
+pub(super) struct Latency {
+    counted: Histogram<u32>,
+    fresh: Vec<u64>,
+}
 
 impl Latency {
     /// None yet.
     pub(super) fn new() -> Self {
-        Latency(Histogram::new(DIGITS).expect("3 digits are within what a histogram can keep"))
+        let counted = Histogram::new(DIGITS).expect("3 digits are within what a histogram can keep");
+        Latency { counted, fresh: Vec::new() }
     }
 
     /// Takes one down.
     pub(super) fn record(&mut self, took: Duration) {
-        self.0 += u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.fresh.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        if self.fresh.len() >= FRESH {
+            self.count();
+        }
     }
 
     /// Takes down those of another task.
     pub(super) fn add(&mut self, other: &Latency) {
-        self.0 += &other.0;
+        self.counted += &other.counted;
+        other.fresh.iter().for_each(|took| self.counted += *took);
     }
 
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.counted.is_empty() && self.fresh.is_empty()
     }
 
     /// How many there are.
     #[cfg(test)]
-    pub(super) fn count(&self) -> u64 {
-        self.0.len()
+    pub(super) fn len(&self) -> u64 {
+        self.all().len()
     }
 
     /// Below this, in µs, are so many in a hundred; 0 where there is none.
     pub(super) fn percentile(&self, percent: f64) -> f64 {
-        if self.is_empty() { 0.0 } else { micros(self.0.value_at_percentile(percent) as f64) }
+        if self.is_empty() { 0.0 } else { micros(self.all().value_at_percentile(percent) as f64) }
     }
 
     /// The mean in µs; 0 where there is none.
     pub(super) fn mean(&self) -> f64 {
-        if self.is_empty() { 0.0 } else { micros(self.0.mean()) }
+        if self.is_empty() { 0.0 } else { micros(self.all().mean()) }
+    }
+
+    fn count(&mut self) {
+        self.fresh.drain(..).for_each(|took| self.counted += took);
+    }
+
+    fn all(&self) -> Cow<'_, Histogram<u32>> {
+        if self.fresh.is_empty() {
+            return Cow::Borrowed(&self.counted);
+        }
+        let mut whole = self.clone();
+        whole.count();
+        Cow::Owned(whole.counted)
     }
 }
 
