@@ -6,7 +6,6 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::error::LostReason;
@@ -35,24 +34,17 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 impl Table {
     /// Wakes the engine if something is due earlier than it sleeps.
     pub(super) fn wake_engine(&self, state: &State) {
-        if state.schedule.next().as_nanos() < self.engine_wakes.load(Ordering::Acquire) {
-            self.engine.notify_one();
-        }
+        self.alarm.bring_forward(state.schedule.next());
     }
 
     /// The engine's loop; it ends when its task is aborted.
     pub(crate) async fn run_engine(self: Arc<Self>) {
         loop {
-            let wakes = {
+            {
                 let state = self.state();
-                let next = state.schedule.next();
-                self.engine_wakes.store(next.as_nanos(), Ordering::Release);
-                next
-            };
-            tokio::select! {
-                () = self.core.clock.sleep_until(wakes) => {}
-                () = self.engine.notified() => {}
+                self.alarm.set(state.schedule.next());
             }
+            self.alarm.rings(&self.core.clock).await;
             self.expire();
             loop {
                 let batch = self.next_batch();

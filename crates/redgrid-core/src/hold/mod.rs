@@ -34,9 +34,11 @@
 //! | `seize` | taking by force |
 //! | `detach` | handing a hold to another process |
 //! | `schedule` | which hold is due when |
+//! | `alarm` | when the engine is to wake |
 //! | `engine` | renewals in bulk, deadlines, verification after a reconnect |
 //! | `grant` | the armed proof that guards are made of |
 
+mod alarm;
 mod attempt;
 mod attend;
 mod detach;

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
+use super::alarm::Alarm;
 use super::error::AcquireError;
 use super::flight::{Flight, Work};
 use super::grant::Grant;
@@ -33,10 +34,8 @@ pub(crate) struct Table {
     state: Mutex<State>,
     /// Work for tasks, so that `Drop` need not spawn.
     pub(super) work: mpsc::UnboundedSender<Work>,
-    /// The engine has something to do earlier than it thinks.
-    pub(super) engine: Notify,
-    /// When the engine wakes by itself, in nanoseconds.
-    pub(super) engine_wakes: AtomicU64,
+    /// When the engine wakes.
+    pub(super) alarm: Alarm,
     next: AtomicU64,
     /// Names whose waiters stand in line on the server: their places are to be kept.
     pub(super) attended: AtomicU64,
@@ -82,8 +81,7 @@ impl Table {
             core,
             state: Mutex::default(),
             work,
-            engine: Notify::new(),
-            engine_wakes: AtomicU64::new(0),
+            alarm: Alarm::new(),
             next: AtomicU64::new(1),
             attended: AtomicU64::new(0),
         };

@@ -1,0 +1,88 @@
+//! When the engine is to wake.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Instant};
+
+/// An alarm that may be brought forward while its sleeper sleeps, but is not put off: what it was brought forward for may be gone
+/// when it rings. One that went by what is there at the moment would wake its sleeper for each hold that follows a short one.
+pub(super) struct Alarm {
+    at: AtomicU64,
+    moved: Notify,
+}
+
+impl Alarm {
+    /// Rings at once.
+    pub(super) fn new() -> Self {
+        Alarm { at: AtomicU64::new(Instant::PAST.as_nanos()), moved: Notify::new() }
+    }
+
+    /// Rings at that time; for its sleeper, while he is awake.
+    pub(super) fn set(&self, at: Instant) {
+        self.at.store(at.as_nanos(), Ordering::Release);
+    }
+
+    /// Rings at that time if it would ring later.
+    pub(super) fn bring_forward(&self, at: Instant) {
+        if self.at.fetch_min(at.as_nanos(), Ordering::AcqRel) > at.as_nanos() {
+            self.moved.notify_one();
+        }
+    }
+
+    /// Completes when it rings. One may sleep by it at a time.
+    pub(super) async fn rings(&self, clock: &Clock) {
+        loop {
+            let at = Instant::from_nanos(self.at.load(Ordering::Acquire));
+            if clock.now() >= at {
+                return;
+            }
+            tokio::select! {
+                () = clock.sleep_until(at) => {}
+                () = self.moved.notified() => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Context, Poll, Wake, Waker};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleeper_is_woken_for_what_is_earlier_and_not_for_what_is_later() {
+        const S: Duration = Duration::from_secs(1);
+        let (alarm, clock, woken) = (Alarm::new(), Clock::runtime(), Arc::new(Woken::default()));
+        let (begin, waker) = (clock.now(), Waker::from(Arc::clone(&woken)));
+        alarm.bring_forward(begin + S);
+        alarm.rings(&clock).await;
+        assert_eq!(clock.now(), begin, "it was not set, and rings at once");
+        alarm.set(Instant::NEVER);
+        let mut rings = pin!(alarm.rings(&clock));
+        let mut poll = || rings.as_mut().poll(&mut Context::from_waker(&waker));
+        assert_eq!(poll(), Poll::Pending);
+        for (seconds, times) in [(10, 1), (11, 1), (10, 1), (12, 1), (5, 2), (7, 2)] {
+            alarm.bring_forward(begin + seconds * S);
+            assert_eq!(woken.0.load(Ordering::Relaxed), times, "at {seconds} s");
+            assert_eq!(poll(), Poll::Pending);
+        }
+        tokio::time::advance(5 * S).await;
+        assert_eq!(poll(), Poll::Ready(()));
+    }
+}
