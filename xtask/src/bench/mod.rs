@@ -25,7 +25,7 @@ pub(crate) use self::report::figure;
 use self::{
     driver::Driver,
     report::{Measured, Report},
-    rows::{End, OURS, REDISSON, ROWS, Row},
+    rows::{End, OURS, OURS_ON_ONE, REDISSON, ROWS, Row},
     section::{Sample, Section},
 };
 use crate::{
@@ -175,7 +175,7 @@ impl Bench<'_> {
                         measured[at].rounds.push(section);
                     }
                     // One of the others that fails is left out; ours may not.
-                    Err(trouble) if name == OURS => return Err(trouble),
+                    Err(trouble) if is_ours(name) => return Err(trouble),
                     Err(trouble) => {
                         self.say(&format!("{}: {trouble}", row.name));
                         self.running.remove(name);
@@ -193,7 +193,7 @@ impl Bench<'_> {
         for one in &mut measured {
             match self.sample(row, one.driver).await {
                 Ok(sample) => one.sample = sample,
-                Err(trouble) if one.driver == OURS => return Err(trouble),
+                Err(trouble) if is_ours(one.driver) => return Err(trouble),
                 Err(trouble) => {
                     self.say(&format!("{}, sample: {trouble}", row.name));
                     self.running.remove(one.driver);
@@ -292,8 +292,10 @@ impl Bench<'_> {
 
     /// The program of a driver, and its first arguments.
     fn program(&self, name: &'static str) -> Option<(PathBuf, &'static [&'static str])> {
-        if name == OURS {
-            return Some((self.ours.clone(), &["bench"]));
+        match name {
+            OURS => return Some((self.ours.clone(), &["bench"])),
+            OURS_ON_ONE => return Some((self.ours.clone(), &["bench", "--threads", "1"])),
+            _ => {}
         }
         let chosen = &self.options.drivers;
         if !chosen.is_empty() && !chosen.iter().any(|one| one == name) {
@@ -306,6 +308,10 @@ impl Bench<'_> {
     fn say(&self, what: &str) {
         say(&format!("{:4.0} s  {what}", self.began.elapsed().as_secs_f64()));
     }
+}
+
+fn is_ours(name: &str) -> bool {
+    matches!(name, OURS | OURS_ON_ONE)
 }
 
 fn is_program(path: &Path) -> bool {

@@ -6,6 +6,9 @@ pub(super) const REDISSON: &str = "redisson";
 /// Our own driver.
 pub(super) const OURS: &str = "redgrid";
 
+/// The same with all of its tasks on one thread, as the limit models are.
+pub(super) const OURS_ON_ONE: &str = "redgrid-ct";
+
 /// Libraries that have locks.
 const LIBRARIES: [&str; 5] = [REDISSON, "rueidislock", "redsync", "redislock", "rslock"];
 
@@ -54,9 +57,9 @@ impl Row {
         if matches!(self.end, End::Sold(_)) { 3 } else { 1 }
     }
 
-    /// Everybody who may take part; ours is the last.
+    /// Everybody who may take part; ours are the last.
     pub(super) fn drivers(&self) -> impl Iterator<Item = &'static str> {
-        self.peers.iter().chain(self.models).copied().chain([OURS])
+        self.peers.iter().chain(self.models).copied().chain([OURS, OURS_ON_ONE])
     }
 }
 
