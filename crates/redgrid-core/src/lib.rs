@@ -29,6 +29,7 @@ pub mod observe;
 mod once;
 mod pattern;
 pub mod permits;
+mod pinned;
 mod script;
 mod seat;
 mod short;

@@ -17,6 +17,7 @@ use crate::config::{Durability, Settings};
 use crate::error::ServerError;
 use crate::hold::{Table, Work};
 use crate::permits::Pools;
+use crate::pinned::pinned;
 use crate::seat::Seats;
 use crate::short::Short;
 use crate::wait::{Hub, Listener};
@@ -54,7 +55,7 @@ impl Core {
         persistence: Persistence,
         progress: &'a Progress,
     ) -> Pin<Box<dyn Future<Output = Exchange> + Send + 'a>> {
-        Box::pin(async move {
+        pinned(|| async move {
             let mut unanswered = None;
             loop {
                 let (topology, settings, clock) = (&*self.topology, &self.settings, &self.clock);

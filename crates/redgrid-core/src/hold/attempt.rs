@@ -17,6 +17,7 @@ use super::terms::{self, Wish};
 use crate::clock::Instant;
 use crate::connection::{CommitError, Exchange, Persistence, Reply, jittered};
 use crate::error::ServerError;
+use crate::pinned::pinned;
 
 /// One attempt: for whom, and where.
 pub(super) struct Attempt {
@@ -63,13 +64,13 @@ pub(super) enum Verdict {
 
 impl Table {
     /// The attempt of the first in the queue.
-    pub(super) fn attempt_of(&self, key: &SlotKey, slot: &mut Slot) -> Option<Attempt> {
-        let first = slot.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > self.now())?;
-        self.attempt_for(key, slot, first)
+    pub(super) fn attempt_of(&self, key: &SlotKey, slot: &mut Slot, now: Instant) -> Option<Attempt> {
+        let first = slot.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)?;
+        self.attempt_for(key, slot, first, now)
     }
 
     /// The attempt of whoever stands at this place of the queue.
-    pub(super) fn attempt_for(&self, key: &SlotKey, slot: &mut Slot, at: usize) -> Option<Attempt> {
+    pub(super) fn attempt_for(&self, key: &SlotKey, slot: &mut Slot, at: usize, now: Instant) -> Option<Attempt> {
         let entry = slot.queue.get(at)?;
         let stretch = self.stretch(slot.kind, key);
         // Who set a bound waits up to it, without contact too.
@@ -81,7 +82,7 @@ impl Table {
             entry: entry.id,
             wish: Arc::clone(&entry.wish),
             seen: Arc::clone(&entry.seen),
-            until: entry.until.min(self.now() + patience),
+            until: entry.until.min(now + patience),
             lease: entry.wish.server_lease(self.spare(slot.kind, key)),
             stretch,
             continued: Some(std::mem::take(&mut slot.continued)).filter(|ends| *ends > Instant::PAST),
@@ -94,10 +95,10 @@ impl Table {
     }
 
     /// The same as work that delivers its result itself.
-    pub(super) fn attempt(self: &Arc<Self>, key: &SlotKey, slot: &mut Slot) -> Work {
+    pub(super) fn attempt(self: &Arc<Self>, key: &SlotKey, slot: &mut Slot, now: Instant) -> Work {
         let table = Arc::clone(self);
-        if let Some(attempt) = self.attempt_of(key, slot) {
-            return Box::pin(table.try_for(attempt).map(drop));
+        if let Some(attempt) = self.attempt_of(key, slot, now) {
+            return pinned(|| table.try_for(attempt).map(drop));
         }
         // Whose time was over before it could ask.
         let key = key.clone();

@@ -128,7 +128,7 @@ impl Table {
             let calm = slot.busy == Busy::No;
             slot.queue.iter().filter(|_| calm).for_each(|entry| entry.seen.place.calm());
         } else if let Some(at) = self.next_to_ask(slot, now)
-            && let Some(attempt) = self.attempt_for(&line.key, slot, at)
+            && let Some(attempt) = self.attempt_for(&line.key, slot, at, now)
         {
             slot.asking = true;
             let table = Arc::clone(self);

@@ -176,7 +176,7 @@ impl Table {
             send(answers);
             return Step::Yield;
         }
-        match self.attempt_of(&course.key, slot) {
+        match self.attempt_of(&course.key, slot, self.now()) {
             Some(attempt) => {
                 slot.asking = true;
                 Step::Try(Box::new(attempt))

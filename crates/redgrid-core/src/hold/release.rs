@@ -19,6 +19,7 @@ use super::turn::{Audience, Turn};
 use crate::clock::Instant;
 use crate::connection::{Exchange, Persistence, Progress, Reply};
 use crate::error::{Code, ServerError};
+use crate::pinned::pinned;
 
 /// How a name is given back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -181,7 +182,7 @@ impl Table {
         tell: Option<oneshot::Sender<Result<(), ReleaseError>>>,
     ) -> Work {
         let table = Arc::clone(self);
-        Box::pin(async move {
+        pinned(|| async move {
             let result = match table.begin_release(id, &tenure) {
                 None => Ok(()),
                 Some(give_way) => {
@@ -212,7 +213,8 @@ impl Table {
     }
 
     async fn release(self: &Arc<Self>, tenure: &Arc<Tenure>, keep_until: Instant, give_way: bool) -> Released {
-        let keep = keep_until.since(self.now());
+        // Most keep nothing: then no clock is read.
+        let keep = if keep_until == Instant::PAST { Duration::ZERO } else { keep_until.since(self.now()) };
         let way = match (keep.is_zero(), give_way) {
             (false, _) => Way::Linger(keep),
             (true, true) => Way::Yield,

@@ -240,7 +240,7 @@ impl Table {
                 self.drive_if_needed(&key, slot);
             } else {
                 slot.asking = true;
-                let attempt = self.attempt(&key, slot);
+                let attempt = self.attempt(&key, slot, now);
                 let flight = Flight::new(match after {
                     Some((_, at)) => self.begin_at(at, attempt),
                     None => attempt,

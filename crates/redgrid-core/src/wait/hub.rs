@@ -36,7 +36,7 @@ pub(crate) struct Hub {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) channels: HashMap<Bytes, Channel>,
+    pub(super) channels: HashMap<Bytes, Channel, foldhash::fast::RandomState>,
     /// What is wanted at each node, and the tasks that see to it.
     pub(super) posts: HashMap<NodeId, Post>,
     /// Channels that were denied, and until when they are left alone.

@@ -85,10 +85,10 @@ impl Node {
     }
 
     /// What a request is sent as, and what comes before its keys. A script goes with its `whole` text, or by its hash.
-    fn words(&self, request: &Request, whole: bool) -> (Named, Vec<Value>) {
+    fn words(&self, request: &Request, whole: bool) -> (Named, Option<Value>) {
         let reading = request.writes_nothing && !self.is_without_read_only();
         match &request.what {
-            What::Command(name) => (Named::Any(name.clone()), Vec::new()),
+            What::Command(name) => (Named::Any(name.clone()), None),
             What::Script(body) => {
                 let (name, what) = match (whole, reading) {
                     (false, false) => ("EVALSHA", body.sha().clone()),
@@ -96,14 +96,14 @@ impl Node {
                     (true, false) => ("EVAL", body.bytes()),
                     (true, true) => ("EVAL_RO", body.bytes()),
                 };
-                (Named::Known(name), vec![Value::from(what)])
+                (Named::Known(name), Some(Value::from(what)))
             }
             What::Function { name, .. } => {
                 let function = if request.writes_nothing { "FCALL_RO" } else { "FCALL" };
-                (Named::Known(function), vec![Value::from(name.clone())])
+                (Named::Known(function), Some(Value::from(name.clone())))
             }
             // Its parts are sent.
-            What::Together(_) => (Named::Known("EXEC"), Vec::new()),
+            What::Together(_) => (Named::Known("EXEC"), None),
         }
     }
 
@@ -204,28 +204,29 @@ impl Node {
         &self,
         request: &Request,
         limit: Option<Instant>,
-        mut head: Vec<Value>,
+        head: Option<Value>,
     ) -> Result<Vec<Value>, ServerError> {
-        head.reserve(1 + request.keys.len() + request.args.len());
-        if let What::Script(_) | What::Function { .. } = request.what {
-            head.push(Value::from(request.keys.len() as i64));
-        }
         let sizes = request.keys.iter().map(Bytes::len).chain(request.args.iter().map(Arg::len));
         if let Some(size) = sizes.max().filter(|size| *size > LARGEST) {
             let message = format!("not sent: an argument has {size} bytes, and servers take {LARGEST} at most");
             return Err(ServerError::Refused { code: Code::TooLarge, message });
         }
-        head.extend(request.subcommand.map(Value::from_static_str));
-        head.extend(request.keys_in_front().iter().cloned().map(Value::from));
+        let mut words = Vec::with_capacity(3 + request.keys.len() + request.args.len());
+        words.extend(head);
+        if let What::Script(_) | What::Function { .. } = request.what {
+            words.push(Value::from(request.keys.len() as i64));
+        }
+        words.extend(request.subcommand.map(Value::from_static_str));
+        words.extend(request.keys_in_front().iter().cloned().map(Value::from));
         for arg in &request.args {
-            head.push(match arg {
+            words.push(match arg {
                 Arg::Bytes(bytes) | Arg::Key(bytes) => Value::from(bytes.clone()),
                 Arg::NotAfter => Value::from(self.not_after(limit)?),
                 Arg::Publish if self.sharded.load(Ordering::Relaxed) => Value::from_static_str("SPUBLISH"),
                 Arg::Publish => Value::from_static_str("PUBLISH"),
             });
         }
-        Ok(head)
+        Ok(words)
     }
 
     fn not_after(&self, limit: Option<Instant>) -> Result<Bytes, ServerError> {

@@ -26,6 +26,7 @@ use crate::clock::Instant;
 use crate::connection::slot::slot;
 use crate::connection::{Arg, Reply, Request};
 use crate::error::{Code, ServerError};
+use crate::pinned::pinned;
 use crate::script::{Joint, Turn};
 
 /// So many calls are under way in a lane before others wait.
@@ -171,7 +172,7 @@ impl Joints {
             None => {
                 let _leaving = Leaving { node, joint, lane };
                 // Boxed: those who wait for others have no room for it.
-                Box::pin(node.one(node.line(request), request, Some(limit))).await
+                pinned(|| node.one(node.line(request), request, Some(limit))).await
             }
             // Perhaps it had left.
             Some(told) => told.await.unwrap_or_else(|_| Err(ServerError::unknown("no answer came in time"))),
@@ -350,7 +351,9 @@ async fn together(node: &Node, joint: &'static Joint, calls: Vec<Call>) -> Vec<C
     match node.one(node.line(&request), &request, limit).await {
         Ok(Reply::Array(answers)) if answers.len() == 1 + calls.len() => {
             let (mut answers, mut alone) = (answers.into_iter(), Vec::new());
+            // Read once, and not by each of them.
             let time = answers.next().unwrap_or(Reply::Nil);
+            let time = time.clone().into_typed().map_or(time, Reply::Int);
             for (call, answer) in calls.into_iter().zip(answers) {
                 let told = match answer {
                     Reply::Error(_) => {
