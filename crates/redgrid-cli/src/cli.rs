@@ -114,9 +114,9 @@ pub(crate) struct BenchOptions {
     /// Locks to hold (W5)
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) n: usize,
-    /// Rounds; understood for the harness's sake, no workload here has them
-    #[arg(long, value_name = "N", hide = true)]
-    pub(crate) rounds: Option<u32>,
+    /// Rounds (W6latch); 20 without it
+    #[arg(long, value_name = "N")]
+    pub(crate) rounds: Option<usize>,
     /// Threads of the runtime; with 1 everything runs on the main thread
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: u16,

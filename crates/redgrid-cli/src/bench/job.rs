@@ -114,7 +114,7 @@ impl Job {
             secs: options.secs.map(seconds).transpose()?,
             warm: options.warm.map_or(Ok(WARM), seconds)?,
             n: options.n,
-            rounds: ROUNDS,
+            rounds: options.rounds.unwrap_or(ROUNDS),
         }
         .bounded())
     }
@@ -180,13 +180,27 @@ fn seconds(given: f64) -> Result<Duration, Trouble> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::{Cli, Command};
 
     #[test]
     fn a_line_of_the_harness_is_understood() {
         let job = Job::from_words("workload=W2 tasks=64 secs=1.5 warm=0 prefix=bench:7 k=16").unwrap();
         assert_eq!((job.workload, job.tasks, &*job.prefix), (Workload::W2, 64, "bench:7"));
         assert_eq!((job.secs, job.ops, job.warm), (Some(Duration::from_millis(1500)), None, Duration::ZERO));
+    }
+
+    #[test]
+    fn the_rounds_that_are_asked_for_are_done() {
+        let from_options = |words: &str| {
+            let cli = Cli::try_parse_from(format!("redgrid bench {words}").split_whitespace()).unwrap();
+            let Command::Bench(options) = cli.command else { unreachable!("{words}") };
+            Job::from_options(&options).unwrap().rounds
+        };
+        assert_eq!((from_options("--workload W6latch"), from_options("--workload W6latch --rounds 7")), (ROUNDS, 7));
+        assert_eq!(Job::from_words("workload=W6latch rounds=7").unwrap().rounds, 7);
     }
 
     #[test]
