@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Code, Config, Event, Reply, Request, Server, ServerError, Topology};
 use redgrid_locks::Lock;
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
-use redgrid_tests::made::Made;
+use redgrid_tests::made::{Made, granting};
 use tokio::sync::watch;
 
 /// A node that sends everybody on, and the one it sends them to.
@@ -57,16 +56,6 @@ async fn a_slot_on_its_way_to_a_node_that_is_down_is_asked_for_with_pauses() {
     // A second, in pauses of 100 ms.
     let asked = owner.asked();
     assert!((2..40).contains(&asked), "{asked}");
-}
-
-/// Grants with that token.
-fn granting(token: &'static str) -> impl Fn(&Request) -> Result<Reply, ServerError> {
-    move |request| match request.label() {
-        "lock/acquire" => {
-            Ok(Reply::Array(vec![Reply::Int(1), Reply::Bytes(Bytes::from_static(token.as_bytes())), Reply::Int(0)]))
-        }
-        _ => Ok(Reply::Int(1)),
-    }
 }
 
 #[tokio::test]
