@@ -243,38 +243,49 @@ async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
     wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
 }
 
+/// A server of one lock that answers nothing for so long, from the first request of that kind on; and how often what it granted first was
+/// given back.
+fn silent_from(label: &'static str, silence: Duration) -> (Made, Arc<AtomicUsize>) {
+    let released = Arc::new(AtomicUsize::new(0));
+    let (counted, begun, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
+    let server = Made::new("one:1", move |request: &Request| {
+        let (now, mut begun) = (tokio::time::Instant::now(), begun.lock().unwrap());
+        if request.label() == label {
+            begun.get_or_insert(now);
+        }
+        let named = request.arguments().first().cloned();
+        match (request.label(), *begun) {
+            (_, Some(at)) if now < at + silence => return Err(ServerError::Unknown { reason: "no answer".into() }),
+            ("lock/acquire", _) => {
+                holder.lock().unwrap().get_or_insert(named.expect("a holder"));
+                return Ok(granted(TOKEN));
+            }
+            // Of what was granted first, and not of what the next may have got.
+            ("lock/release" | "lock/give-way", _) if *holder.lock().unwrap() == named => {
+                counted.fetch_add(1, Ordering::Relaxed)
+            }
+            _ => 0,
+        };
+        Ok(Reply::Int(1))
+    });
+    (server, released)
+}
+
+/// A lock of that server, and its client.
+fn lock_on(server: Made) -> (Lock, Client) {
+    let config = Config::single("one").unwrap().stretch(Duration::from_millis(500)).retries(1);
+    let client = Client::over_one(Arc::new(server), config, Clock::runtime()).unwrap();
+    (Lock::new(&client, "a"), client)
+}
+
 /// A longer lease is written, for the next of the process or by its owner, but nobody here hears of it, nor of anything else until the
 /// shorter one is over: what gives the lock back then does not believe that the server has done so by itself.
 #[tokio::test(start_paused = true)]
 async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() {
-    let (short, silence) = (Duration::from_secs(2), Duration::from_secs(10));
     for by_its_owner in [false, true] {
-        let released = Arc::new(AtomicUsize::new(0));
-        let (counted, lengthened, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
-        let server = Made::new("one:1", move |request: &Request| {
-            let (now, mut lengthened) = (tokio::time::Instant::now(), lengthened.lock().unwrap());
-            if request.label() == "lock/renew" {
-                lengthened.get_or_insert(now);
-            }
-            let named = request.arguments().first().cloned();
-            match (request.label(), *lengthened) {
-                (_, Some(at)) if now < at + silence => return Err(ServerError::Unknown { reason: "no answer".into() }),
-                ("lock/acquire", _) => {
-                    holder.lock().unwrap().get_or_insert(named.expect("a holder"));
-                    return Ok(granted(TOKEN));
-                }
-                // Of what was lengthened, and not of what the next may have got.
-                ("lock/release" | "lock/give-way", _) if *holder.lock().unwrap() == named => {
-                    counted.fetch_add(1, Ordering::Relaxed)
-                }
-                _ => 0,
-            };
-            Ok(Reply::Int(1))
-        });
-        let config = Config::single("one").unwrap().stretch(Duration::from_millis(500)).retries(1);
-        let client = Client::over_one(Arc::new(server), config, Clock::runtime()).unwrap();
-        let lock = Lock::new(&client, "a");
-        let first = lock.acquire().lease(short).await.unwrap();
+        let (server, released) = silent_from("lock/renew", Duration::from_secs(10));
+        let (lock, client) = lock_on(server);
+        let first = lock.acquire().lease(Duration::from_secs(2)).await.unwrap();
         if by_its_owner {
             assert!(first.extend(Duration::from_secs(30)).await.is_err());
             let told = first.release().await;
@@ -287,6 +298,45 @@ async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() 
             assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
         }
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+    }
+}
+
+/// The same of a shorter lease, which does not come to the server: it has the longer one.
+#[tokio::test(start_paused = true)]
+async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
+    let short = Duration::from_millis(200);
+    for by_its_owner in [false, true] {
+        let (server, released) = silent_from("lock/extend", Duration::from_secs(5));
+        let (lock, client) = lock_on(server);
+        if by_its_owner {
+            let first = lock.acquire().lease(Duration::from_secs(30)).await.unwrap();
+            assert!(first.extend(short).await.is_err());
+            let told = first.release().await;
+            assert!(told.is_ok(), "{told:?}");
+        } else {
+            let first = lock.acquire().await.unwrap();
+            let next = tokio::spawn(lock.acquire().lease(short).wait(Duration::from_secs(3)).into_future());
+            wait_until(SOON, async || client.in_hand().waiting == 1).await;
+            first.release().await.unwrap();
+            let told = next.await.unwrap();
+            assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
+        }
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+    }
+}
+
+/// Whoever sets a lease does not wait for the answer: which of the two the server has is not known to what gives the lock back either.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_set_for_nobody_is_known_to_what_gives_the_lock_back() {
+    let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
+    for (label, lease, other) in [("lock/renew", short, long), ("lock/extend", long, short)] {
+        let (server, released) = silent_from("lock/release", Duration::from_secs(10));
+        let (lock, _client) = lock_on(server.stuck_at(label));
+        let held = lock.acquire().lease(lease).await.unwrap();
+        let left = tokio::time::timeout(Duration::from_millis(500), held.extend(other)).await;
+        assert!(left.is_err(), "{label}: {left:?}");
+        let told = held.release().await;
+        assert!(told.is_ok() && released.load(Ordering::Relaxed) == 1, "{label}: {told:?}");
     }
 }
 

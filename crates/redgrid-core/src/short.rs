@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
-/// The longest text that has room: that of a holder field, a UUID, a colon and a number.
-const ROOM: usize = 57;
+/// The longest text that has room: that of a holder field, a UUID, a colon and a number of up to twelve digits. Longer ones are had in
+/// another way, with more allocations.
+const ROOM: usize = 49;
 
 /// A text that is being written, or kept in its place.
 #[derive(Clone, Copy)]

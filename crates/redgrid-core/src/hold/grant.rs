@@ -270,7 +270,8 @@ impl Grant {
         }
     }
 
-    /// Gives it back and waits for the answer. The release goes on if this is dropped.
+    /// Gives it back and waits for the answer, or until the server has no lease of it any more: also none of an [`extend`](Grant::extend)
+    /// that was not answered. The release goes on if this is dropped.
     ///
     /// # Errors
     ///

@@ -37,11 +37,8 @@ impl Table {
     ) -> Set {
         let request = tenure.kind.renew(&[tenure.claim(&tenure.copied_field(), lease)]);
         let until = tenure.deadline().min(self.now() + self.core.settings.patience());
-        let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
-        if let Some(limit) = asked.unanswered_until {
-            // What gives it back does not give up before that is over.
-            tenure.may_reach(limit + lease);
-        }
+        let mut underway = Lengthening::begin(tenure, lease, self.core.settings.timeout);
+        let asked = self.core.exchange(request, until, Persistence::Retries, &underway.progress).await;
         let status = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let set = match status.map(|list| list.first().copied()) {
             Ok(Some(1)) => match self.core.commit(&asked, durability, &tenure.target.key).await {
@@ -52,6 +49,7 @@ impl Table {
             Ok(_) => Set::Failed(ServerError::not_sent("the server could not read or write it")),
             Err(error) => Set::Failed(error),
         };
+        underway.is_known = matches!(set, Set::Done { .. } | Set::Gone) && asked.unanswered_until.is_none();
         self.reschedule(tenure);
         set
     }
@@ -70,8 +68,8 @@ impl Table {
         let request = tenure.kind.extend(tenure.claim(&tenure.copied_field(), lease));
         let until = tenure.deadline().min(self.now() + self.core.settings.patience());
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
-        underway.end(asked.unanswered_until);
         let answer = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
+        underway.end(asked.unanswered_until, matches!(answer, Ok((0 | 1, _))));
         let set = match answer {
             // From when it was begun, which is not later than when it left.
             // What is shorter on the primary is not shorter elsewhere: that does no harm.
@@ -98,21 +96,53 @@ fn confirmed(tenure: &Tenure, sent: Instant, lease: Duration, durability: Durabi
     }
 }
 
+/// A lengthening under way. Unless the server is known to have it as it is believed here, what gives the tenure back does not give up
+/// before the longer lease is over.
+struct Lengthening<'a> {
+    tenure: &'a Tenure,
+    lease: Duration,
+    timeout: Duration,
+    progress: Progress,
+    is_known: bool,
+}
+
+impl<'a> Lengthening<'a> {
+    fn begin(tenure: &'a Tenure, lease: Duration, timeout: Duration) -> Self {
+        Lengthening { tenure, lease, timeout, progress: Progress::default(), is_known: false }
+    }
+}
+
+impl Drop for Lengthening<'_> {
+    fn drop(&mut self) {
+        if !self.is_known && self.progress.is_sent() {
+            let limit = self.tenure.clock.now() + self.timeout;
+            self.tenure.may_reach(certainly_over(limit, self.timeout) + self.lease);
+        }
+    }
+}
+
 /// A shortening under way. Dropped early, it counts as unanswered.
 struct Shortening<'a> {
     tenure: &'a Tenure,
     timeout: Duration,
+    /// When the lease before it ends.
+    former: Instant,
     ended: bool,
 }
 
 impl<'a> Shortening<'a> {
     fn begin(tenure: &'a Tenure, sent: Instant, lease: Duration, timeout: Duration) -> Self {
+        let former = tenure.lease_ends();
         tenure.begin_shortening(sent, lease);
-        Shortening { tenure, timeout, ended: false }
+        Shortening { tenure, timeout, former, ended: false }
     }
 
-    fn end(mut self, unanswered_until: Option<Instant>) {
+    /// `is_known`: the server has told that it is done, or that there is nothing to be done.
+    fn end(mut self, unanswered_until: Option<Instant>, is_known: bool) {
         self.ended = true;
+        if !is_known {
+            self.tenure.may_reach(self.former);
+        }
         self.tenure.end_shortening(unanswered_until);
     }
 }
@@ -121,6 +151,7 @@ impl Drop for Shortening<'_> {
     fn drop(&mut self) {
         if !self.ended {
             let limit = self.tenure.clock.now() + self.timeout;
+            self.tenure.may_reach(self.former);
             self.tenure.end_shortening(Some(certainly_over(limit, self.timeout)));
         }
     }

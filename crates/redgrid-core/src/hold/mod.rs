@@ -10,6 +10,7 @@
 //! | `terms` | leases, margins and deadlines, as functions of their inputs |
 //! | `holder` | who holds: explicit, never a task or thread |
 //! | `tenure` | one grant of the server: its holder field, its deadline, its tokens |
+//! | `owners` | how many have had a tenure, and their tokens |
 //! | `state` | one hold: a task's share in a tenure, its own lease, its phase, its watchers |
 //! | `stretch` | the second level's decisions, as functions of their inputs |
 //! | `turn` | who goes first after a stretch |
@@ -52,6 +53,7 @@ mod kind;
 mod lease;
 mod leaving;
 mod many;
+mod owners;
 mod place;
 mod recent;
 mod release;

@@ -1,6 +1,6 @@
 //! What a process has on the server under one name: one holder field, for all of its tasks that hold it in turn.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::kind::{Claim, HoldKind, Target};
+use super::owners::Owners;
 use super::slot::SlotKey;
-use super::stretch;
 use super::terms::{self, Lease};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
@@ -80,8 +80,7 @@ pub(crate) struct Tenure {
     /// When the answer was here.
     pub(crate) granted: Instant,
     pub(crate) stretch_ends: Instant,
-    /// How many of our tasks have had it; changed under the table's lock. They have it within one stretch: it does not overflow.
-    owners: AtomicU32,
+    owners: Owners,
     deadline: AtomicU64,
     /// The lease that renewals write, in nanoseconds.
     lease: AtomicU64,
@@ -176,7 +175,7 @@ impl Tenure {
             token: granted.token,
             granted: granted.received,
             stretch_ends: granted.stretch_ends,
-            owners: AtomicU32::new(0),
+            owners: Owners::default(),
             deadline: AtomicU64::new(terms::deadline(granted.sent, granted.lease).as_nanos()),
             lease: AtomicU64::new(terms::nanos(granted.lease)),
             renewed: AtomicBool::new(false),
@@ -344,20 +343,17 @@ impl Tenure {
 
     /// The token of the next owner, and from when on the server's clock is certainly past it.
     pub(crate) fn next_token(&self) -> (u64, Instant) {
-        match self.owners.load(Ordering::Acquire) {
-            0 => (self.token, Instant::PAST),
-            k => (self.token + u64::from(k), stretch::token_due(self.granted, k.into())),
-        }
+        self.owners.next_token(self.token, self.granted)
     }
 
     /// Whether nobody has had it yet.
     pub(crate) fn is_unused(&self) -> bool {
-        self.owners.load(Ordering::Acquire) == 0
+        self.owners.are_none()
     }
 
     /// It has another owner.
     pub(crate) fn owned(&self) {
-        self.owners.fetch_add(1, Ordering::AcqRel);
+        self.owners.one_more();
     }
 
     /// A confirmation that left at `sent`, so durable by now: the deadline moves forward, unless a shortening may still come

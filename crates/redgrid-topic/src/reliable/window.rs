@@ -71,7 +71,12 @@ impl Window {
         let Window { messages, came, .. } = self;
         came.retain(|id| *id > behind);
         messages.retain(|id, message| {
-            let stays = message.state == State::Out || (!anew && *id > behind && message.again);
+            let stays = match message.state {
+                State::Out => true,
+                // What was delivered comes again, and nothing behind it is put behind before.
+                State::Waits(_) => *id > behind && message.again,
+                State::Acknowledged => *id > behind && message.again && !anew,
+            };
             if !stays && message.again {
                 came.insert(*id);
             }
@@ -234,6 +239,21 @@ mod tests {
         window.begin(id(0), false);
         assert_eq!((next(&mut window), window.read()), (Some((id(1), true)), id(0)));
         assert_eq!((window.acknowledge(id(1)), window.read()), (Some(id(3)), id(3)));
+    }
+
+    #[test]
+    fn who_begins_anew_has_what_was_given_back_although_what_is_behind_it_is_dealt_with() {
+        let mut window = with([1, 2]);
+        next(&mut window);
+        next(&mut window);
+        window.give_back(id(1), NOW, Duration::ZERO);
+        window.begin(id(0), true);
+        assert_eq!((window.acknowledge(id(2)), window.read()), (None, id(0)));
+        for n in 1..=3 {
+            window.take(id(n), Some(Bytes::new()));
+        }
+        assert_eq!((next(&mut window), next(&mut window)), (Some((id(1), true)), Some((id(3), false))));
+        assert_eq!(window.acknowledge(id(1)), Some(id(2)));
     }
 
     #[test]

@@ -1,0 +1,49 @@
+//! The tasks that have had a tenure one after another, and the tokens that they got.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::stretch;
+use crate::clock::Instant;
+
+/// How many of our tasks have had a tenure; changed under the table's lock. One that is passed along the server's queue has no last
+/// owner: 32 bits would be full after a day of hand-overs, and tokens begin again.
+#[derive(Default)]
+pub(super) struct Owners(AtomicU64);
+
+impl Owners {
+    pub(super) fn are_none(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
+
+    pub(super) fn one_more(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The token of the next one, where that of the first is `first` and its grant was here at `granted`; and from when on the
+    /// server's clock is certainly past it.
+    pub(super) fn next_token(&self, first: u64, granted: Instant) -> (u64, Instant) {
+        match self.0.load(Ordering::Acquire) {
+            0 => (first, Instant::PAST),
+            k => (first + k, stretch::token_due(granted, k)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_rise_however_many_there_were() {
+        let (first, granted) = (1_700_000_000_000_000, Instant::PAST);
+        for former in [0, 1, u64::from(u32::MAX) - 1, u64::from(u32::MAX)] {
+            let owners = Owners::default();
+            owners.0.store(former, Ordering::Relaxed);
+            let before = owners.next_token(first, granted);
+            owners.one_more();
+            let after = owners.next_token(first, granted);
+            assert!(after > before && after.1 > before.1, "{former}: {before:?}, {after:?}");
+            assert!(!owners.are_none(), "{former}");
+        }
+    }
+}
