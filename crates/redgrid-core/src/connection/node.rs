@@ -24,6 +24,7 @@ use super::{ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Reque
 use crate::clock::{Clock, Instant};
 use crate::config::{Address, Config, ConfigError, Durability, Servers, Settings};
 use crate::error::ServerError;
+use crate::pinned::pinned;
 
 /// What the nodes of one client have in common.
 #[derive(Clone)]
@@ -249,7 +250,7 @@ impl Node {
                 let answer = Box::pin(self.together(vec![Request { not_after: limit, ..request.clone() }])).await.pop();
                 answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
             }
-            _ => Box::pin(self.one(self.line(request), request, limit)).await,
+            _ => pinned(|| self.one(self.line(request), request, limit)).await,
         }
     }
 

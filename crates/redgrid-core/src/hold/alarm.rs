@@ -8,6 +8,8 @@ use crate::clock::{Clock, Instant};
 
 /// An alarm that may be brought forward while its sleeper sleeps, but is not put off: what it was brought forward for may be gone
 /// when it rings. One that went by what is there at the moment would wake its sleeper for each hold that follows a short one.
+///
+/// Whoever sets it or brings it forward has the table locked: it goes by what is due there.
 pub(super) struct Alarm {
     at: AtomicU64,
     moved: Notify,
