@@ -5,16 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redgrid_barrier::{AskError, Barrier, BarrierError, BarrierWaitResult};
-use redgrid_core::{Client, InHand};
+use redgrid_core::Client;
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::process::Other;
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 use tokio::task::JoinHandle;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
-pub(crate) const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
-
 /// Short enough for a test that waits for its end, long enough for a busy machine.
 pub(crate) const LEASE: Duration = Duration::from_millis(1500);
 

@@ -6,16 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use redgrid_core::InHand;
 use redgrid_locks::{Client, Holder, Lock};
 use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::cancel::at_most;
-use redgrid_tests::{SOON, client, server};
+use redgrid_tests::{NOTHING, SOON, client, server};
 
 /// What is left a second after everybody has left.
 const AFTER: Duration = Duration::from_secs(1);
-
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 
 async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
     wait_until(AFTER, async || {

@@ -7,10 +7,10 @@ use redgrid_barrier::{BarrierError, DoubleBarrier, DoubleBarrierGuard};
 use redgrid_core::Client;
 use redgrid_testkit::{Proxy, wait_until};
 use redgrid_tests::process::Other;
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 use tokio::task::JoinHandle;
 
-use crate::barrier::{LEASE, MS, NOTHING, all_end, count, dropped, leased, until};
+use crate::barrier::{LEASE, MS, all_end, count, dropped, leased, until};
 
 const WAITING: &str = "redgrid_double_barrier_waiting:{a}";
 const INSIDE: &str = "redgrid_double_barrier_inside:{a}";

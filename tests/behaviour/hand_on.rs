@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redgrid_core::InHand;
 use redgrid_locks::{AttachError, DetachError, Detached, FencedLock, Holder, Lock, LostReason, SpinLock};
 use redgrid_testkit::{Action, Proxy, wait_until};
-use redgrid_tests::{SOON, client, client_with, script, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redgrid_core::{Client, InHand};
+use redgrid_core::Client;
 use redgrid_locks::{
     AcquireError, Durability, FencedLock, Holder, Lock, LostReason, MultiLock, ReleaseError, SpinLock,
 };
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
-use redgrid_tests::{SOON, client, client_with, listening, script, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, server};
 
 const MS: Duration = Duration::from_millis(1);
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
-
 /// How often two in opposite order go round; `REDGRID_MULTI_ROUNDS=10000` is the whole proof.
 fn rounds() -> u64 {
     std::env::var("REDGRID_MULTI_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(250)

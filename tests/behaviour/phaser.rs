@@ -7,10 +7,10 @@ use redgrid_barrier::{AskError, Party, Phaser, PhaserError};
 use redgrid_core::Client;
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::process::Other;
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 use tokio::task::JoinHandle;
 
-use crate::barrier::{LEASE, MS, NOTHING, all_end, count, dropped, leased, sha_of, until};
+use crate::barrier::{LEASE, MS, all_end, count, dropped, leased, sha_of, until};
 
 const PARTIES: &str = "redgrid_phaser_parties:{a}";
 const ARRIVED: &str = "redgrid_phaser_arrived:{a}";

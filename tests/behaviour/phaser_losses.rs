@@ -2,10 +2,10 @@
 
 use redgrid_barrier::{Party, Phaser, PhaserError};
 use redgrid_testkit::{Action, Proxy, wait_until};
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 use tokio::time::Instant;
 
-use crate::barrier::{LEASE, MS, NOTHING, count, dropped, leased, sha_of, until};
+use crate::barrier::{LEASE, MS, count, dropped, leased, sha_of, until};
 use crate::barrier_losses::{dump, mute, put_back};
 
 const PHASER: &str = "redgrid_phaser:{a}";

@@ -7,12 +7,10 @@ use std::time::Duration;
 use redgrid_atomic_long::{AtomicError, AtomicLong};
 use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, InHand, Reply, Request, Server, ServerError};
-use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
+use redgrid_locks::{Acquire, AcquireError, Holder, Lock, LockGuard};
 use redgrid_testkit::{Direction, Fault, Proxy, wait_until};
 use redgrid_tests::made::{Made, granted, granting};
-use redgrid_tests::{SOON, client, client_with, server};
-
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 
 /// Of what a server grants that is made up.
 const TOKEN: &str = "1700000000000000";
@@ -278,6 +276,22 @@ fn lock_on(server: Made) -> (Lock, Client) {
     (Lock::new(&client, "a"), client)
 }
 
+/// Sets a lease without an answer, and gives the lock back.
+async fn set_in_vain(held: LockGuard, lease: Duration) {
+    assert!(held.extend(lease).await.is_err());
+    let told = held.release().await;
+    assert!(told.is_ok(), "{told:?}");
+}
+
+/// Gives a lock back while another of the process waits for it, for whom its lease is set without an answer.
+async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
+    let next = tokio::spawn(next.into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    held.release().await.unwrap();
+    let told = next.await.unwrap();
+    assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
+}
+
 /// A longer lease is written, for the next of the process or by its owner, but nobody here hears of it, nor of anything else until the
 /// shorter one is over: what gives the lock back then does not believe that the server has done so by itself.
 #[tokio::test(start_paused = true)]
@@ -287,15 +301,9 @@ async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() 
         let (lock, client) = lock_on(server);
         let first = lock.acquire().lease(Duration::from_secs(2)).await.unwrap();
         if by_its_owner {
-            assert!(first.extend(Duration::from_secs(30)).await.is_err());
-            let told = first.release().await;
-            assert!(told.is_ok(), "{told:?}");
+            set_in_vain(first, Duration::from_secs(30)).await;
         } else {
-            let next = tokio::spawn(lock.acquire().wait(Duration::from_secs(6)).into_future());
-            wait_until(SOON, async || client.in_hand().waiting == 1).await;
-            first.release().await.unwrap();
-            let told = next.await.unwrap();
-            assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
+            passed_on_in_vain(&client, first, lock.acquire().wait(Duration::from_secs(6)), &released).await;
         }
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }
@@ -309,17 +317,11 @@ async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
         let (server, released) = silent_from("lock/extend", Duration::from_secs(5));
         let (lock, client) = lock_on(server);
         if by_its_owner {
-            let first = lock.acquire().lease(Duration::from_secs(30)).await.unwrap();
-            assert!(first.extend(short).await.is_err());
-            let told = first.release().await;
-            assert!(told.is_ok(), "{told:?}");
+            set_in_vain(lock.acquire().lease(Duration::from_secs(30)).await.unwrap(), short).await;
         } else {
-            let first = lock.acquire().await.unwrap();
-            let next = tokio::spawn(lock.acquire().lease(short).wait(Duration::from_secs(3)).into_future());
-            wait_until(SOON, async || client.in_hand().waiting == 1).await;
-            first.release().await.unwrap();
-            let told = next.await.unwrap();
-            assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
+            let (first, next) =
+                (lock.acquire().await.unwrap(), lock.acquire().lease(short).wait(Duration::from_secs(3)));
+            passed_on_in_vain(&client, first, next, &released).await;
         }
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }

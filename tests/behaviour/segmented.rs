@@ -4,12 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redgrid_core::InHand;
 use redgrid_locks::{AcquireError, Client, Lock, SegmentedLock};
 use redgrid_testkit::wait_until;
-use redgrid_tests::{SOON, client, server};
-
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+use redgrid_tests::{NOTHING, SOON, client, server};
 
 fn stock(segment: usize) -> String {
     format!("stock:{segment}")

@@ -8,10 +8,10 @@ use redgrid_core::Client;
 use redgrid_locks::{FairLock, Lock};
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
 use redgrid_tests::process::Other;
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 use tokio::task::JoinHandle;
 
-use crate::barrier::{LEASE, MS, NOTHING, all_end, count, dropped, leased, sha_of, until};
+use crate::barrier::{LEASE, MS, all_end, count, dropped, leased, sha_of, until};
 
 fn happened(client: &Client) -> JoinHandle<Result<(), WaitError>> {
     tokio::spawn(Event::new(client, "a").wait().within(SOON).into_future())

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redgrid_core::{Client, InHand};
+use redgrid_core::Client;
 use redgrid_locks::{AcquireError, FencedLock, Holder, Lock, SpinLock};
 use redgrid_testkit::{Action, Proxy, wait_until};
-use redgrid_tests::{SOON, client, client_with, script, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 
 const MS: Duration = Duration::from_millis(1);
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
-
 /// Seldom enough that nobody finds anything by the poll.
 async fn patient(url: &str) -> Client {
     client_with(url, |config| config.poll_interval(SOON)).await

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redgrid_core::InHand;
 use redgrid_locks::{Holder, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
-use redgrid_tests::{SOON, client, client_with, listening, script, sections, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, sections, server};
 use tokio::io::AsyncWriteExt;
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread")]

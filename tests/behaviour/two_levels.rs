@@ -3,12 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redgrid_core::{Client, InHand};
+use redgrid_core::Client;
 use redgrid_locks::{Holder, Lock, LockGuard};
 use redgrid_testkit::{Action, Proxy, RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, listening, script, server};
-
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, server};
 
 /// The scripts of locks that went through a proxy, in their order.
 fn scripts(proxy: &Proxy) -> Arc<Mutex<Vec<&'static str>>> {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use redgrid_core::{Client, InHand};
+use redgrid_core::Client;
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, listening, script, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, server};
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 struct Rig {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Holder, InHand};
+use redgrid_core::{Client, Config, Holder};
 use redgrid_locks::Lock;
+use redgrid_tests::NOTHING;
 use redgrid_tests::lossy::{LossyServer, Plan, Witness, World};
 use tokio::task::JoinSet;
 
@@ -118,7 +119,6 @@ fn client(world: &Arc<World>) -> Client {
 
 /// Nothing is left.
 async fn afterwards(ledger: &Ledger, world: &Arc<World>, clients: &[Client], names: u64) {
-    const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
     ledger.note("everybody has gone");
     tokio::time::sleep(SETTLED).await;
     for (key, fields) in world.keys() {

@@ -6,9 +6,9 @@ use redgrid_barrier::{Barrier, BarrierError, Condition, DoubleBarrier, Event, No
 use redgrid_core::Client;
 use redgrid_locks::Lock;
 use redgrid_testkit::wait_until;
-use redgrid_tests::SOON;
+use redgrid_tests::{NOTHING, SOON};
 
-use crate::contract::{AT_ONCE, NOTHING, clauses};
+use crate::contract::{AT_ONCE, clauses};
 use crate::ground::Ground;
 
 clauses![

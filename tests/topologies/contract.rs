@@ -3,14 +3,13 @@
 use std::time::{Duration, Instant};
 
 use redgrid_core::config::ReadMode;
-use redgrid_core::{Client, InHand, Script};
+use redgrid_core::{Client, Script};
 use redgrid_locks::{AcquireError, FairLock, Holder, Lock, LostReason};
 use redgrid_testkit::wait_until;
-use redgrid_tests::SOON;
+use redgrid_tests::{NOTHING, SOON};
 
 use crate::ground::{Ground, Topology};
 
-pub(crate) const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
 
 /// Later than any message takes on a busy machine, and sooner than anybody looks without one.

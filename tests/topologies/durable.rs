@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_core::InHand;
 use redgrid_core::config::Durability;
 use redgrid_locks::{AcquireError, CommitError, ExtendError, Lock, LostReason};
 use redgrid_script::{Batch, Call, CallError};
 use redgrid_testkit::{Replicated, wait_until};
-use redgrid_tests::SOON;
+use redgrid_tests::{NOTHING, SOON};
 
 use crate::ground::{by_list, connected, scenarios};
 
@@ -22,7 +21,6 @@ scenarios![
     a_batch_that_no_replica_has_is_told_for_each_call,
 ];
 
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 const MS: Duration = Duration::from_millis(1);
 const BY_ONE: Durability = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(1) };
 

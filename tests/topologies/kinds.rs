@@ -2,14 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_core::InHand;
 use redgrid_locks::{AcquireError, FencedLock, Holder, Lock, MultiLock, SpinLock};
 use redgrid_testkit::wait_until;
-use redgrid_tests::SOON;
+use redgrid_tests::{NOTHING, SOON};
 
 use crate::ground::{Clause, Ground};
-
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 
 macro_rules! clauses {
     ($($name:ident),* $(,)?) => {

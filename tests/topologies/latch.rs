@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use redgrid_countdown_latch::{CountDownLatch, LatchError, WaitError};
 use redgrid_testkit::wait_until;
-use redgrid_tests::SOON;
 use redgrid_tests::latch::{crowd, placed, waiter};
+use redgrid_tests::{NOTHING, SOON};
 
-use crate::contract::{AT_ONCE, NOTHING, clauses};
+use crate::contract::{AT_ONCE, clauses};
 use crate::ground::Ground;
 
 clauses![

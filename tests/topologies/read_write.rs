@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use redgrid_core::name::companion;
 use redgrid_locks::{Holder, LostReason, RwLock, UpgradeError};
 use redgrid_testkit::wait_until;
-use redgrid_tests::SOON;
+use redgrid_tests::{NOTHING, SOON};
 
-use crate::contract::{AT_ONCE, LEASE, NOTHING, clauses};
+use crate::contract::{AT_ONCE, LEASE, clauses};
 use crate::ground::Ground;
 
 const MS: Duration = Duration::from_millis(1);

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use redgrid_core::InHand;
 use redgrid_permit_expirable_semaphore::{LostReason, PermitExpirableSemaphore, Returned};
 use redgrid_semaphore::{AcquireError, Semaphore};
 use redgrid_testkit::wait_until;
-use redgrid_tests::SOON;
+use redgrid_tests::{NOTHING, SOON};
 
 use crate::ground::{Clause, Ground};
-
-const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 
 macro_rules! clauses {
     ($($name:ident),* $(,)?) => {

@@ -1,12 +1,12 @@
 //! All kinds of holds, and what is around them, at a new primary.
 
-use redgrid_core::{Client, InHand};
+use redgrid_core::Client;
 use redgrid_locks::{
     Election, FairLock, Fence, FenceError, FencedLock, Lock, LockGuard, MultiGuard, MultiLock, ReadGuard, RwLock,
 };
 use redgrid_semaphore::{Permit, Semaphore};
 use redgrid_testkit::{Cluster, Observer, Sentinels, wait_until};
-use redgrid_tests::SOON;
+use redgrid_tests::{NOTHING, SOON};
 use tokio::task::JoinHandle;
 
 use super::{LEASE, replicated};
@@ -114,8 +114,7 @@ impl Family {
         let next = FencedLock::new(two, "{tag}:fenced").acquire().wait(SOON).await.unwrap();
         assert!(next.token() > token);
         next.release().await.unwrap();
-        let nothing = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
-        wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == nothing)).await;
+        wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
     }
 }
 
