@@ -11,7 +11,7 @@ use super::kind::{Claim, Entrance, HoldKind, ServerQueue, Target};
 use super::settle::Settlement;
 use super::slot::{Answers, Entry, Failure, Seen, Slot, SlotKey, send};
 use super::succession::{Arrival, Basis};
-use super::table::{State, Table};
+use super::table::Table;
 use super::tenure::{Granted, Tenure};
 use super::terms::{self, Wish};
 use crate::clock::Instant;
@@ -72,7 +72,8 @@ impl Table {
     /// The attempt of whoever stands at this place of the queue.
     pub(super) fn attempt_for(&self, key: &SlotKey, slot: &mut Slot, at: usize, now: Instant) -> Option<Attempt> {
         let entry = slot.queue.get(at)?;
-        let stretch = self.stretch(slot.kind, key);
+        let spare = self.spare(slot.kind, key);
+        let stretch = if slot.kind.hands_over() { spare } else { Duration::ZERO };
         // Who set a bound waits up to it, without contact too.
         let patience = if entry.wish.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
@@ -83,7 +84,7 @@ impl Table {
             wish: Arc::clone(&entry.wish),
             seen: Arc::clone(&entry.seen),
             until: entry.until.min(now + patience),
-            lease: entry.wish.server_lease(self.spare(slot.kind, key)),
+            lease: entry.wish.server_lease(spare),
             stretch,
             continued: Some(std::mem::take(&mut slot.continued)).filter(|ends| *ends > Instant::PAST),
             entrance: Entrance {
@@ -224,8 +225,8 @@ impl Table {
         let (target, clock) = (Arc::clone(&attempt.target), self.core.clock.clone());
         let tenure = Arc::new(Tenure::new(granted, &attempt.key, target, attempt.kind, clock));
         let mut state = self.state();
-        match self.arrive(&mut state, &attempt.key, &tenure, sent) {
-            Arrival::Ours => {}
+        let slot = match self.arrive(&mut state, &attempt.key, &tenure, sent) {
+            Arrival::Ours { slot, .. } => slot,
             Arrival::Closed => {
                 if let Some(slot) = state.slots.get_mut(&attempt.key) {
                     slot.asking = false;
@@ -243,36 +244,36 @@ impl Table {
                 self.refused(attempt, received, None, 0);
                 return Some(Duration::ZERO);
             }
-        }
-        let mut answers = Answers::new();
+        };
+        let (now, mut answers) = (self.now(), Answers::new());
         attempt.seen.place.left();
-        if let Some(slot) = state.slots.get_mut(&attempt.key) {
-            slot.asking = false;
-            slot.landed(attempt.entry);
-            if attempt.queue().is_some() && !slot.bring_forward(attempt.entry, received) {
+        slot.asking = false;
+        slot.landed(attempt.entry);
+        if attempt.queue().is_some() && !slot.bring_forward(attempt.entry, received) {
+            // It was this one's turn, and nobody else's.
+            self.send_back(slot, &tenure, Instant::PAST);
+            self.go_on(&mut state, &attempt.key);
+            return None;
+        }
+        // The grant has taken it back.
+        slot.announced = false;
+        slot.waits_since = 0;
+        if now >= terms::deadline(sent, attempt.wish.lease.duration()) {
+            // What the one who asked wanted is over; what the server keeps for us is not.
+            let asker = slot.queue.iter().position(|entry| entry.id == attempt.entry);
+            let why = ServerError::unknown("the answer came when the lease had ended");
+            let asker = asker.and_then(|at| slot.queue.remove(at));
+            answers.extend(asker.map(|entry| (entry.answer, Err(Failure::Unknown(why)))));
+            if attempt.queue().is_some() {
                 // It was this one's turn, and nobody else's.
-                self.send_back(&mut state, &attempt.key, &tenure, Instant::PAST);
+                self.send_back(slot, &tenure, Instant::PAST);
                 self.go_on(&mut state, &attempt.key);
+                drop(state);
+                send(answers);
                 return None;
             }
-            // The grant has taken it back.
-            slot.announced = false;
-            slot.waits_since = 0;
-            if self.now() >= terms::deadline(sent, attempt.wish.lease.duration()) {
-                // What the one who asked wanted is over; what the server keeps for us is not.
-                let asker = slot.queue.iter().position(|entry| entry.id == attempt.entry);
-                let why = ServerError::unknown("the answer came when the lease had ended");
-                let asker = asker.and_then(|at| slot.queue.remove(at));
-                answers.extend(asker.map(|entry| (entry.answer, Err(Failure::Unknown(why)))));
-                if attempt.queue().is_some() {
-                    // It was this one's turn, and nobody else's.
-                    self.send_back(&mut state, &attempt.key, &tenure, Instant::PAST);
-                    self.go_on(&mut state, &attempt.key);
-                    drop(state);
-                    send(answers);
-                    return None;
-                }
-            }
+        }
+        if slot.queue.iter().any(|entry| entry.wish.once) {
             // It may have been asked for by somebody who has left: then the next has it, without asking again.
             let first = slot.next(received).map(|entry| (entry.id, entry.wish.holder));
             let is_in = |entry: &Entry| {
@@ -280,19 +281,21 @@ impl Table {
                     || first
                         .is_some_and(|(id, holder)| id == entry.id || (holder.is_some() && holder == entry.wish.holder))
             };
-            let is_told = |entry: &Entry| entry.wish.once && !is_in(entry);
-            if slot.queue.iter().any(is_told) {
-                slot.sift(|entry| match is_told(&entry) {
-                    true => {
-                        answers.push((entry.answer, Ok(None)));
-                        None
-                    }
-                    false => Some(entry),
-                });
-            }
-            slot.queue.iter().for_each(|entry| entry.seen.set_busy());
+            slot.sift(|entry| match entry.wish.once && !is_in(&entry) {
+                true => {
+                    answers.push((entry.answer, Ok(None)));
+                    None
+                }
+                false => Some(entry),
+            });
         }
-        answers.extend(self.pass_on(&mut state, &attempt.key, Basis::Granted { entry: attempt.entry, sent }));
+        slot.queue.iter().for_each(|entry| entry.seen.set_busy());
+        let passed_on = self.pass_on(&mut state, &attempt.key, Basis::Granted { entry: attempt.entry, sent }, now);
+        if answers.is_empty() {
+            answers = passed_on;
+        } else {
+            answers.extend(passed_on);
+        }
         self.go_on(&mut state, &attempt.key);
         drop(state);
         send(answers);
@@ -386,16 +389,6 @@ impl Table {
         }
         drop(state);
         send(answers);
-    }
-
-    /// After an attempt or release has landed: whoever still waits is driven, an idle name is forgotten.
-    pub(super) fn go_on(self: &Arc<Self>, state: &mut State, key: &SlotKey) {
-        if let Some(slot) = state.slots.get_mut(key)
-            && (!slot.queue.is_empty() || slot.driven)
-        {
-            self.drive_if_needed(key, slot);
-        }
-        Table::sweep(state, key);
     }
 }
 

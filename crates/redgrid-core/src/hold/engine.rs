@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::LostReason;
+use super::schedule::Schedule;
 use super::slot::{Answers, send};
 use super::state::{Hold, Phase};
 use super::succession::Basis;
@@ -33,8 +34,8 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 
 impl Table {
     /// Wakes the engine if something is due earlier than it sleeps.
-    pub(super) fn wake_engine(&self, state: &State) {
-        self.alarm.bring_forward(state.schedule.next());
+    pub(super) fn wake_engine(&self, schedule: &Schedule) {
+        self.alarm.bring_forward(schedule.next());
     }
 
     /// The engine's loop; it ends when its task is aborted.
@@ -104,8 +105,8 @@ impl Table {
         tenure.set_owner_due(due);
         state.schedule.moved(tenure.id);
         match free {
-            true if keep_until > now => self.send_back(state, &key, tenure, keep_until),
-            true => return self.pass_on(state, &key, Basis::HandOver),
+            true if keep_until > now => self.send_back(slot, tenure, keep_until),
+            true => return self.pass_on(state, &key, Basis::HandOver, now),
             false => {}
         }
         Answers::new()
@@ -229,8 +230,8 @@ impl Table {
                     tenure.confirmed(sent, lease, durability);
                 }
                 let mut state = self.state();
-                state.schedule.reschedule(tenure.id, self.next_look(tenure, sent));
-                self.wake_engine(&state);
+                state.schedule.reschedule(tenure.id, self.next_look(tenure, sent, self.now()));
+                self.wake_engine(&state.schedule);
             }
             0 => {
                 let mut state = self.state();
@@ -249,14 +250,15 @@ impl Table {
         let wait = (tenure.lease() / 30).min(Duration::from_secs(1));
         let mut state = self.state();
         state.schedule.reschedule(tenure.id, self.now() + wait);
-        self.wake_engine(&state);
+        self.wake_engine(&state.schedule);
     }
 
     /// The tenure's end has moved.
     pub(super) fn reschedule(&self, tenure: &Tenure) {
         let mut state = self.state();
-        state.schedule.reschedule(tenure.id, self.next_look(tenure, self.now()));
-        self.wake_engine(&state);
+        let now = self.now();
+        state.schedule.reschedule(tenure.id, self.next_look(tenure, now, now));
+        self.wake_engine(&state.schedule);
     }
 
     /// Looks after all holds of a node whose connection is new: the server behind it may have forgotten them.
@@ -290,7 +292,7 @@ impl Table {
         for id in ids {
             state.schedule.reschedule(id, now);
         }
-        self.wake_engine(&state);
+        self.wake_engine(&state.schedule);
     }
 
     /// How many holds are believed.

@@ -11,7 +11,7 @@ use super::error::{AcquireError, ExtendError, LostReason, ReleaseError};
 use super::flight::Flight;
 use super::kind::{HoldKind, Target};
 use super::lease::Set;
-use super::release::LetGo;
+use super::release::{By, LetGo};
 use super::state::Hold;
 use super::table::{State, Table};
 use super::terms::{self, Lease, Wish};
@@ -288,25 +288,23 @@ impl Grant {
     async fn give_back(mut self) -> Result<(), ReleaseError> {
         self.armed = false;
         let name = self.hold.tenure.target.name.clone();
-        match self.table().let_go(&self.hold) {
-            LetGo::Done => Ok(()),
-            LetGo::Lost(reason) => Err(ReleaseError::Lost { name, reason }),
-            LetGo::Release(work, mut told, alone) => {
-                let table = Arc::clone(self.table());
-                let flight = if alone {
-                    Landing(Arc::clone(&table), table.fly(&self.hold, work))
-                } else {
-                    table.hand_over(work);
-                    Landing(table, Flight::new(Box::pin(async {})))
-                };
-                let outcome =
-                    poll_fn(|cx| if flight.1.poll(cx) { Poll::Pending } else { Pin::new(&mut told).poll(cx) }).await;
-                outcome.unwrap_or_else(|_| {
-                    let source = ServerError::not_sent("the client is shut down");
-                    Err(ReleaseError::OutcomeUnknown { name, source })
-                })
+        let (flight, mut told) = match self.table().let_go(&self.hold, By::Caller) {
+            LetGo::Done => return Ok(()),
+            LetGo::Lost(reason) => return Err(ReleaseError::Lost { name, reason }),
+            LetGo::Release(work, told) => {
+                self.table().hand_over(work);
+                (None, told)
             }
-        }
+            LetGo::Leaves(flight, told) => (Some(Landing(Arc::clone(self.table()), flight)), told),
+        };
+        let outcome = poll_fn(|cx| match &flight {
+            Some(Landing(_, flight)) if flight.poll(cx) => Poll::Pending,
+            _ => Pin::new(&mut told).poll(cx),
+        });
+        outcome.await.unwrap_or_else(|_| {
+            let source = ServerError::not_sent("the client is shut down");
+            Err(ReleaseError::OutcomeUnknown { name, source })
+        })
     }
 
     /// Stops renewing and leaves the hold to its lease.
@@ -330,7 +328,7 @@ impl Drop for Landing {
 impl Drop for Grant {
     fn drop(&mut self) {
         if self.armed
-            && let LetGo::Release(work, ..) = self.table().let_go(&self.hold)
+            && let LetGo::Release(work, _) = self.table().let_go(&self.hold, By::Task)
         {
             self.table().hand_over(work);
         }
@@ -345,7 +343,7 @@ impl Table {
             let first = slot.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
             hold.tenure.set_owner_due(first.unwrap_or(Instant::NEVER));
             state.schedule.moved(hold.tenure.id);
-            self.wake_engine(state);
+            self.wake_engine(&state.schedule);
         }
     }
 

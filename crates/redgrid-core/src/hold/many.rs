@@ -330,16 +330,14 @@ impl Table {
                 let granted = Granted::by(&ask.asked, *id, field.clone(), token, (lease, look.wish.durability), ends);
                 let (key, target) = (look.key(*at), Arc::clone(&look.targets[*at]));
                 let tenure = Arc::new(Tenure::new(granted, &key, target, look.kind, self.core.clock.clone()));
+                let wish = state.shared(&look.wish);
                 match self.arrive(&mut state, &key, &tenure, sent) {
-                    Arrival::Ours => {
-                        let wish = state.shared(&look.wish);
-                        let hold = self.own(&mut state, &key, &tenure, (sent, now), wish);
+                    Arrival::Ours { slot, schedule } => {
+                        let hold = self.own((schedule, slot), &tenure, (sent, now), wish);
                         hold.reserve();
                         grants.push((*at, Grant::new(look.client.clone(), hold)));
-                        if let Some(slot) = state.slots.get_mut(&key) {
-                            answers.extend(slot.tell_lookers());
-                            slot.queue.iter().for_each(|entry| entry.seen.set_busy());
-                        }
+                        answers.extend(slot.tell_lookers());
+                        slot.queue.iter().for_each(|entry| entry.seen.set_busy());
                     }
                     Arrival::Superseded => {
                         robbed = Some(*at);

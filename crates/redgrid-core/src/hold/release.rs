@@ -58,8 +58,22 @@ pub(super) enum Parting {
     /// It had ended without us.
     Lost(LostReason),
     /// The last guard, and nobody of us waits: the tenure is to be released under this number.
-    Release { id: u64, keep_until: Instant, alone: bool },
+    Release { id: u64, keep_until: Instant },
+    /// The same, and its release has begun.
+    Leaves(Flight, Told),
 }
+
+/// Who sees a release through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// A task, in a moment. Until then a new request may still have what it would give back.
+    Task,
+    /// Its caller, at once, unless somebody of us waits for it.
+    Caller,
+}
+
+/// Where the outcome of a release is told.
+pub(super) type Told = oneshot::Receiver<Result<(), ReleaseError>>;
 
 /// Whether it matters to a kind who else listens: in a queue on the server, or where a hold is shared, nobody yields.
 pub(super) fn takes_turns(kind: &dyn HoldKind) -> bool {
@@ -72,8 +86,10 @@ pub(super) enum LetGo {
     Done,
     /// It had ended without us.
     Lost(LostReason),
-    /// The last guard, and nobody of us waits: the release is this work, and it tells its outcome here.
-    Release(Work, oneshot::Receiver<Result<(), ReleaseError>>, bool),
+    /// The last guard, and nobody of us waits: the release is this work for a task, and it tells its outcome here.
+    Release(Work, Told),
+    /// The same for its caller: it has begun.
+    Leaves(Flight, Told),
 }
 
 /// What became of a release.
@@ -85,20 +101,20 @@ pub(super) struct Released {
 
 impl Table {
     /// Takes one guard off a hold; its release is for whoever drops it.
-    pub(super) fn let_go(self: &Arc<Self>, hold: &Arc<Hold>) -> LetGo {
-        match self.part(hold) {
+    pub(super) fn let_go(self: &Arc<Self>, hold: &Arc<Hold>, by: By) -> LetGo {
+        match self.part(hold, by) {
             Parting::Done => LetGo::Done,
             Parting::Lost(reason) => LetGo::Lost(reason),
-            Parting::Release { id, keep_until, alone } => {
-                let (sender, receiver) = oneshot::channel();
-                let work = self.release_work(Some(id), Arc::clone(&hold.tenure), keep_until, Some(sender));
-                LetGo::Release(work, receiver, alone)
+            Parting::Leaves(flight, told) => LetGo::Leaves(flight, told),
+            Parting::Release { id, keep_until } => {
+                let (tell, told) = oneshot::channel();
+                LetGo::Release(self.release_work(Some(id), Arc::clone(&hold.tenure), keep_until, Some(tell)), told)
             }
         }
     }
 
     /// Takes one guard off a hold.
-    pub(super) fn part(self: &Arc<Self>, hold: &Arc<Hold>) -> Parting {
+    pub(super) fn part(self: &Arc<Self>, hold: &Arc<Hold>, by: By) -> Parting {
         let mut state = self.state();
         if hold.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
             return hold.lost().map_or(Parting::Done, Parting::Lost);
@@ -132,15 +148,24 @@ impl Table {
         let keep = keep_until > now;
         let passes_on = tenure.passes_on(now) || self.passes_along(slot).is_some();
         if !keep && tenure.is_believed_at(now) && passes_on && slot.next(now).is_some() {
-            let answers = self.pass_on(&mut state, &key, Basis::HandOver);
+            let answers = self.pass_on(&mut state, &key, Basis::HandOver, now);
             drop(state);
             send(answers);
             return lost.map_or(Parting::Done, Parting::Lost);
         }
-        let alone = slot.queue.is_empty() && !slot.driven;
+        let id = self.number();
+        let leaves = by == By::Caller && lost.is_none() && slot.queue.is_empty() && !slot.driven;
         // In the hands of a task that has not begun, a new request may still adopt it; a lost one is not adopted.
-        let (id, queued) = (self.number(), !keep && lost.is_none());
+        let queued = !leaves && !keep && lost.is_none();
         slot.busy = Busy::Release { id, tenure: tenure.id, queued };
+        if leaves {
+            // Visible as the exchange in flight of its name: who comes to wait for it has it go on in a task.
+            let (tell, told) = oneshot::channel();
+            let flight = Flight::new(self.begun_release(id, Arc::clone(tenure), (keep_until, false), tell));
+            slot.fly(tenure.id, &flight);
+            state.schedule.remove(tenure.id);
+            return Parting::Leaves(flight, told);
+        }
         state.schedule.remove(tenure.id);
         drop(state);
         match lost {
@@ -148,28 +173,8 @@ impl Table {
                 self.hand_over(self.release_work(Some(id), Arc::clone(tenure), keep_until, None));
                 Parting::Lost(reason)
             }
-            None => Parting::Release { id, keep_until, alone },
+            None => Parting::Release { id, keep_until },
         }
-    }
-
-    /// Makes a release visible as the exchange in flight of its name, to be polled in place by its caller.
-    pub(super) fn fly(&self, hold: &Hold, work: Work) -> Flight {
-        let flight = Flight::new(work);
-        let key = hold.tenure.slot_key();
-        let mut state = self.state();
-        if let Some(slot) = state.slots.get_mut(&key)
-            && slot.queue.is_empty()
-            && !slot.driven
-        {
-            slot.fly(hold.tenure.id, &flight);
-            return flight;
-        }
-        drop(state);
-        // Somebody waits for it meanwhile: it must not depend on its caller's being polled.
-        if let Some(work) = flight.take() {
-            self.hand_over(work);
-        }
-        flight
     }
 
     /// The release of a tenure as work that goes on until the server has answered or the lease has ended. While it has not
@@ -185,15 +190,25 @@ impl Table {
         pinned(|| async move {
             let result = match table.begin_release(id, &tenure) {
                 None => Ok(()),
-                Some(give_way) => {
-                    let released = table.release(&tenure, keep_until, give_way).await;
-                    table.release_landed(id, &tenure, released.audience);
-                    released.result
-                }
+                Some(give_way) => table.release_and_land(id, &tenure, (keep_until, give_way)).await,
             };
             if let Some(tell) = tell {
                 let _ = tell.send(result);
             }
+        })
+    }
+
+    /// The same of a release that has begun, while others of us waited or not.
+    pub(super) fn begun_release(
+        self: &Arc<Self>,
+        id: u64,
+        tenure: Arc<Tenure>,
+        how: (Instant, bool),
+        tell: oneshot::Sender<Result<(), ReleaseError>>,
+    ) -> Work {
+        let table = Arc::clone(self);
+        pinned(|| async move {
+            let _ = tell.send(table.release_and_land(Some(id), &tenure, how).await);
         })
     }
 
@@ -207,7 +222,8 @@ impl Table {
             Busy::Release { id: present, queued, .. } if *present == id => *queued = false,
             _ => return None,
         }
-        let give_way = slot.next(self.core.clock.now()).is_some();
+        // Most have nobody waiting: then no clock is read.
+        let give_way = !slot.queue.is_empty() && slot.next(self.now()).is_some();
         state.schedule.remove(tenure.id);
         Some(give_way)
     }
@@ -262,19 +278,18 @@ impl Table {
     }
 
     /// The release of a tenure that has begun, to its end.
-    pub(super) async fn release_and_land(
+    async fn release_and_land(
         self: &Arc<Self>,
-        id: u64,
+        id: Option<u64>,
         tenure: &Arc<Tenure>,
-        keep_until: Instant,
+        (keep_until, give_way): (Instant, bool),
     ) -> Result<(), ReleaseError> {
-        let give_way = self.is_waited_for(tenure);
         let released = self.release(tenure, keep_until, give_way).await;
-        self.release_landed(Some(id), tenure, released.audience);
+        self.release_landed(id, tenure, released.audience);
         released.result
     }
 
-    fn is_waited_for(&self, tenure: &Tenure) -> bool {
+    pub(super) fn is_waited_for(&self, tenure: &Tenure) -> bool {
         let now = self.now();
         self.state().slots.get_mut(&tenure.slot_key()).is_some_and(|slot| slot.next(now).is_some())
     }

@@ -145,9 +145,10 @@ impl Table {
         }
         slot.busy = Busy::Fitting(tenure.id);
         let asks = slot.run.as_ref().is_some_and(|run| run.asking) || self.say(state, key, true);
-        match state.slots.get_mut(key).and_then(|slot| slot.run.as_mut()).filter(|_| asks) {
+        let Some(slot) = state.slots.get_mut(key) else { return false };
+        match slot.run.as_mut().filter(|_| asks) {
             Some(run) => run.waits = Some((tenure.id, basis)),
-            None => self.send_back(state, key, tenure, Instant::PAST),
+            None => self.send_back(slot, tenure, Instant::PAST),
         }
         false
     }
@@ -288,7 +289,7 @@ impl Table {
             self.take_out_served(slot);
             // What we have by now waited for the end of this word.
             if let Some(basis) = waits {
-                answers = self.pass_on(&mut state, key, basis);
+                answers = self.pass_on(&mut state, key, basis, self.now());
             }
             self.go_on(&mut state, key);
             drop(state);
@@ -305,8 +306,8 @@ impl Table {
                 }
                 if let Some(basis) = waits {
                     match may_be_undone || (frees && !slot.bring_next_of_run(asked.received)) {
-                        true => self.send_back(&mut state, key, &tenure, Instant::PAST),
-                        false => answers = self.pass_on(&mut state, key, basis),
+                        true => self.send_back(slot, &tenure, Instant::PAST),
+                        false => answers = self.pass_on(&mut state, key, basis, self.now()),
                     }
                 }
                 self.say(&mut state, key, false);
@@ -326,7 +327,7 @@ impl Table {
                 run.ended = Some(tenure.id);
                 self.take_out_served(slot);
                 if waits.is_some() {
-                    self.send_back(&mut state, key, &tenure, Instant::PAST);
+                    self.send_back(slot, &tenure, Instant::PAST);
                 }
                 self.go_on(&mut state, key);
             }

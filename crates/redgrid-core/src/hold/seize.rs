@@ -177,11 +177,11 @@ impl Table {
         state.slots.entry(key.clone()).or_insert_with(|| Box::new(Slot::new(kind, target, now)));
         let wish = state.shared(&wish);
         match self.arrive(&mut state, &key, &tenure, sent) {
-            Arrival::Ours => {
-                let hold = self.own(&mut state, &key, &tenure, (sent, now), wish);
+            Arrival::Ours { slot, schedule } => {
+                let hold = self.own((schedule, slot), &tenure, (sent, now), wish);
                 hold.claim();
                 let grant = Grant::new(client, hold);
-                let answers = state.slots.get_mut(&key).map(|slot| slot.tell_lookers()).unwrap_or_default();
+                let answers = slot.tell_lookers();
                 drop(state);
                 send(answers);
                 Some(grant)

@@ -12,6 +12,7 @@ use super::error::AcquireError;
 use super::grant::Grant;
 use super::holder::{Holder, HolderId};
 use super::kind::{HoldKind, Target};
+use super::schedule::Schedule;
 use super::slot::{Answers, Busy, Entry, Slot, SlotKey};
 use super::state::Hold;
 use super::stretch::{self, Fit, Held};
@@ -124,10 +125,11 @@ impl Table {
         let (now, stretch) = (self.now(), self.stretch(kind, &whole));
         if !private {
             let looks: Vec<SlotKey> = state.parts.of(whole.0, target).take(LOOKS).collect();
+            let State { slots, schedule, .. } = &mut *state;
             for key in looks {
-                let Some(slot) = state.slots.get_mut(&key).filter(|slot| !slot.private) else { continue };
+                let Some(slot) = slots.get_mut(&key).filter(|slot| !slot.private) else { continue };
                 if let Some(tenure) = shared_by(slot, wish, stretch, now) {
-                    let hold = self.own(state, &key, &tenure, (now, now), Arc::clone(wish));
+                    let hold = self.own((schedule, slot), &tenure, (now, now), Arc::clone(wish));
                     return Place::In(hold);
                 }
                 if slot.gathers(wish, stretch, now) {
@@ -146,15 +148,14 @@ impl Table {
     /// A grant for all who wait for it together.
     pub(super) fn share(
         &self,
-        state: &mut State,
-        key: &SlotKey,
+        (schedule, slot): (&mut Schedule, &mut Slot),
         tenure: &Arc<Tenure>,
         (from, now): (Instant, Instant),
         entries: impl Iterator<Item = Entry>,
     ) -> Answers {
         let mut answers = Answers::new();
         for entry in entries {
-            let hold = self.own(state, key, tenure, (from, now), entry.wish);
+            let hold = self.own((schedule, slot), tenure, (from, now), entry.wish);
             answers.push((entry.answer, Ok(Some(Grant::new(entry.client, hold)))));
         }
         answers

@@ -293,13 +293,11 @@ impl Slot {
         self.queue.get(at)
     }
 
-    /// Takes it out of the queue.
-    pub(super) fn take_next(&mut self, now: Instant) -> Option<Entry> {
-        let at = self.next_at(now)?;
-        self.queue.remove(at)
-    }
-
-    fn next_at(&mut self, now: Instant) -> Option<usize> {
+    /// Where it stands in the queue.
+    pub(super) fn next_at(&mut self, now: Instant) -> Option<usize> {
+        if self.queue.is_empty() {
+            return None;
+        }
         self.pass_over_the_left();
         self.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::error::LostReason;
 use super::grant::Grant;
 use super::lease::Set;
-use super::slot::{Answers, Busy, Entry, Failure, SlotKey, send};
+use super::schedule::Schedule;
+use super::slot::{Answers, Busy, Entry, Failure, Slot, SlotKey, send};
 use super::state::{Hold, Phase};
 use super::stretch::{self, Fit, Held};
 use super::table::{State, Table};
@@ -32,8 +33,12 @@ pub(super) enum Basis {
 }
 
 /// What a grant of the server turns out to be when it arrives.
-pub(super) enum Arrival {
-    Ours,
+pub(super) enum Arrival<'a> {
+    Ours {
+        /// Its name, which has it now.
+        slot: &'a mut Slot,
+        schedule: &'a mut Schedule,
+    },
     /// Taken from us by force before we knew that we had it.
     Superseded,
     /// The client is shut down.
@@ -42,18 +47,19 @@ pub(super) enum Arrival {
 
 impl Table {
     /// Takes in what the server granted to a request that left at `sent`.
-    pub(super) fn arrive(
+    pub(super) fn arrive<'a>(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &'a mut State,
         key: &SlotKey,
         tenure: &Arc<Tenure>,
         sent: Instant,
-    ) -> Arrival {
+    ) -> Arrival<'a> {
         if state.closed {
             return Arrival::Closed;
         }
-        let forced = state.forced.remove(&tenure.id).is_some();
-        let Some(slot) = state.slots.get_mut(key) else { return Arrival::Closed };
+        let State { slots, schedule, forced, .. } = state;
+        let forced = !forced.is_empty() && forced.remove(&tenure.id).is_some();
+        let Some(slot) = slots.get_mut(key) else { return Arrival::Closed };
         // Only where the two were under way at the same time does the lower token tell that it came first.
         let (token, known) = slot.last;
         if forced || (sent <= known && tenure.token < token) {
@@ -70,38 +76,39 @@ impl Table {
         let former = slot.tenure.take();
         if let Some(former) = former.filter(|former| former.end()) {
             // Ours until now: it was lost without our knowing, or we took it from ourselves.
-            state.schedule.remove(former.id);
+            schedule.remove(former.id);
             for hold in slot.holds.drain(..).filter(|hold| hold.end(Phase::Forced)) {
                 slot.lost.push(Arc::downgrade(&hold));
             }
         }
         slot.tenure = Some(Arc::clone(tenure));
-        Arrival::Ours
+        Arrival::Ours { slot, schedule }
     }
 
     /// Nobody has the tenure of this name: the next of the queue gets it, or the server.
-    pub(super) fn pass_on(self: &Arc<Self>, state: &mut State, key: &SlotKey, basis: Basis) -> Answers {
-        let now = self.now();
-        let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
+    pub(super) fn pass_on(self: &Arc<Self>, state: &mut State, key: &SlotKey, basis: Basis, now: Instant) -> Answers {
+        let State { slots, schedule, .. } = state;
+        let Some(slot) = slots.get_mut(key) else { return Answers::new() };
         let Some(tenure) = slot.tenure.clone().filter(|_| slot.holds.is_empty()) else { return Answers::new() };
-        let stretch = self.spare(slot.kind, key);
-        let Some(next) = slot.next(now) else {
-            self.send_back(state, key, &tenure, Instant::PAST);
+        let Some(at) = slot.next_at(now) else {
+            self.send_back(slot, &tenure, Instant::PAST);
             return Answers::new();
         };
         // On the server somebody else may be before the one who is the next of ours.
-        let is_its_own = matches!(basis, Basis::Granted { entry, .. } if entry == next.id);
+        let is_its_own = matches!(basis, Basis::Granted { entry, .. } if entry == slot.queue[at].id);
         let along = slot.kind.queue().is_some() && !is_its_own;
-        let slot = if along {
+        let (slot, schedule, at) = if along {
             if !self.is_next(state, key, &tenure, basis) {
                 return Answers::new();
             }
-            let Some(slot) = state.slots.get_mut(key) else { return Answers::new() };
-            slot
+            let State { slots, schedule, .. } = state;
+            let Some(slot) = slots.get_mut(key) else { return Answers::new() };
+            let Some(at) = slot.next_at(now) else { return Answers::new() };
+            (slot, schedule, at)
         } else {
-            slot
+            (slot, schedule, at)
         };
-        let Some(next) = slot.next(now) else { return Answers::new() };
+        let next = &slot.queue[at];
         let (entry, holder) = (next.id, next.wish.holder);
         let confirmed = match basis {
             Basis::Granted { entry, sent } | Basis::Fitted { entry, sent } if entry == next.id => Some(sent),
@@ -109,19 +116,20 @@ impl Table {
         };
         if along && confirmed.is_some_and(|sent| now >= terms::deadline(sent, next.wish.lease.duration())) {
             // What was made to fit is over, as a word of the run was slow.
-            self.send_back(state, key, &tenure, Instant::PAST);
+            self.send_back(slot, &tenure, Instant::PAST);
             return Answers::new();
         }
         if confirmed.is_none() {
             // What nobody has had yet is not thrown away while somebody waits, however late it came.
             let in_stretch = along || tenure.passes_on(now) || tenure.is_unused();
             if !in_stretch || !tenure.is_believed_at(now) {
-                self.send_back(state, key, &tenure, Instant::PAST);
+                self.send_back(slot, &tenure, Instant::PAST);
                 return Answers::new();
             }
             let (renewed, lease) = (tenure.has_renewed_lease(), tenure.lease());
             let (deadline, durability) = (tenure.deadline(), tenure.durability());
             let held = Held { renewed, lease, deadline, durability };
+            let stretch = self.spare(slot.kind, key);
             let (fit, wanted) = (stretch::fit(&held, &next.wish, stretch, now), next.wish.durability);
             if fit != Fit::Yes {
                 slot.busy = Busy::Fitting(tenure.id);
@@ -135,14 +143,11 @@ impl Table {
             self.hand_over(Box::pin(Arc::clone(self).pass_on_at(key.clone(), tenure, due, basis)));
             return Answers::new();
         }
-        let Some(first) = slot.take_next(now) else {
-            self.send_back(state, key, &tenure, Instant::PAST);
-            return Answers::new();
-        };
+        let Some(first) = slot.queue.remove(at) else { return Answers::new() };
         if tenure.kind.shares() {
             let others = std::mem::take(&mut slot.queue);
             let first = std::iter::once(first).chain(others).filter(|entry| !entry.answer.is_closed());
-            return self.share(state, key, &tenure, (confirmed.unwrap_or(now), now), first);
+            return self.share((schedule, slot), &tenure, (confirmed.unwrap_or(now), now), first);
         }
         // A holder that waits more than once is in with all of its requests.
         let mut same = Vec::new();
@@ -160,10 +165,8 @@ impl Table {
         if confirmed.is_none() && !tenure.is_unused() {
             count::handed_over(tenure.kind.name());
         }
-        let hold = self.own(state, key, &tenure, (confirmed.unwrap_or(now), now), first.wish);
-        if let Some(slot) = state.slots.get_mut(key) {
-            slot.rest();
-        }
+        let hold = self.own((schedule, slot), &tenure, (confirmed.unwrap_or(now), now), first.wish);
+        slot.rest();
         if along {
             self.say(state, key, false);
         }
@@ -173,15 +176,16 @@ impl Table {
             true => (entry.answer, Ok(Some(Grant::new(entry.client, Arc::clone(&hold))))),
             false => (entry.answer, Err(Failure::AlreadyHeld)),
         };
-        answers.extend(same.into_iter().map(again));
+        if !same.is_empty() {
+            answers.extend(same.into_iter().map(again));
+        }
         answers
     }
 
     /// Makes a hold of a tenure, now: its owner is whoever wished that, with a lease counted from `from`.
     pub(super) fn own(
         &self,
-        state: &mut State,
-        key: &SlotKey,
+        (schedule, slot): (&mut Schedule, &mut Slot),
         tenure: &Arc<Tenure>,
         (from, now): (Instant, Instant),
         wish: Arc<Wish>,
@@ -190,31 +194,30 @@ impl Table {
         let (lease, mut owner_due) = ((tenure.has_renewed_lease(), tenure.lease()), tenure.owner_due());
         let hold = Arc::new(Hold::new(Arc::clone(tenure), token, from, now, wish));
         tenure.owned();
-        if state.slots.get(key).is_some_and(|slot| !slot.holds.is_empty()) {
+        if !slot.holds.is_empty() {
             // Whose lease ends first is looked at first.
             let first = owner_due.min(tenure.owner_due());
             tenure.set_owner_due(first);
             if first < owner_due {
-                state.schedule.moved(tenure.id);
+                schedule.moved(tenure.id);
             }
             owner_due = first;
         }
-        if state.schedule.get(tenure.id).is_none() {
+        if schedule.get(tenure.id).is_none() {
             // New, or adopted from its release.
-            state.schedule.insert(Arc::clone(tenure), self.next_look(tenure, tenure.granted));
+            schedule.insert(Arc::clone(tenure), self.next_look(tenure, tenure.granted, now));
         } else if lease != (tenure.has_renewed_lease(), tenure.lease()) || tenure.owner_due() < owner_due {
-            state.schedule.reschedule(tenure.id, self.next_look(tenure, now));
+            schedule.reschedule(tenure.id, self.next_look(tenure, now, now));
         }
-        self.wake_engine(state);
-        if let Some(slot) = state.slots.get_mut(key) {
-            slot.add(Arc::clone(&hold));
-        }
+        self.wake_engine(schedule);
+        slot.add(Arc::clone(&hold));
         hold
     }
 
-    pub(super) fn next_look(&self, tenure: &Tenure, from: Instant) -> Instant {
+    /// When a tenure is looked after next, that was confirmed at `from`.
+    pub(super) fn next_look(&self, tenure: &Tenure, from: Instant, now: Instant) -> Instant {
         let (lease, watchdog) = (tenure.lease(), self.core.settings.watchdog_lease);
-        let lease = match tenure.is_renewed() {
+        let lease = match tenure.is_renewed_at(now) {
             // Who is in beside it may shorten what they share to a watchdog's lease: it is to be found in time.
             true if tenure.kind.shares() => Lease::Renewed(lease.min(watchdog)),
             true => Lease::Renewed(lease),
@@ -224,14 +227,7 @@ impl Table {
     }
 
     /// Gives a tenure back that nobody here wants, or may have. Until that leaves, a new request may still adopt it.
-    pub(super) fn send_back(
-        self: &Arc<Self>,
-        state: &mut State,
-        key: &SlotKey,
-        tenure: &Arc<Tenure>,
-        keep_until: Instant,
-    ) {
-        let Some(slot) = state.slots.get_mut(key) else { return };
+    pub(super) fn send_back(self: &Arc<Self>, slot: &mut Slot, tenure: &Arc<Tenure>, keep_until: Instant) {
         let id = self.number();
         slot.busy = Busy::Release { id, tenure: tenure.id, queued: keep_until == Instant::PAST };
         self.hand_over(self.release_work(Some(id), Arc::clone(tenure), keep_until, None));
@@ -279,8 +275,8 @@ impl Table {
         slot.busy = Busy::No;
         let mut answers = Answers::new();
         match (slot.has(tenure), basis) {
-            (true, Some(basis)) => answers = self.pass_on(&mut state, key, basis),
-            (true, None) => self.send_back(&mut state, key, tenure, Instant::PAST),
+            (true, Some(basis)) => answers = self.pass_on(&mut state, key, basis, self.now()),
+            (true, None) => self.send_back(slot, tenure, Instant::PAST),
             (false, _) => self.go_on(&mut state, key),
         }
         drop(state);

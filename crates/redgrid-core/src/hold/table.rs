@@ -65,6 +65,12 @@ impl State {
         self.recent.get(key, now)
     }
 
+    fn forget(&mut self, key: &SlotKey) {
+        self.slots.remove(key);
+        give_back(&mut self.slots);
+        self.parts.remove(key);
+    }
+
     /// The wish as those have it in common who wish the same one after the other.
     pub(super) fn shared(&mut self, wish: &Wish) -> Arc<Wish> {
         match &self.wished {
@@ -228,7 +234,7 @@ impl Table {
         if slot.is_adoptable(now) {
             // What is about to be given back need not be asked for again.
             slot.busy = Busy::No;
-            answers = self.pass_on(&mut state, &key, Basis::HandOver);
+            answers = self.pass_on(&mut state, &key, Basis::HandOver, self.now());
             self.go_on(&mut state, &key);
         } else if alone {
             let continued = before.as_ref().map(|before| before.stretch_ends).filter(|ends| *ends > now);
@@ -317,12 +323,20 @@ impl Table {
         }
     }
 
+    /// After an attempt or release has landed: whoever still waits is driven, an idle name is forgotten.
+    pub(super) fn go_on(self: &Arc<Self>, state: &mut State, key: &SlotKey) {
+        let Some(slot) = state.slots.get_mut(key) else { return };
+        if !slot.queue.is_empty() || slot.driven {
+            self.drive_if_needed(key, slot);
+        } else if slot.is_idle() {
+            state.forget(key);
+        }
+    }
+
     /// Forgets a name that nobody needs any more.
     pub(super) fn sweep(state: &mut State, key: &SlotKey) {
         if state.slots.get_mut(key).is_some_and(|slot| slot.is_idle()) {
-            state.slots.remove(key);
-            give_back(&mut state.slots);
-            state.parts.remove(key);
+            state.forget(key);
         }
     }
 

@@ -281,7 +281,12 @@ impl Tenure {
 
     /// Whether renewals lengthen it; otherwise they only look whether it is still ours.
     pub(crate) fn is_renewed(&self) -> bool {
-        self.has_renewed_lease() && self.clock.now().as_nanos() < self.renewed_until.load(Ordering::Acquire)
+        self.is_renewed_at(self.clock.now())
+    }
+
+    /// The same for who has just read the clock.
+    pub(crate) fn is_renewed_at(&self, now: Instant) -> bool {
+        self.has_renewed_lease() && now.as_nanos() < self.renewed_until.load(Ordering::Acquire)
     }
 
     /// Whether the present owner asked for a lease that is renewed.

@@ -117,7 +117,22 @@ impl Ticket {
                 None => self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE,
             };
             let mut contact = self.entered;
+            // Who asks by himself, for as long as it takes, is woken by his exchange before his patience is over: most have their answer
+            // by then, and need no timer of their own.
+            let mut asks_himself = self.flight.is_some() && self.wish.wait.is_none();
             let answer = loop {
+                if asks_himself {
+                    let mut polled = false;
+                    let woken = poll_fn(|cx| match self.poll_answer(cx) {
+                        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                        Poll::Pending if std::mem::replace(&mut polled, true) => Poll::Ready(None),
+                        Poll::Pending => Poll::Pending,
+                    });
+                    if let Some(answer) = woken.await {
+                        break answer;
+                    }
+                    asks_himself = false;
+                }
                 let clock = self.table.core.clock.clone();
                 let wake = self.until.min(contact + patience);
                 tokio::select! {

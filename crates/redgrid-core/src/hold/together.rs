@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::error::{LostReason, ReleaseError};
 use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
-use super::release::{BULK, Parting, released, takes_turns};
+use super::release::{BULK, By, Parting, released, takes_turns};
 use super::state::Hold;
 use super::table::Table;
 use super::tenure::Tenure;
@@ -72,10 +72,12 @@ impl Bundle {
         let mut errors = Vec::new();
         let mut leaving = Vec::new();
         for hold in &holds {
-            match table.part(hold) {
+            match table.part(hold, By::Task) {
                 Parting::Done => {}
                 Parting::Lost(reason) => errors.push(lost(&hold.tenure, reason)),
-                Parting::Release { id, keep_until, .. } => leaving.push(Leaving::of(hold, id, keep_until)),
+                Parting::Release { id, keep_until } => leaving.push(Leaving::of(hold, id, keep_until)),
+                // Of callers only.
+                Parting::Leaves(flight, _) => flight.take().into_iter().for_each(|work| table.hand_over(work)),
             }
         }
         if leaving.is_empty() {
@@ -198,12 +200,9 @@ impl Table {
     /// The same for one whose release has begun.
     fn release_begun(self: &Arc<Self>, leaving: Leaving) -> oneshot::Receiver<Result<(), ReleaseError>> {
         let (tell, told) = oneshot::channel();
-        let table = Arc::clone(self);
-        self.hand_over(Box::pin(async move {
-            let Leaving { id, tenure, keep_until } = leaving;
-            let result = table.release_and_land(id, &tenure, keep_until).await;
-            let _ = tell.send(result);
-        }));
+        let Leaving { id, tenure, keep_until } = leaving;
+        let give_way = self.is_waited_for(&tenure);
+        self.hand_over(self.begun_release(id, tenure, (keep_until, give_way), tell));
         told
     }
 
