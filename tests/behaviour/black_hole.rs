@@ -1,10 +1,14 @@
 //! A network that swallows everything: every call ends by its bound, or when its patience is over.
 
+use std::future::IntoFuture;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redgrid_core::Token;
-use redgrid_locks::{Client, Detached, Election, Fence, Lock, MultiLock};
+use redgrid_core::clock::Clock;
+use redgrid_core::{Config, Token};
+use redgrid_locks::{AcquireError, Client, Detached, Election, Fence, Lock, MultiLock};
 use redgrid_testkit::{Direction, Fault, Proxy, RedisServer};
+use redgrid_tests::made::{Made, granting};
 use redgrid_tests::{client_unready, server};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -144,4 +148,17 @@ async fn what_is_held_is_released_or_extended_within_its_lease() {
         best = best.min(began.elapsed());
     }
     assert!(best <= lease + SLACK, "{best:?}");
+}
+
+/// By a clock that nobody holds up, at a server whose connection gives no request up: who asks alone has a bound of his own.
+#[tokio::test(start_paused = true)]
+async fn an_acquire_whose_request_never_ends_does_when_its_patience_is_over() {
+    let server = Arc::new(Made::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));
+    let config = Config::single("one").unwrap().timeout(TIMEOUT).retries(1);
+    let client = Client::over_one(server, config, Clock::runtime()).unwrap();
+    let begun = tokio::time::Instant::now();
+    let ended = tokio::time::timeout(10 * PATIENCE, Lock::new(&client, "a").acquire().into_future()).await;
+    let took = begun.elapsed();
+    assert!(matches!(ended, Ok(Err(AcquireError::OutcomeUnknown { .. }))), "{ended:?}");
+    assert!(took >= PATIENCE && took < PATIENCE + SLACK, "{took:?}");
 }

@@ -123,6 +123,23 @@ async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_never_polled_again_delays_nobody() {
+    let server = server().await;
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "a");
+    let held = lock.acquire().await.unwrap();
+    // Polled once, alone: its request is on the wire, and it drives it itself.
+    server.pause().await.unwrap();
+    let mut stuck = Box::pin(held.release());
+    let polled = futures_util::poll!(&mut stuck);
+    server.resume().await.unwrap();
+    assert!(polled.is_pending(), "{polled:?}");
+    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    stuck.await.unwrap();
+    nothing_is_left(&server.observer().await.unwrap(), &[&client]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_leaves_ends_its_subscription() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
