@@ -5,32 +5,37 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redgrid_core::clock::Clock;
+use redgrid_core::config::Durability;
 use redgrid_core::{Client, Config, Reply, Request, Server, ServerError};
 use redgrid_locks::{Acquire, Lock, LockGuard};
 use redgrid_testkit::wait_until;
-use redgrid_tests::SOON;
 use redgrid_tests::made::{Made, granted};
+use redgrid_tests::{NOTHING, SOON};
 
 /// Of what a server grants that is made up.
 const TOKEN: &str = "1700000000000000";
 
-/// A server of one lock that answers nothing for so long, from the first request of that kind on; and how often what it granted first was
-/// given back.
-fn silent_from(label: &'static str, silence: Duration) -> (Made, Arc<AtomicUsize>) {
+const REPLICA: Durability = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(600) };
+
+/// A server of one lock that answers nothing for so long, from the first request of that kind on, which it may still answer; and how often what
+/// it granted first was given back.
+fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) -> (Made, Arc<AtomicUsize>) {
     let released = Arc::new(AtomicUsize::new(0));
     let (counted, begun, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
     let server = Made::new("one:1", move |request: &Request| {
         let (now, mut begun) = (tokio::time::Instant::now(), begun.lock().unwrap());
-        if request.label() == label {
-            begun.get_or_insert(now);
+        if request.label() == label && begun.is_none() {
+            *begun = Some(now);
+            return answer.clone().ok_or_else(no_answer);
         }
         let named = request.arguments().first().cloned();
         match (request.label(), *begun) {
-            (_, Some(at)) if now < at + silence => return Err(ServerError::Unknown { reason: "no answer".into() }),
+            (_, Some(at)) if now < at + silence => return Err(no_answer()),
             ("lock/acquire", _) => {
                 holder.lock().unwrap().get_or_insert(named.expect("a holder"));
                 return Ok(granted(TOKEN));
             }
+            ("lock/extend", _) => return Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
             // Of what was granted first, and not of what the next may have got.
             ("lock/release" | "lock/give-way", _) if *holder.lock().unwrap() == named => {
                 counted.fetch_add(1, Ordering::Relaxed)
@@ -42,10 +47,23 @@ fn silent_from(label: &'static str, silence: Duration) -> (Made, Arc<AtomicUsize
     (server, released)
 }
 
+fn no_answer() -> ServerError {
+    ServerError::Unknown { reason: "no answer".into() }
+}
+
+/// What is said of a renewal of one lock.
+fn renewed() -> Reply {
+    Reply::Array(vec![Reply::Int(1)])
+}
+
 /// A lock of that server, and its client.
 fn lock_on(server: Made) -> (Lock, Client) {
     let config = Config::single("one").unwrap().stretch(Duration::from_millis(500)).retries(1);
-    let client = Client::over_one(Arc::new(server), config, Clock::runtime()).unwrap();
+    lock_by(Arc::new(server), config)
+}
+
+fn lock_by(server: Arc<Made>, config: Config) -> (Lock, Client) {
+    let client = Client::over_one(server, config, Clock::runtime()).unwrap();
     (Lock::new(&client, "a"), client)
 }
 
@@ -70,7 +88,7 @@ async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, rele
 #[tokio::test(start_paused = true)]
 async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() {
     for by_its_owner in [false, true] {
-        let (server, released) = silent_from("lock/renew", Duration::from_secs(10));
+        let (server, released) = silent_from("lock/renew", None, Duration::from_secs(10));
         let (lock, client) = lock_on(server);
         let first = lock.acquire().lease(Duration::from_secs(2)).await.unwrap();
         if by_its_owner {
@@ -87,7 +105,7 @@ async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() 
 async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
     let short = Duration::from_millis(200);
     for by_its_owner in [false, true] {
-        let (server, released) = silent_from("lock/extend", Duration::from_secs(5));
+        let (server, released) = silent_from("lock/extend", None, Duration::from_secs(5));
         let (lock, client) = lock_on(server);
         if by_its_owner {
             set_in_vain(lock.acquire().lease(Duration::from_secs(30)).await.unwrap(), short).await;
@@ -105,7 +123,7 @@ async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
 async fn a_lease_that_is_set_for_nobody_is_known_to_what_gives_the_lock_back() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
     for (label, lease, other) in [("lock/renew", short, long), ("lock/extend", long, short)] {
-        let (server, released) = silent_from("lock/release", Duration::from_secs(10));
+        let (server, released) = silent_from("lock/release", None, Duration::from_secs(10));
         let (lock, _client) = lock_on(server.stuck_at(label));
         let held = lock.acquire().lease(lease).await.unwrap();
         let left = tokio::time::timeout(Duration::from_millis(500), held.extend(other)).await;
@@ -126,7 +144,7 @@ async fn a_renewal_without_an_answer_is_known_to_what_gives_the_lock_back() {
         let server = Made::new("one:1", move |request: &Request| {
             let is_renewal = request.label() == "lock/renew";
             if silenced.fetch_or(is_renewal, Ordering::Relaxed) | is_renewal && begun.elapsed() < lease + lease / 6 {
-                return Err(ServerError::Unknown { reason: "no answer".into() });
+                return Err(no_answer());
             }
             match request.label() {
                 "lock/acquire" => return Ok(granted(TOKEN)),
@@ -152,5 +170,46 @@ async fn a_renewal_without_an_answer_is_known_to_what_gives_the_lock_back() {
         }
         drop(held);
         wait_until(SOON, async || released.load(Ordering::Relaxed) == names.len()).await;
+    }
+}
+
+/// The primary has a renewal, and whether replicas have it is not known yet: nobody here believes in it, and the lease before it is over while
+/// there is no contact.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_not_proven_yet_is_known_to_what_gives_the_lock_back() {
+    let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_millis(4500));
+    let server = Arc::new(server.proving_once().stuck_at("commit"));
+    let (lease, config) = (Duration::from_secs(6), Config::single("one").unwrap());
+    let (lock, client) = lock_by(Arc::clone(&server), config.watchdog_lease(lease));
+    let held = lock.acquire().durability(REPLICA).await.unwrap();
+    let asked = server.asked();
+    wait_until(SOON, async || server.asked() > asked).await;
+    drop(held);
+    wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+    assert_eq!(client.in_hand(), NOTHING);
+}
+
+/// The same of one that comes to the server behind the shorter lease of the next of the process, which is what is believed; and of one that is
+/// not as durable as that one wants it.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_behind_a_shorter_lease_is_known_to_what_gives_the_lock_back() {
+    let (lease, short) = (Duration::from_millis(1400), Duration::from_millis(200));
+    for wanted in [Durability::Primary, REPLICA] {
+        let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_secs(1));
+        let server = Arc::new(server.proving_once().stuck_at("lock/renew"));
+        let config = Config::single("one").unwrap().watchdog_lease(lease).stretch(Duration::from_millis(500));
+        let (lock, client) = lock_by(Arc::clone(&server), config);
+        let first = lock.acquire().await.unwrap();
+        let asked = server.asked();
+        wait_until(SOON, async || server.asked() > asked).await;
+        let next = tokio::spawn(lock.acquire().lease(short).durability(wanted).into_future());
+        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        first.release().await.unwrap();
+        let next = next.await.unwrap().unwrap();
+        server.confirm();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        drop(next);
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+        assert_eq!(client.in_hand(), NOTHING);
     }
 }
