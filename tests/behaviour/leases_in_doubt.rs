@@ -7,7 +7,7 @@ use std::time::Duration;
 use redgrid_core::clock::Clock;
 use redgrid_core::config::Durability;
 use redgrid_core::{Client, Config, Reply, Request, Server, ServerError};
-use redgrid_locks::{Acquire, Lock, LockGuard};
+use redgrid_locks::{Acquire, ExtendError, Lock, LockGuard};
 use redgrid_testkit::wait_until;
 use redgrid_tests::made::{Made, granted};
 use redgrid_tests::{NOTHING, SOON};
@@ -212,4 +212,17 @@ async fn a_renewal_behind_a_shorter_lease_is_known_to_what_gives_the_lock_back()
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
         assert_eq!(client.in_hand(), NOTHING);
     }
+}
+
+/// The same of a longer lease that no replica has: whoever asked for it is told, and believes in the shorter one.
+#[tokio::test(start_paused = true)]
+async fn a_lengthening_that_is_not_durable_is_known_to_what_gives_the_lock_back() {
+    let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
+    let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_secs(10));
+    let (lock, _client) = lock_on(server.proving_once());
+    let held = lock.acquire().lease(short).durability(REPLICA).await.unwrap();
+    let told = held.extend(long).await;
+    assert!(matches!(told, Err(ExtendError::NotDurable { .. })) && held.remaining() <= short, "{told:?} {held:?}");
+    let told = held.release().await;
+    assert!(told.is_ok() && released.load(Ordering::Relaxed) == 1, "{told:?}");
 }
