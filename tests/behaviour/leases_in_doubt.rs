@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redgrid_core::clock::Clock;
 use redgrid_core::config::Durability;
-use redgrid_core::{Client, Config, Reply, Request, Server, ServerError};
-use redgrid_locks::{Acquire, ExtendError, Lock, LockGuard};
+use redgrid_core::{Arg, Client, Code, Config, Reply, Request, Server, ServerError};
+use redgrid_locks::{Acquire, ExtendError, Lock, LockGuard, ReleaseError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::made::{Made, granted};
 use redgrid_tests::{NOTHING, SOON};
@@ -225,4 +225,52 @@ async fn a_lengthening_that_is_not_durable_is_known_to_what_gives_the_lock_back(
     assert!(matches!(told, Err(ExtendError::NotDurable { .. })) && held.remaining() <= short, "{told:?} {held:?}");
     let told = held.release().await;
     assert!(told.is_ok() && released.load(Ordering::Relaxed) == 1, "{told:?}");
+}
+
+/// What stays taken for a while after it was given back, in milliseconds, once that gets through.
+#[tokio::test(start_paused = true)]
+async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
+    let silence = Duration::from_secs(10);
+    for (at_least, most) in [(Duration::from_secs(20), Some(13_000)), (Duration::from_secs(5), None)] {
+        let (told, begun) = (Arc::new(Mutex::new(Vec::new())), Mutex::new(None));
+        let tells = Arc::clone(&told);
+        let server = Made::new("one:1", move |request: &Request| {
+            if request.label() == "lock/acquire" {
+                return Ok(granted(TOKEN));
+            }
+            if begun.lock().unwrap().get_or_insert_with(tokio::time::Instant::now).elapsed() < silence {
+                return Err(no_answer());
+            }
+            tells.lock().unwrap().push((request.label().to_owned(), request.arguments().get(1).cloned()));
+            Ok(Reply::Int(1))
+        });
+        let (lock, _client) = lock_on(server);
+        let held = lock.acquire().lease(SOON * 3).at_least(at_least).await.unwrap();
+        held.release().await.unwrap();
+        let told = told.lock().unwrap().first().cloned().unwrap();
+        match (most, &told) {
+            // Longer than is left of it by what an answer may take, at most.
+            (Some(most), (label, Some(Arg::Bytes(keep)))) if label == "lock/linger" => {
+                let keep: u64 = std::str::from_utf8(keep).unwrap().parse().unwrap();
+                assert!(keep <= most, "{keep} {most}");
+            }
+            _ => assert!(most.is_none() && told.0 == "lock/release", "{told:?}"),
+        }
+    }
+}
+
+/// What is refused for good is not sent again and again, although there is time for it.
+#[tokio::test(start_paused = true)]
+async fn what_may_not_stay_taken_is_asked_for_once() {
+    let asked = AtomicUsize::new(0);
+    let (lock, _client) = lock_on(Made::new("one:1", move |request: &Request| match request.label() {
+        "lock/acquire" => Ok(granted(TOKEN)),
+        _ => {
+            assert_eq!(asked.fetch_add(1, Ordering::Relaxed), 0, "it was refused");
+            Err(ServerError::Refused { code: Code::NoPermission, message: "NOPERM".into() })
+        }
+    }));
+    let held = lock.acquire().lease(SOON * 3).at_least(SOON).await.unwrap();
+    let told = held.release().await;
+    assert!(matches!(told, Err(ReleaseError::Refused { .. })), "{told:?}");
 }
