@@ -13,11 +13,19 @@ fn now_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
 }
 
-/// When the server lets each key expire, in milliseconds since 1970 by the clock of this machine.
-async fn expiries(observer: &Observer) -> Vec<u64> {
+/// Looks up when each key expires, in milliseconds since 1970 by the server's clock, which is this machine's.
+fn expiries() -> [String; 4] {
     let script = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) local out = {} \
                   for i = 0, ARGV[1] - 1 do out[#out + 1] = now + redis.call('PTTL', 'name:' .. i) end return out";
-    observer.query(&["EVAL", script, "0", &HOLDS.to_string()]).await.unwrap()
+    ["EVAL".into(), script.into(), "0".into(), HOLDS.to_string()]
+}
+
+/// The last of that: in the same step the server stops to carry anything out, so that no renewal comes behind it.
+async fn last_expiries(observer: &Observer) -> Vec<u64> {
+    observer.cmd(&["MULTI"]).await.unwrap();
+    observer.cmd(&expiries()).await.unwrap();
+    observer.cmd(&["CLIENT", "PAUSE", &(10 * SOON).as_millis().to_string()]).await.unwrap();
+    observer.query::<(Vec<u64>, String)>(&["EXEC"]).await.unwrap().0
 }
 
 /// Takes a thousand locks, lets `fault` cut the server off, and records for each the last instant at which it was
@@ -32,16 +40,13 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
         guards.push(ask.await.unwrap());
     }
     if renewed {
-        // Just after a round of renewals (which moves the expiry by most of a second; the reading itself is off by one
-        // millisecond now and then), so that none is on its way when the server stops.
-        let first = expiries(&observer).await;
-        wait_until(SOON, async || {
-            let now = expiries(&observer).await;
-            now.iter().zip(&first).all(|(now, first)| *now > first + 500)
-        })
-        .await;
+        // One round, which moves the expiry by most of a second; the reading itself is off by one millisecond now and then.
+        let look = async || observer.query::<Vec<u64>>(&expiries()).await.unwrap();
+        let first = look().await;
+        let renewed = async || look().await.iter().zip(&first).all(|(now, first)| *now > first + 500);
+        wait_until(SOON, renewed).await;
     }
-    let expiries = expiries(&observer).await;
+    let expiries = last_expiries(&observer).await;
     if cut {
         server.kill().await.unwrap()
     } else {

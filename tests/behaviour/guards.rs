@@ -1,10 +1,14 @@
 //! Guards that are dropped in odd places, shutdown, and what is held when the client ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::clock::Clock;
+use redgrid_core::{Client, Config};
 use redgrid_locks::{AcquireError, Lock, LostReason, ReleaseError};
 use redgrid_testkit::wait_until;
-use redgrid_tests::{SOON, client, server};
+use redgrid_tests::made::{Made, granting};
+use redgrid_tests::{NOTHING, SOON, client, server};
 
 #[test]
 fn a_guard_dropped_outside_a_runtime_gives_the_lock_back() {
@@ -30,7 +34,7 @@ fn a_guard_dropped_after_its_runtime_does_no_harm() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (client, guard) = runtime.block_on(async {
         let client = client(&server).await;
-        let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(1)).await.unwrap();
+        let guard = Lock::new(&client, "a").acquire().await.unwrap();
         (client, guard)
     });
     drop(runtime);
@@ -113,7 +117,8 @@ async fn a_forgotten_lock_is_left_to_its_lease() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
-    Lock::new(&client, "a").acquire().watchdog(Duration::from_millis(600)).await.unwrap().forget();
+    // Long enough that the looks at it come before its end, also where they take seconds.
+    Lock::new(&client, "a").acquire().watchdog(Duration::from_secs(6)).await.unwrap().forget();
     assert!(observer.exists("a").await.unwrap());
     assert!(Lock::new(&client, "a").try_acquire().await.unwrap().is_none());
     let guard = Lock::new(&client, "a").acquire().wait(SOON).await.unwrap();
@@ -133,12 +138,13 @@ async fn reentry_gives_the_lock_back_with_the_last_guard() {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// By a clock that nobody holds up: on a busy machine a short lease may be over before its grant is known.
+#[tokio::test(start_paused = true)]
 async fn a_lost_lock_that_is_forgotten_leaves_no_name_behind() {
-    let server = server().await;
-    let client = client(&server).await;
-    let guard = Lock::new(&client, "a").acquire().lease(Duration::from_millis(200)).await.unwrap();
+    let server = Arc::new(Made::new("one:1", granting("1700000000000000")));
+    let client = Client::over_one(server, Config::single("one").unwrap(), Clock::runtime()).unwrap();
+    let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(2)).await.unwrap();
     guard.lost().await;
     guard.forget();
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.in_hand() == NOTHING).await;
 }

@@ -59,6 +59,7 @@ mod latch;
 mod latch_crowds;
 mod latch_model;
 mod latch_troubles;
+mod leases_in_doubt;
 mod lex_model;
 mod listeners;
 mod listening_ends;

@@ -1,15 +1,14 @@
 //! Faults that were found by reading and trying, each kept from coming back.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redgrid_atomic_long::{AtomicError, AtomicLong};
 use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, InHand, Reply, Request, Server, ServerError};
-use redgrid_locks::{Acquire, AcquireError, Holder, Lock, LockGuard};
+use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
 use redgrid_testkit::{Direction, Fault, Proxy, wait_until};
-use redgrid_tests::made::{Made, granted, granting};
+use redgrid_tests::made::{Made, granting};
 use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 
 /// Of what a server grants that is made up.
@@ -239,145 +238,4 @@ async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
     observer.cmd(&["DEL", "a"]).await.unwrap();
     drop((first.await.unwrap(), second.await.unwrap()));
     wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
-}
-
-/// A server of one lock that answers nothing for so long, from the first request of that kind on; and how often what it granted first was
-/// given back.
-fn silent_from(label: &'static str, silence: Duration) -> (Made, Arc<AtomicUsize>) {
-    let released = Arc::new(AtomicUsize::new(0));
-    let (counted, begun, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
-    let server = Made::new("one:1", move |request: &Request| {
-        let (now, mut begun) = (tokio::time::Instant::now(), begun.lock().unwrap());
-        if request.label() == label {
-            begun.get_or_insert(now);
-        }
-        let named = request.arguments().first().cloned();
-        match (request.label(), *begun) {
-            (_, Some(at)) if now < at + silence => return Err(ServerError::Unknown { reason: "no answer".into() }),
-            ("lock/acquire", _) => {
-                holder.lock().unwrap().get_or_insert(named.expect("a holder"));
-                return Ok(granted(TOKEN));
-            }
-            // Of what was granted first, and not of what the next may have got.
-            ("lock/release" | "lock/give-way", _) if *holder.lock().unwrap() == named => {
-                counted.fetch_add(1, Ordering::Relaxed)
-            }
-            _ => 0,
-        };
-        Ok(Reply::Int(1))
-    });
-    (server, released)
-}
-
-/// A lock of that server, and its client.
-fn lock_on(server: Made) -> (Lock, Client) {
-    let config = Config::single("one").unwrap().stretch(Duration::from_millis(500)).retries(1);
-    let client = Client::over_one(Arc::new(server), config, Clock::runtime()).unwrap();
-    (Lock::new(&client, "a"), client)
-}
-
-/// Sets a lease without an answer, and gives the lock back.
-async fn set_in_vain(held: LockGuard, lease: Duration) {
-    assert!(held.extend(lease).await.is_err());
-    let told = held.release().await;
-    assert!(told.is_ok(), "{told:?}");
-}
-
-/// Gives a lock back while another of the process waits for it, for whom its lease is set without an answer.
-async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
-    let next = tokio::spawn(next.into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
-    held.release().await.unwrap();
-    let told = next.await.unwrap();
-    assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
-}
-
-/// A longer lease is written, for the next of the process or by its owner, but nobody here hears of it, nor of anything else until the
-/// shorter one is over: what gives the lock back then does not believe that the server has done so by itself.
-#[tokio::test(start_paused = true)]
-async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() {
-    for by_its_owner in [false, true] {
-        let (server, released) = silent_from("lock/renew", Duration::from_secs(10));
-        let (lock, client) = lock_on(server);
-        let first = lock.acquire().lease(Duration::from_secs(2)).await.unwrap();
-        if by_its_owner {
-            set_in_vain(first, Duration::from_secs(30)).await;
-        } else {
-            passed_on_in_vain(&client, first, lock.acquire().wait(Duration::from_secs(6)), &released).await;
-        }
-        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
-    }
-}
-
-/// The same of a shorter lease, which does not come to the server: it has the longer one.
-#[tokio::test(start_paused = true)]
-async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
-    let short = Duration::from_millis(200);
-    for by_its_owner in [false, true] {
-        let (server, released) = silent_from("lock/extend", Duration::from_secs(5));
-        let (lock, client) = lock_on(server);
-        if by_its_owner {
-            set_in_vain(lock.acquire().lease(Duration::from_secs(30)).await.unwrap(), short).await;
-        } else {
-            let (first, next) =
-                (lock.acquire().await.unwrap(), lock.acquire().lease(short).wait(Duration::from_secs(3)));
-            passed_on_in_vain(&client, first, next, &released).await;
-        }
-        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
-    }
-}
-
-/// Whoever sets a lease does not wait for the answer: which of the two the server has is not known to what gives the lock back either.
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_is_set_for_nobody_is_known_to_what_gives_the_lock_back() {
-    let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
-    for (label, lease, other) in [("lock/renew", short, long), ("lock/extend", long, short)] {
-        let (server, released) = silent_from("lock/release", Duration::from_secs(10));
-        let (lock, _client) = lock_on(server.stuck_at(label));
-        let held = lock.acquire().lease(lease).await.unwrap();
-        let left = tokio::time::timeout(Duration::from_millis(500), held.extend(other)).await;
-        assert!(left.is_err(), "{label}: {left:?}");
-        let told = held.release().await;
-        assert!(told.is_ok() && released.load(Ordering::Relaxed) == 1, "{label}: {told:?}");
-    }
-}
-
-/// Renewals are written, but nobody here hears of it, nor of anything else until the lease before them is over: what gives the locks
-/// back does not believe that the server has done so by itself, whether it begins when they are lost or while a renewal is on its way.
-#[tokio::test(start_paused = true)]
-async fn a_renewal_without_an_answer_is_known_to_what_gives_the_lock_back() {
-    let lease = Duration::from_secs(6);
-    for (on_its_way, names) in [(false, &["a", "b"][..]), (true, &["a"])] {
-        let (released, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let (counted, silenced, begun) = (Arc::clone(&released), Arc::clone(&silent), tokio::time::Instant::now());
-        let server = Made::new("one:1", move |request: &Request| {
-            let is_renewal = request.label() == "lock/renew";
-            if silenced.fetch_or(is_renewal, Ordering::Relaxed) | is_renewal && begun.elapsed() < lease + lease / 6 {
-                return Err(ServerError::Unknown { reason: "no answer".into() });
-            }
-            match request.label() {
-                "lock/acquire" => return Ok(granted(TOKEN)),
-                "lock/release" => counted.fetch_add(1, Ordering::Relaxed),
-                _ => 0,
-            };
-            Ok(Reply::Int(1))
-        });
-        let server = Arc::new(if on_its_way { server.stuck_at("lock/renew") } else { server });
-        let config = Config::single("one").unwrap().watchdog_lease(lease);
-        let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::runtime()).unwrap();
-        let mut held = Vec::new();
-        for name in names {
-            held.push(Lock::new(&client, *name).acquire().await.unwrap());
-        }
-        if on_its_way {
-            wait_until(SOON, async || server.asked() > names.len()).await;
-            silent.store(true, Ordering::Relaxed);
-        } else {
-            for guard in &held {
-                guard.lost().await;
-            }
-        }
-        drop(held);
-        wait_until(SOON, async || released.load(Ordering::Relaxed) == names.len()).await;
-    }
 }

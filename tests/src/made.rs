@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redgrid_core::{ChannelKind, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError};
+use redgrid_core::config::Durability;
+use redgrid_core::{
+    ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
+};
 use tokio::sync::{Notify, mpsc, watch};
 
 type Answer = Result<Reply, ServerError>;
@@ -24,6 +27,8 @@ pub struct Made {
     /// Requests of this kind are not answered until it is said so.
     stuck_at: Option<&'static str>,
     confirm: Notify,
+    /// How often it still proves that something is durable.
+    proofs: AtomicUsize,
     /// It does not end when it is closed.
     stays: bool,
     closing: Notify,
@@ -43,6 +48,7 @@ impl Made {
             kept_back: None,
             stuck_at: None,
             confirm: Notify::new(),
+            proofs: AtomicUsize::new(0),
             stays: false,
             closing: Notify::new(),
             pushes: Mutex::default(),
@@ -68,6 +74,11 @@ impl Made {
     /// The same, which does not answer requests of that label.
     pub fn stuck_at(self, label: &'static str) -> Made {
         Made { stuck_at: Some(label), ..self }
+    }
+
+    /// The same, which proves once that something is durable; that is asked by the label `commit`.
+    pub fn proving_once(self) -> Made {
+        Made { proofs: AtomicUsize::new(1), ..self }
     }
 
     /// The same, which does not end when it is closed.
@@ -116,6 +127,17 @@ impl Server for Made {
             self.confirm.notified().await;
         }
         requests.iter().map(&self.answer).collect()
+    }
+
+    async fn commit(&self, _: Epoch, asked: Durability, _: &[u8]) -> Result<(), CommitError> {
+        let proves = self.proofs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |proofs| proofs.checked_sub(1));
+        if asked == Durability::Primary || proves.is_ok() {
+            return Ok(());
+        }
+        if self.stuck_at == Some("commit") {
+            self.confirm.notified().await;
+        }
+        Err(CommitError::Unsupported { missing: "a proof".into() })
     }
 
     fn epoch(&self) -> watch::Receiver<Option<Epoch>> {

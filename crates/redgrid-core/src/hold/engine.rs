@@ -168,17 +168,17 @@ impl Table {
             // otherwise lose what the server has kept for it.
             let shortest = tenures.iter().map(|tenure| tenure.deadline().since(sent)).min().unwrap_or_default();
             let mut asking = pin!(once(&*self.core.topology, &request, limit));
-            // What gives back what may have been renewed does not give up before that is over.
-            let over = certainly_over(limit, self.core.settings.timeout);
-            let unsure = || {
+            // What gives back what may have been renewed by then does not give up before that is over.
+            let unsure = |by: Instant| {
                 for (tenure, lease) in tenures.iter().zip(&leases).filter(|(_, lease)| !lease.is_zero()) {
-                    tenure.may_reach(over + *lease);
+                    tenure.may_reach(by + *lease);
                 }
             };
+            let over = certainly_over(limit, self.core.settings.timeout);
             let answer = tokio::select! {
                 answer = &mut asking => answer,
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => {
-                    unsure();
+                    unsure(over);
                     tenures.iter().for_each(|tenure| self.try_again(tenure));
                     asking.await
                 }
@@ -189,9 +189,12 @@ impl Table {
                     let renewed = asked.iter().zip(&statuses).zip(&leases);
                     let mut wanted = renewed.filter(|((_, status), lease)| **status == 1 && !lease.is_zero());
                     let durability = wanted.next().map(|((asked, _), _)| *asked).unwrap_or_default();
+                    if !Durability::Primary.covers(durability) {
+                        // The primary has it, whatever comes of the proof, and however long that takes.
+                        unsure(self.now());
+                    }
                     if let Err(error) = answer.commit(durability, &tenures[0].target.key).await {
                         tracing::debug!(tenures = tenures.len(), %error, "renewed, and not as durable as asked");
-                        unsure();
                         tenures.iter().for_each(|tenure| self.try_again(tenure));
                         return;
                     }
@@ -206,7 +209,7 @@ impl Table {
                 }
                 other => {
                     if !matches!(other, Err(ServerError::NotSent { .. } | ServerError::Refused { .. })) {
-                        unsure();
+                        unsure(over);
                     }
                     let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
                     tracing::debug!(tenures = tenures.len(), error, "renewal failed");
@@ -224,7 +227,10 @@ impl Table {
     ) {
         match status {
             // Its owner is another by now, and wants more than this renewal waited for.
-            1 if !lease.is_zero() && !durability.covers(tenure.wanted_durability()) => self.try_again(tenure),
+            1 if !lease.is_zero() && !durability.covers(tenure.wanted_durability()) => {
+                tenure.may_reach(self.now() + lease);
+                self.try_again(tenure);
+            }
             1 => {
                 if !lease.is_zero() {
                     tenure.confirmed(sent, lease, durability);

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::{Context, Waker};
 
 /// Work that ends by itself and tells its result where it is waited for.
@@ -28,11 +28,13 @@ impl Flight {
     /// Polls the work if it is still here. True when it goes on here: then nothing else need be waited for.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut aboard = self.aboard();
-        let Some(work) = aboard.work.as_mut() else { return false };
+        // Out of it meanwhile: work that panics is not here any more, and nobody polls it again.
+        let Some(mut work) = aboard.work.take() else { return false };
         if work.as_mut().poll(cx).is_ready() {
-            *aboard = Aboard { work: None, caller: None };
+            aboard.caller = None;
             return false;
         }
+        aboard.work = Some(work);
         match &mut aboard.caller {
             Some(caller) => caller.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
@@ -42,7 +44,11 @@ impl Flight {
 
     /// Whether it has landed or was taken away. While it is being polled, it is not.
     pub(crate) fn is_over(&self) -> bool {
-        self.0.try_lock().is_ok_and(|aboard| aboard.work.is_none())
+        match self.0.try_lock() {
+            Ok(aboard) => aboard.work.is_none(),
+            Err(TryLockError::Poisoned(panicked)) => panicked.into_inner().work.is_none(),
+            Err(TryLockError::WouldBlock) => false,
+        }
     }
 
     /// Takes the work away, to be driven by a task. Its caller is woken, to wait for the result from now on.
@@ -56,5 +62,20 @@ impl Flight {
 
     fn aboard(&self) -> MutexGuard<'_, Aboard> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn work_that_panics_is_not_left_for_a_task() {
+        let flight = Flight::new(Box::pin(async { panic!("it does") }));
+        let poll = || flight.poll(&mut Context::from_waker(Waker::noop()));
+        assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
+        assert!(flight.is_over() && flight.take().is_none());
     }
 }

@@ -229,46 +229,42 @@ impl Table {
     }
 
     async fn release(self: &Arc<Self>, tenure: &Arc<Tenure>, keep_until: Instant, give_way: bool) -> Released {
-        // Most keep nothing: then no clock is read.
-        let keep = if keep_until == Instant::PAST { Duration::ZERO } else { keep_until.since(self.now()) };
-        let way = match (keep.is_zero(), give_way) {
-            (false, _) => Way::Linger(keep),
-            (true, true) => Way::Yield,
-            (true, false) => Way::Release,
-        };
-        let mut lease_ends = tenure.lease_ends();
+        let mut way = self.way(keep_until, give_way);
         if tenure.kind.queue().is_some() {
             if let Way::Linger(_) = way {
                 self.take_out_served_of(tenure);
-            } else if let Some(released) = Box::pin(self.release_along(tenure, lease_ends)).await {
+            } else if let Some(released) = Box::pin(self.release_along(tenure, tenure.lease_ends())).await {
                 return released;
             }
         }
+        let mut until = self.sent_until(tenure, way);
         let heard = self.core.hub.heard(&tenure.target.channel);
         // Beside each other, so that nobody waits for the replica's count; where none listen there, it is not asked.
         let channel = (&tenure.target.channel, &tenure.target.key);
         let counting = if takes_turns(tenure.kind) { self.core.hub.copied(&[channel]) } else { None };
         let (mut asked, copied) = match counting {
-            None => (self.send_release(tenure, way, lease_ends).await, None),
+            None => (self.send_release(tenure, way, until).await, None),
             Some(counting) => {
-                let (asked, copied) = Box::pin(join(self.send_release(tenure, way, lease_ends), counting)).await;
+                let (asked, copied) = Box::pin(join(self.send_release(tenure, way, until), counting)).await;
                 (asked, copied.first().copied())
             }
         };
-        while asked.result.is_err() && tenure.lease_ends() > lease_ends {
-            // A renewal was on its way when this began.
-            lease_ends = tenure.lease_ends();
-            let again = Box::pin(self.send_release(tenure, way, lease_ends)).await;
+        while asked.result.is_err() && tenure.lease_ends() > until && self.now() >= until {
+            // A renewal was on its way when this began, or less is to be kept by now.
+            way = self.way(keep_until, give_way);
+            until = self.sent_until(tenure, way);
+            let again = Box::pin(self.send_release(tenure, way, until)).await;
             asked = Exchange { unanswered_until: again.unanswered_until.max(asked.unanswered_until), ..again };
         }
         let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if way == Way::Yield && asked.result.as_ref().is_err_and(denied) {
             // Perhaps it was only the mark that may not be read.
-            asked = self.send_release(tenure, Way::Release, lease_ends).await;
+            asked = self.send_release(tenure, Way::Release, until).await;
         }
         self.settle_late(tenure, asked.sent, keep_until);
         let answer = asked.result.clone().and_then(Answered::read);
-        let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && keep.is_zero());
+        let is_free = !matches!(way, Way::Linger(_));
+        let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && is_free);
         let audience = audience.map(|answer| {
             let told = Audience { listeners: answer.listeners, by_replica: false, unseen: answer.unseen, heard };
             told.with(copied)
@@ -292,6 +288,25 @@ impl Table {
     pub(super) fn is_waited_for(&self, tenure: &Tenure) -> bool {
         let now = self.now();
         self.state().slots.get_mut(&tenure.slot_key()).is_some_and(|slot| slot.next(now).is_some())
+    }
+
+    /// How a name is given back that stays taken until `keep_until`, as of now.
+    fn way(&self, keep_until: Instant, give_way: bool) -> Way {
+        // Most keep nothing: then no clock is read.
+        let keep = if keep_until == Instant::PAST { Duration::ZERO } else { keep_until.since(self.now()) };
+        match (keep.is_zero(), give_way) {
+            (false, _) => Way::Linger(keep),
+            (true, true) => Way::Yield,
+            (true, false) => Way::Release,
+        }
+    }
+
+    /// Until when it is sent that way: to the end of the lease, but what is to be kept is soon less.
+    fn sent_until(&self, tenure: &Tenure, way: Way) -> Instant {
+        match way {
+            Way::Linger(_) => tenure.lease_ends().min(self.now() + self.core.settings.timeout),
+            Way::Release | Way::Yield => tenure.lease_ends(),
+        }
     }
 
     async fn send_release(&self, tenure: &Tenure, way: Way, until: Instant) -> Exchange {

@@ -99,6 +99,13 @@ struct Changing {
     rare: Option<Box<Rare>>,
 }
 
+impl Changing {
+    fn may_reach(&mut self, until: Instant) {
+        let reach = &mut self.rare.get_or_insert_default().reach;
+        *reach = until.max(*reach);
+    }
+}
+
 /// What most tenures do not have.
 #[derive(Default)]
 struct Rare {
@@ -107,7 +114,7 @@ struct Rare {
     shortenings: Shortenings,
     /// A copy of its acquire that was not answered: until when it may still be carried out, and the lease that it would get.
     copy: Option<(Instant, Duration)>,
-    /// Until when the server may have it by a lengthening or a renewal that was not answered.
+    /// Until when the server may have it by a lengthening or a renewal that was not answered, or does not count.
     reach: Instant,
     /// All but one of those who shared it have left: for who waits for that, from when he does.
     alone: Option<Arc<Notify>>,
@@ -241,11 +248,10 @@ impl Tenure {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// A lengthening or a renewal was not answered: the server may have it until then, although nobody here may believe so.
+    /// A lengthening or a renewal was not answered, or does not count: the server may have it until then, although nobody here may
+    /// believe so.
     pub(crate) fn may_reach(&self, until: Instant) {
-        let mut changing = self.changing();
-        let reach = &mut changing.rare.get_or_insert_default().reach;
-        *reach = until.max(*reach);
+        self.changing().may_reach(until);
     }
 
     /// When its lease ends on the server, at the latest.
@@ -362,14 +368,16 @@ impl Tenure {
     }
 
     /// A confirmation that left at `sent`, so durable by now: the deadline moves forward, unless a shortening may still come
-    /// after it.
+    /// after it. Then, or where it comes too late, the server may have it for longer than is believed.
     pub(crate) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         self.durable(|durable| durable.is = durability);
-        let changing = self.changing();
+        let mut changing = self.changing();
+        let now = self.clock.now();
         // Once it is over it stays over: somebody may have been told.
-        let in_time = self.clock.now() < self.deadline();
-        if in_time && changing.rare.as_ref().is_none_or(|rare| sent >= rare.shortenings.over()) {
+        if now < self.deadline() && changing.rare.as_ref().is_none_or(|rare| sent >= rare.shortenings.over()) {
             self.deadline.fetch_max(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
+        } else {
+            changing.may_reach(now + lease);
         }
         self.deadline()
     }

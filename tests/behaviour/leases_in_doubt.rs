@@ -1,0 +1,276 @@
+//! What gives a lock back knows of each lease that the server may have for it, although nobody here believes in it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redgrid_core::clock::Clock;
+use redgrid_core::config::Durability;
+use redgrid_core::{Arg, Client, Code, Config, Reply, Request, Server, ServerError};
+use redgrid_locks::{Acquire, ExtendError, Lock, LockGuard, ReleaseError};
+use redgrid_testkit::wait_until;
+use redgrid_tests::made::{Made, granted};
+use redgrid_tests::{NOTHING, SOON};
+
+/// Of what a server grants that is made up.
+const TOKEN: &str = "1700000000000000";
+
+const REPLICA: Durability = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(600) };
+
+/// A server of one lock that answers nothing for so long, from the first request of that kind on, which it may still answer; and how often what
+/// it granted first was given back.
+fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) -> (Made, Arc<AtomicUsize>) {
+    let released = Arc::new(AtomicUsize::new(0));
+    let (counted, begun, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
+    let server = Made::new("one:1", move |request: &Request| {
+        let (now, mut begun) = (tokio::time::Instant::now(), begun.lock().unwrap());
+        if request.label() == label && begun.is_none() {
+            *begun = Some(now);
+            return answer.clone().ok_or_else(no_answer);
+        }
+        let named = request.arguments().first().cloned();
+        match (request.label(), *begun) {
+            (_, Some(at)) if now < at + silence => return Err(no_answer()),
+            ("lock/acquire", _) => {
+                holder.lock().unwrap().get_or_insert(named.expect("a holder"));
+                return Ok(granted(TOKEN));
+            }
+            ("lock/extend", _) => return Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
+            // Of what was granted first, and not of what the next may have got.
+            ("lock/release" | "lock/give-way", _) if *holder.lock().unwrap() == named => {
+                counted.fetch_add(1, Ordering::Relaxed)
+            }
+            _ => 0,
+        };
+        Ok(Reply::Int(1))
+    });
+    (server, released)
+}
+
+fn no_answer() -> ServerError {
+    ServerError::Unknown { reason: "no answer".into() }
+}
+
+/// What is said of a renewal of one lock.
+fn renewed() -> Reply {
+    Reply::Array(vec![Reply::Int(1)])
+}
+
+/// A lock of that server, and its client.
+fn lock_on(server: Made) -> (Lock, Client) {
+    let config = Config::single("one").unwrap().stretch(Duration::from_millis(500)).retries(1);
+    lock_by(Arc::new(server), config)
+}
+
+fn lock_by(server: Arc<Made>, config: Config) -> (Lock, Client) {
+    let client = Client::over_one(server, config, Clock::runtime()).unwrap();
+    (Lock::new(&client, "a"), client)
+}
+
+/// Sets a lease without an answer, and gives the lock back.
+async fn set_in_vain(held: LockGuard, lease: Duration) {
+    assert!(held.extend(lease).await.is_err());
+    let told = held.release().await;
+    assert!(told.is_ok(), "{told:?}");
+}
+
+/// Gives a lock back while another of the process waits for it, for whom its lease is set without an answer.
+async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
+    let next = tokio::spawn(next.into_future());
+    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    held.release().await.unwrap();
+    let told = next.await.unwrap();
+    assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
+}
+
+/// A longer lease is written, for the next of the process or by its owner, but nobody here hears of it, nor of anything else until the
+/// shorter one is over: what gives the lock back then does not believe that the server has done so by itself.
+#[tokio::test(start_paused = true)]
+async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() {
+    for by_its_owner in [false, true] {
+        let (server, released) = silent_from("lock/renew", None, Duration::from_secs(10));
+        let (lock, client) = lock_on(server);
+        let first = lock.acquire().lease(Duration::from_secs(2)).await.unwrap();
+        if by_its_owner {
+            set_in_vain(first, Duration::from_secs(30)).await;
+        } else {
+            passed_on_in_vain(&client, first, lock.acquire().wait(Duration::from_secs(6)), &released).await;
+        }
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+    }
+}
+
+/// The same of a shorter lease, which does not come to the server: it has the longer one.
+#[tokio::test(start_paused = true)]
+async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
+    let short = Duration::from_millis(200);
+    for by_its_owner in [false, true] {
+        let (server, released) = silent_from("lock/extend", None, Duration::from_secs(5));
+        let (lock, client) = lock_on(server);
+        if by_its_owner {
+            set_in_vain(lock.acquire().lease(Duration::from_secs(30)).await.unwrap(), short).await;
+        } else {
+            let (first, next) =
+                (lock.acquire().await.unwrap(), lock.acquire().lease(short).wait(Duration::from_secs(3)));
+            passed_on_in_vain(&client, first, next, &released).await;
+        }
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+    }
+}
+
+/// Whoever sets a lease does not wait for the answer: which of the two the server has is not known to what gives the lock back either.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_set_for_nobody_is_known_to_what_gives_the_lock_back() {
+    let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
+    for (label, lease, other) in [("lock/renew", short, long), ("lock/extend", long, short)] {
+        let (server, released) = silent_from("lock/release", None, Duration::from_secs(10));
+        let (lock, _client) = lock_on(server.stuck_at(label));
+        let held = lock.acquire().lease(lease).await.unwrap();
+        let left = tokio::time::timeout(Duration::from_millis(500), held.extend(other)).await;
+        assert!(left.is_err(), "{label}: {left:?}");
+        let told = held.release().await;
+        assert!(told.is_ok() && released.load(Ordering::Relaxed) == 1, "{label}: {told:?}");
+    }
+}
+
+/// Renewals are written, but nobody here hears of it, nor of anything else until the lease before them is over: what gives the locks
+/// back does not believe that the server has done so by itself, whether it begins when they are lost or while a renewal is on its way.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_without_an_answer_is_known_to_what_gives_the_lock_back() {
+    let lease = Duration::from_secs(6);
+    for (on_its_way, names) in [(false, &["a", "b"][..]), (true, &["a"])] {
+        let (released, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, silenced, begun) = (Arc::clone(&released), Arc::clone(&silent), tokio::time::Instant::now());
+        let server = Made::new("one:1", move |request: &Request| {
+            let is_renewal = request.label() == "lock/renew";
+            if silenced.fetch_or(is_renewal, Ordering::Relaxed) | is_renewal && begun.elapsed() < lease + lease / 6 {
+                return Err(no_answer());
+            }
+            match request.label() {
+                "lock/acquire" => return Ok(granted(TOKEN)),
+                "lock/release" => counted.fetch_add(1, Ordering::Relaxed),
+                _ => 0,
+            };
+            Ok(Reply::Int(1))
+        });
+        let server = Arc::new(if on_its_way { server.stuck_at("lock/renew") } else { server });
+        let config = Config::single("one").unwrap().watchdog_lease(lease);
+        let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::runtime()).unwrap();
+        let mut held = Vec::new();
+        for name in names {
+            held.push(Lock::new(&client, *name).acquire().await.unwrap());
+        }
+        if on_its_way {
+            wait_until(SOON, async || server.asked() > names.len()).await;
+            silent.store(true, Ordering::Relaxed);
+        } else {
+            for guard in &held {
+                guard.lost().await;
+            }
+        }
+        drop(held);
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == names.len()).await;
+    }
+}
+
+/// The primary has a renewal, and whether replicas have it is not known yet: nobody here believes in it, and the lease before it is over while
+/// there is no contact.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_not_proven_yet_is_known_to_what_gives_the_lock_back() {
+    let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_millis(4500));
+    let server = Arc::new(server.proving_once().stuck_at("commit"));
+    let (lease, config) = (Duration::from_secs(6), Config::single("one").unwrap());
+    let (lock, client) = lock_by(Arc::clone(&server), config.watchdog_lease(lease));
+    let held = lock.acquire().durability(REPLICA).await.unwrap();
+    let asked = server.asked();
+    wait_until(SOON, async || server.asked() > asked).await;
+    drop(held);
+    wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+    assert_eq!(client.in_hand(), NOTHING);
+}
+
+/// The same of one that comes to the server behind the shorter lease of the next of the process, which is what is believed; and of one that is
+/// not as durable as that one wants it.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_behind_a_shorter_lease_is_known_to_what_gives_the_lock_back() {
+    let (lease, short) = (Duration::from_millis(1400), Duration::from_millis(200));
+    for wanted in [Durability::Primary, REPLICA] {
+        let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_secs(1));
+        let server = Arc::new(server.proving_once().stuck_at("lock/renew"));
+        let config = Config::single("one").unwrap().watchdog_lease(lease).stretch(Duration::from_millis(500));
+        let (lock, client) = lock_by(Arc::clone(&server), config);
+        let first = lock.acquire().await.unwrap();
+        let asked = server.asked();
+        wait_until(SOON, async || server.asked() > asked).await;
+        let next = tokio::spawn(lock.acquire().lease(short).durability(wanted).into_future());
+        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        first.release().await.unwrap();
+        let next = next.await.unwrap().unwrap();
+        server.confirm();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        drop(next);
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+        assert_eq!(client.in_hand(), NOTHING);
+    }
+}
+
+/// The same of a longer lease that no replica has: whoever asked for it is told, and believes in the shorter one.
+#[tokio::test(start_paused = true)]
+async fn a_lengthening_that_is_not_durable_is_known_to_what_gives_the_lock_back() {
+    let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
+    let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_secs(10));
+    let (lock, _client) = lock_on(server.proving_once());
+    let held = lock.acquire().lease(short).durability(REPLICA).await.unwrap();
+    let told = held.extend(long).await;
+    assert!(matches!(told, Err(ExtendError::NotDurable { .. })) && held.remaining() <= short, "{told:?} {held:?}");
+    let told = held.release().await;
+    assert!(told.is_ok() && released.load(Ordering::Relaxed) == 1, "{told:?}");
+}
+
+/// What stays taken for a while after it was given back, in milliseconds, once that gets through.
+#[tokio::test(start_paused = true)]
+async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
+    let silence = Duration::from_secs(10);
+    for (at_least, most) in [(Duration::from_secs(20), Some(13_000)), (Duration::from_secs(5), None)] {
+        let (told, begun) = (Arc::new(Mutex::new(Vec::new())), Mutex::new(None));
+        let tells = Arc::clone(&told);
+        let server = Made::new("one:1", move |request: &Request| {
+            if request.label() == "lock/acquire" {
+                return Ok(granted(TOKEN));
+            }
+            if begun.lock().unwrap().get_or_insert_with(tokio::time::Instant::now).elapsed() < silence {
+                return Err(no_answer());
+            }
+            tells.lock().unwrap().push((request.label().to_owned(), request.arguments().get(1).cloned()));
+            Ok(Reply::Int(1))
+        });
+        let (lock, _client) = lock_on(server);
+        let held = lock.acquire().lease(SOON * 3).at_least(at_least).await.unwrap();
+        held.release().await.unwrap();
+        let told = told.lock().unwrap().first().cloned().unwrap();
+        match (most, &told) {
+            // Longer than is left of it by what an answer may take, at most.
+            (Some(most), (label, Some(Arg::Bytes(keep)))) if label == "lock/linger" => {
+                let keep: u64 = std::str::from_utf8(keep).unwrap().parse().unwrap();
+                assert!(keep <= most, "{keep} {most}");
+            }
+            _ => assert!(most.is_none() && told.0 == "lock/release", "{told:?}"),
+        }
+    }
+}
+
+/// What is refused for good is not sent again and again, although there is time for it.
+#[tokio::test(start_paused = true)]
+async fn what_may_not_stay_taken_is_asked_for_once() {
+    let asked = AtomicUsize::new(0);
+    let (lock, _client) = lock_on(Made::new("one:1", move |request: &Request| match request.label() {
+        "lock/acquire" => Ok(granted(TOKEN)),
+        _ => {
+            assert_eq!(asked.fetch_add(1, Ordering::Relaxed), 0, "it was refused");
+            Err(ServerError::Refused { code: Code::NoPermission, message: "NOPERM".into() })
+        }
+    }));
+    let held = lock.acquire().lease(SOON * 3).at_least(SOON).await.unwrap();
+    let told = held.release().await;
+    assert!(matches!(told, Err(ReleaseError::Refused { .. })), "{told:?}");
+}
