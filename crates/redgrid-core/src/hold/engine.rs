@@ -166,7 +166,7 @@ impl Table {
             // and twice is once. When it comes after all it counts: a machine that is too slow for every answer would
             // otherwise lose what the server has kept for it.
             let shortest = tenures.iter().map(|tenure| tenure.deadline().since(sent)).min().unwrap_or_default();
-            let mut asking = pin!(once(&*self.core.topology, &request, limit));
+            let mut asking = pin!(once(&*self.core.topology, request, limit));
             // What gives back what may have been renewed does not give up before that is over.
             let over = certainly_over(limit, self.core.settings.timeout);
             let unsure = || {
