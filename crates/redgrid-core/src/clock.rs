@@ -51,7 +51,7 @@ impl Add<Duration> for Instant {
 
     /// Saturates at [`Instant::NEVER`].
     fn add(self, d: Duration) -> Instant {
-        Instant(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+        Instant(self.0.saturating_add(nanos(d)))
     }
 }
 
@@ -60,8 +60,13 @@ impl Sub<Duration> for Instant {
 
     /// Saturates at [`Instant::PAST`].
     fn sub(self, d: Duration) -> Instant {
-        Instant(self.0.saturating_sub(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+        Instant(self.0.saturating_sub(nanos(d)))
     }
+}
+
+/// The nanoseconds of a duration, as many as can be counted. A clock is read several times an operation: not by 128 bits.
+const fn nanos(d: Duration) -> u64 {
+    d.as_secs().saturating_mul(1_000_000_000).saturating_add(d.subsec_nanos() as u64)
 }
 
 impl fmt::Debug for Instant {
@@ -177,5 +182,9 @@ mod tests {
         assert_eq!(Instant::NEVER + Duration::from_secs(1), Instant::NEVER);
         assert_eq!(Instant::PAST - Duration::from_secs(1), Instant::PAST);
         assert_eq!(Instant::PAST.since(Instant::NEVER), Duration::ZERO);
+        assert_eq!(Instant::PAST + Duration::MAX, Instant::NEVER);
+        let most = Duration::from_nanos(u64::MAX);
+        assert_eq!((nanos(most), nanos(most + Duration::from_nanos(1))), (u64::MAX, u64::MAX));
+        assert_eq!(nanos(Duration::new(3, 7)), 3_000_000_007);
     }
 }

@@ -42,10 +42,10 @@ pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use connection::server;
 pub use connection::{
-    Arg, Attendant, Batched, ChannelKind, Client, Command, CommitError, ConnectError, Deployment, DeploymentKind,
-    Doubt, Epoch, Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId, NodePart,
-    NotClosed, NotReady, Pairs, Primary, Push, Refused, Reply, Request, Server, ServerClock, Shard, ShardServers,
-    Topology, WeakClient,
+    Answering, Arg, Attendant, Batched, ChannelKind, Client, Command, CommitError, ConnectError, Deployment,
+    DeploymentKind, Doubt, Epoch, Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId,
+    NodePart, NotClosed, NotReady, Pairs, Primary, Push, Refused, Reply, Request, Server, ServerClock, Shard,
+    ShardServers, Topology, WeakClient,
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;

@@ -55,44 +55,47 @@ impl Core {
         persistence: Persistence,
         progress: &'a Progress,
     ) -> Pin<Box<dyn Future<Output = Exchange> + Send + 'a>> {
+        // Shared: who waits to leave together with others is in their hands, too.
+        let request = Arc::new(request);
         pinned(|| async move {
             let mut unanswered = None;
             loop {
                 let (topology, settings, clock) = (&*self.topology, &self.settings, &self.clock);
-                let asked = exchange(topology, settings, clock, &request, until, persistence, progress).await;
-                match self.in_time(&request, asked, until, progress, &mut unanswered) {
-                    Ok(asked) => return asked,
-                    Err(again) => Box::pin(clock.sleep_until(again)).await,
+                let mut asked = exchange(topology, settings, clock, &request, until, persistence, progress).await;
+                match self.too_late(&request, &mut asked, until, progress, &mut unanswered) {
+                    None => return asked,
+                    Some(again) => Box::pin(clock.sleep_until(again)).await,
                 }
             }
         })
     }
 
-    /// What was answered for good; or when it is to be asked again, as the server found it too late. `unanswered` is of all copies.
-    fn in_time(
+    /// When it is to be asked again, as the server found it too late; `None` where it was answered for good. `unanswered` is of all
+    /// copies.
+    fn too_late(
         &self,
         request: &Request,
-        mut asked: Exchange,
+        asked: &mut Exchange,
         until: Instant,
         progress: &Progress,
         unanswered: &mut Option<Instant>,
-    ) -> Result<Exchange, Instant> {
+    ) -> Option<Instant> {
         *unanswered = (*unanswered).max(asked.unanswered_until);
         asked.unanswered_until = *unanswered;
         if !request.tells_time || !asked.told_time() {
-            return Ok(asked);
+            return None;
         }
         // This copy did nothing. An earlier one may have.
         progress.came_late(unanswered.is_some());
         let again = self.clock.now() + jittered(self.settings.retry_delay);
         if again < until {
-            return Err(again);
+            return Some(again);
         }
         asked.result = Err(match unanswered {
             Some(_) => ServerError::unknown("the server found the last copy of the request too late"),
             None => ServerError::not_sent("the server found the request too late"),
         });
-        Ok(asked)
+        None
     }
 
     /// Waits until what was answered to an exchange about `key` is as durable as asked.

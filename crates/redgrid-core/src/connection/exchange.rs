@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use super::link::patience;
-use super::route::{Answer, once, once_telling};
+use super::route::{Answer, once_telling};
 use super::{Doubt, Epoch, Reply, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
@@ -149,7 +149,7 @@ pub(super) fn exchange<'a>(
     topology: &'a dyn Topology,
     settings: &'a Settings,
     clock: &'a Clock,
-    request: &'a Request,
+    request: &'a Arc<Request>,
     until: Instant,
     persistence: Persistence,
     progress: &'a Progress,
@@ -164,14 +164,16 @@ pub(super) fn exchange<'a>(
             if let (Persistence::Within(window), Some(first)) = (persistence, first) {
                 limit = limit.min(first + window);
             }
-            let over = certainly_over(limit, settings.timeout);
             if !progress.begin() {
                 let (result, by) =
                     (Err(ServerError::not_sent("it was given up")), topology.primary(request.first_key()));
                 return Exchange { result, sent, received: sent, unanswered_until: None, by, epoch: None };
             }
             let Answer { result, by, epoch, at_home } = match request.reads {
-                true => once(topology, request, limit).await,
+                true => {
+                    let reader = topology.reader(request.first_key());
+                    once_telling(topology, reader, request, limit, &AtomicBool::new(false)).await
+                }
                 false => unless_replaced(topology, request, limit).await,
             };
             let received = clock.now();
@@ -187,7 +189,7 @@ pub(super) fn exchange<'a>(
                 }
                 Err(ServerError::Unknown { reason }) => {
                     progress.unanswered();
-                    unanswered = unanswered.max(Some(over));
+                    unanswered = unanswered.max(Some(certainly_over(limit, settings.timeout)));
                     // A cluster that is down for a moment says so to one request, and fred to all that were in flight with it.
                     unknowns += u32::from(!reason.starts_with("CLUSTERDOWN"));
                     let first = *first.get_or_insert(sent);
@@ -222,7 +224,7 @@ pub(super) fn exchange<'a>(
 ///
 /// What may be sent again is asked of the new one also where the old one merely gave the slot away; the answer to another counts
 /// then, as one that has given a slot away says so.
-async fn unless_replaced(topology: &dyn Topology, request: &Request, limit: Instant) -> Answer {
+async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
     let (key, home) = (request.first_key(), topology.primary(request.first_key()));
     let last_words = patience(home.time().round_trip());
     let is_replaced = || {
@@ -230,7 +232,7 @@ async fn unless_replaced(topology: &dyn Topology, request: &Request, limit: Inst
             && (request.is_idempotent() || !topology.primaries().iter().any(|primary| is_same(primary, &home)))
     };
     let sent_on = AtomicBool::new(false);
-    let mut asked = pin!(once_telling(topology, request, limit, &sent_on));
+    let mut asked = pin!(once_telling(topology, Arc::clone(&home), request, limit, &sent_on));
     let replaced = async {
         tokio::time::sleep(last_words).await;
         let overdue = async {

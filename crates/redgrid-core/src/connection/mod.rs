@@ -5,6 +5,7 @@
 //! `encryption` in it. fred
 //! carries one pipelined connection to one node; retries, redirection and subscriptions are ours.
 
+mod answering;
 mod aside;
 mod attendant;
 mod batch;
@@ -35,6 +36,7 @@ mod trouble;
 mod way;
 
 pub(crate) use self::core::Core;
+pub use answering::Answering;
 pub use attendant::Attendant;
 pub use batch::Batched;
 pub use client::{Client, ConnectError, InHand, NotClosed, NotReady, WeakClient};

@@ -20,11 +20,10 @@ use super::lines::Lines;
 use super::link::{Greeting, Link, Part};
 use super::subscriber::{Carries, Subscriber};
 use super::way::{Entry, Place, Way};
-use super::{ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
+use super::{Answering, ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::clock::{Clock, Instant};
 use crate::config::{Address, Config, ConfigError, Durability, Servers, Settings};
 use crate::error::ServerError;
-use crate::pinned::pinned;
 
 /// What the nodes of one client have in common.
 #[derive(Clone)]
@@ -242,15 +241,19 @@ impl Node {
         });
     }
 
-    /// Carries out one request, alone or together with those of others. What is sent is boxed: who waits for others is to have little room.
-    async fn alone(&self, request: &Request, limit: Option<Instant>) -> Result<Reply, ServerError> {
+    /// Carries out one request, alone or together with those of others.
+    fn alone<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>) -> Answering<'a> {
+        if !self.commands.is_up() && !request.aside {
+            return Answering::fetched(async || Err(self.commands.down()));
+        }
         match (request.joint, limit) {
-            (Some(how), Some(limit)) => self.joints.call(self, how, request, limit).await,
-            _ if request.adjacent => {
-                let answer = Box::pin(self.together(vec![Request { not_after: limit, ..request.clone() }])).await.pop();
+            (Some(how), Some(limit)) => self.joints.call(self, how, request, limit),
+            _ if request.adjacent => Answering::fetched(async move || {
+                let request = Request { not_after: limit, ..Request::clone(request) };
+                let answer = self.together(vec![request]).await.pop();
                 answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
-            }
-            _ => pinned(|| self.one(self.line(request), request, limit)).await,
+            }),
+            _ => Answering::fetched(|| self.one(self.line(request), request, limit)),
         }
     }
 
@@ -281,11 +284,16 @@ impl Server for Node {
         if !self.commands.is_up() && !requests.iter().all(|request| request.aside) {
             return requests.iter().map(|_| Err(self.commands.down())).collect();
         }
-        match requests.len() {
-            _ if requests.iter().any(|request| request.adjacent) => self.together(requests).await,
-            1 => vec![self.alone(&requests[0], requests[0].limit()).await],
+        if requests.iter().any(|request| request.adjacent) {
+            return self.together(requests).await;
+        }
+        match <[Request; 1]>::try_from(requests) {
+            Ok([request]) => {
+                let limit = request.limit();
+                vec![self.alone(&Arc::new(request), limit).await]
+            }
             // Polled in their order for the first time, and a first poll hands the bytes to fred.
-            _ => {
+            Err(requests) => {
                 // What is to stay in its order goes by one connection.
                 let line = requests.iter().all(|request| request.in_order).then(|| Arc::clone(self.line(&requests[0])));
                 let one = async |request: Request| match &line {
@@ -297,11 +305,8 @@ impl Server for Node {
         }
     }
 
-    async fn ask(&self, request: &Request, limit: Instant) -> Result<Reply, ServerError> {
-        if !self.commands.is_up() && !request.aside {
-            return Err(self.commands.down());
-        }
-        self.alone(request, Some(limit)).await
+    fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> Answering<'a> {
+        self.alone(request, Some(limit))
     }
 
     async fn commit(&self, since: Epoch, durability: Durability, tag: &[u8]) -> Result<(), CommitError> {

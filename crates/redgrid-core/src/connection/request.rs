@@ -83,14 +83,6 @@ impl Arg {
     pub(crate) fn is_its_own(&self) -> bool {
         !matches!(self, Arg::NotAfter | Arg::Publish)
     }
-
-    /// How many bytes it has, but for those that are written when it is sent: those are few.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Arg::Bytes(bytes) | Arg::Key(bytes) => bytes.len(),
-            Arg::NotAfter | Arg::Publish => 0,
-        }
-    }
 }
 
 impl Request {
@@ -155,14 +147,17 @@ impl Request {
     }
 
     /// Adds a key. Keys come before arguments.
-    pub fn key(mut self, key: impl Into<Bytes>) -> Self {
-        self.keys.insert(self.keys.len() - self.keys_behind, key.into());
-        self
+    pub fn key(self, key: impl Into<Bytes>) -> Self {
+        self.keys([key.into()])
     }
 
     /// Adds several keys.
-    pub fn keys(self, keys: impl IntoIterator<Item = Bytes>) -> Self {
-        keys.into_iter().fold(self, Request::key)
+    #[inline]
+    pub fn keys(mut self, keys: impl IntoIterator<Item = Bytes>) -> Self {
+        for key in keys {
+            self.keys.insert(self.keys.len() - self.keys_behind, key);
+        }
+        self
     }
 
     /// Adds a key of a command behind what was added before: for commands that have keys among their arguments.
@@ -175,29 +170,34 @@ impl Request {
     }
 
     /// Adds an argument.
+    #[inline]
     pub fn arg(mut self, arg: impl Into<Bytes>) -> Self {
         self.args.push(Arg::Bytes(arg.into()));
         self
     }
 
     /// Adds a whole number as an argument, in decimal text.
+    #[inline(always)]
     pub fn int(self, n: i64) -> Self {
         self.arg(decimal(n))
     }
 
     /// Adds the place where the time limit of the request is written when it is sent.
+    #[inline]
     pub fn not_after_here(mut self) -> Self {
         self.args.push(Arg::NotAfter);
         self
     }
 
     /// Adds the place where the command is written by which a script publishes.
+    #[inline]
     pub fn publish_here(mut self) -> Self {
         self.args.push(Arg::Publish);
         self
     }
 
     /// Says that carrying it out twice is the same as once, so that it may be sent again after a lost reply.
+    #[inline]
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
         self
@@ -250,6 +250,7 @@ impl Request {
 
     /// Says that it may go to its server together with others, by a script that does what each of them asks. Of several keys or other
     /// than [`Joint::new`]'s number of arguments of its own it goes alone.
+    #[inline]
     pub fn joins(mut self, joint: &'static Joint, turn: Turn) -> Self {
         let words = self.args.iter().filter(|arg| arg.is_its_own()).count();
         self.joint = Some((joint, turn)).filter(|_| self.keys.len() == 1 && words == joint.words);

@@ -73,19 +73,20 @@ impl Redirection {
 }
 
 /// Sends one copy of `request`, not to be carried out after `limit`.
-pub(crate) async fn once(topology: &dyn Topology, request: &Request, limit: Instant) -> Answer {
-    once_telling(topology, request, limit, &AtomicBool::new(false)).await
+pub(crate) async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
+    let key = request.first_key();
+    let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
+    once_telling(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await
 }
 
-/// The same; `sent_on` is set as soon as its home has sent it on to another.
+/// The same, beginning with `by`; `sent_on` is set as soon as that one has sent it on to another.
 pub(super) async fn once_telling(
     topology: &dyn Topology,
-    request: &Request,
+    mut by: Arc<dyn Server>,
+    request: &Arc<Request>,
     limit: Instant,
     sent_on: &AtomicBool,
 ) -> Answer {
-    let key = request.first_key();
-    let mut by = if request.reads { topology.reader(key) } else { topology.primary(key) };
     let mut asking = false;
     let mut hops = 0;
     loop {
@@ -93,7 +94,7 @@ pub(super) async fn once_telling(
         let result = match asking {
             false => by.ask(request, limit).await,
             true => {
-                let copy = request.clone().not_after(limit).adjacent();
+                let copy = Request::clone(request).not_after(limit).adjacent();
                 one_of(by.call(vec![Request::command("ASKING"), copy]).await)
             }
         };

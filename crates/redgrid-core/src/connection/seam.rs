@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
-use super::{CommitError, DeploymentKind, Reply, Request, ServerClock};
+use super::{Answering, CommitError, DeploymentKind, Reply, Request, ServerClock};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::ServerError;
@@ -115,9 +115,11 @@ pub trait Server: Send + Sync + 'static {
 
     /// The same of one request, which is not to be carried out after `limit`, whatever it says itself. Those that
     /// [join](Request::joins) others have an order only where one is asked when another has been answered.
-    async fn ask(&self, request: &Request, limit: Instant) -> Result<Reply, ServerError> {
-        let answer = self.call(vec![request.clone().not_after(limit)]).await.pop();
-        answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
+    fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> Answering<'a> {
+        Answering::fetched(|| async move {
+            let answer = self.call(vec![Request::clone(request).not_after(limit)]).await.pop();
+            answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
+        })
     }
 
     /// Waits until all that was answered in the epoch `since` before this call is as durable as asked. With

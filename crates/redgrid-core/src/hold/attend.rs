@@ -226,7 +226,7 @@ impl Table {
         let request = queue.keep(&line.target, &fields, self.kept(), all);
         // One slow answer is not to keep the next word from leaving.
         let limit = sent + self.core.settings.timeout.min(self.kept());
-        let answer = once(&*self.core.topology, &request, limit).await;
+        let answer = once(&*self.core.topology, request, limit).await;
         let received = self.now();
         let mut state = self.state();
         let Some(slot) = state.slots.get_mut(&line.key) else { return };

@@ -167,7 +167,7 @@ impl Table {
             // and twice is once. When it comes after all it counts: a machine that is too slow for every answer would
             // otherwise lose what the server has kept for it.
             let shortest = tenures.iter().map(|tenure| tenure.deadline().since(sent)).min().unwrap_or_default();
-            let mut asking = pin!(once(&*self.core.topology, &request, limit));
+            let mut asking = pin!(once(&*self.core.topology, request, limit));
             // What gives back what may have been renewed by then does not give up before that is over.
             let unsure = |by: Instant| {
                 for (tenure, lease) in tenures.iter().zip(&leases).filter(|(_, lease)| !lease.is_zero()) {

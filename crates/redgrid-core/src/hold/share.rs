@@ -218,7 +218,7 @@ impl Table {
     pub(crate) fn run_later(&self, request: Request) {
         let (core, limit) = (Arc::clone(&self.core), self.now() + self.core.settings.timeout);
         self.hand_over(Box::pin(async move {
-            let _ = once(&*core.topology, &request, limit).await;
+            let _ = once(&*core.topology, request, limit).await;
         }));
     }
 
@@ -231,7 +231,7 @@ impl Table {
             slot.kind.announce(&slot.target, &self.core.id, self.number())
         };
         if let Some(request) = request {
-            let _ = once(&*self.core.topology, &request, self.now() + within).await;
+            let _ = once(&*self.core.topology, request, self.now() + within).await;
         }
     }
 
@@ -240,11 +240,11 @@ impl Table {
         let about = self.state().slots.get(key).map(|slot| (slot.kind, Arc::clone(&slot.target)));
         let Some((kind, target)) = about else { return };
         let (Some(request), limit) = (kind.holders(&target), self.now() + within) else { return };
-        let answer = once(&*self.core.topology, &request, limit).await.result;
+        let answer = once(&*self.core.topology, request, limit).await.result;
         let Ok(holders) = answer.and_then(Reply::into_typed::<Vec<Bytes>>) else { return };
         for request in kind.bury(&target, &holders) {
             // They are found again the next time.
-            let _ = once(&*self.core.topology, &request, limit).await;
+            let _ = once(&*self.core.topology, request, limit).await;
         }
     }
 }

@@ -125,7 +125,8 @@ impl Ticket {
                     let mut polled = false;
                     let woken = poll_fn(|cx| match self.poll_answer(cx) {
                         Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                        Poll::Pending if std::mem::replace(&mut polled, true) => Poll::Ready(None),
+                        // In the hands of a task, an answer that is none for him wakes nobody here.
+                        Poll::Pending if std::mem::replace(&mut polled, true) || self.is_driven() => Poll::Ready(None),
                         Poll::Pending => Poll::Pending,
                     });
                     if let Some(answer) = woken.await {
@@ -178,6 +179,11 @@ impl Ticket {
         let mut again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
         again.is_part = self.is_part;
         again.come().await
+    }
+
+    /// Whether its own exchange is not, or no longer, in its hands.
+    fn is_driven(&self) -> bool {
+        self.flight.as_ref().is_none_or(Flight::is_over)
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {

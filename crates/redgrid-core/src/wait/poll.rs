@@ -101,7 +101,7 @@ async fn look(hub: &Hub, lane: &Lane, mut looks: Vec<Look>) {
 /// Leaves word that somebody waits. A user who may not write it is not waited for.
 pub(super) async fn mark(hub: &Hub, mark: &Bytes) {
     let limit = hub.clock.now() + hub.settings.timeout;
-    let _ = once(&*hub.topology, &marking([mark.clone()]).not_after(limit), limit).await;
+    let _ = once(&*hub.topology, marking([mark.clone()]).not_after(limit), limit).await;
 }
 
 fn marking(marks: impl IntoIterator<Item = Bytes>) -> Request {
@@ -112,7 +112,7 @@ fn marking(marks: impl IntoIterator<Item = Bytes>) -> Request {
 /// One look at one key, now.
 pub(super) async fn peek(hub: &Hub, key: &Bytes) -> Option<Duration> {
     let request = PEEK.with([key.clone()]).idempotent();
-    let answer = once(&*hub.topology, &request, hub.clock.now() + hub.settings.timeout).await;
+    let answer = once(&*hub.topology, request, hub.clock.now() + hub.settings.timeout).await;
     let left = answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()).ok()?.first().copied()?;
     match left {
         ABSENT | UNREADABLE => None,

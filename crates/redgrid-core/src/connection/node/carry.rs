@@ -12,6 +12,7 @@ use crate::connection::link::{Link, Named};
 use crate::connection::request::What;
 use crate::connection::{Arg, Reply, Request};
 use crate::error::{Code, ServerError};
+use crate::script::Body;
 
 /// The largest argument that a server takes (`proto-max-bulk-len`, unless it is set otherwise): with a larger one it closes the
 /// connection, and with that all that is under way there.
@@ -29,6 +30,15 @@ fn is_unknown_script(request: &Request, message: &str) -> bool {
 fn is_without(message: &str) -> bool {
     let named = message.strip_prefix("ERR unknown command ").map(|named| named.trim_start_matches(['\'', '`']));
     named.is_some_and(|named| named.starts_with("EVALSHA_RO") || named.starts_with("EVAL_RO"))
+}
+
+/// One word, where a server takes it.
+fn fitting(word: &Bytes) -> Result<Value, ServerError> {
+    if word.len() > LARGEST {
+        let message = format!("not sent: an argument has {} bytes, and servers take {LARGEST} at most", word.len());
+        return Err(ServerError::Refused { code: Code::TooLarge, message });
+    }
+    Ok(Value::from(word.clone()))
 }
 
 /// Has a server keep a library of functions.
@@ -81,6 +91,30 @@ impl Node {
                 }
                 _ => return answer,
             }
+        }
+    }
+
+    /// Carries out a script of ours with these keys, so many of them, and these arguments, which take no more than `room`.
+    ///
+    /// It is for what is made of the parts of many requests: none has to be made of them for it.
+    pub(super) async fn script<'a>(
+        &self,
+        (link, body): (&Link, &Body),
+        (keys, args): (impl ExactSizeIterator<Item = &'a Bytes> + Clone, impl Iterator<Item = &'a Arg> + Clone),
+        room: usize,
+        limit: Option<Instant>,
+    ) -> Result<Reply, ServerError> {
+        let words = |head: Bytes| {
+            let mut words = Vec::with_capacity(2 + keys.len() + room);
+            words.extend([Value::from(head), Value::from(keys.len() as i64)]);
+            self.behind(words, keys.clone(), args.clone(), limit)
+        };
+        match link.send(Named::Known("EVALSHA"), words(body.sha().clone())?).await {
+            Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
+                // Boxed: it is rare, and whoever sends would have room for it.
+                Box::pin(link.send(Named::Known("EVAL"), words(body.bytes())?)).await
+            }
+            answer => answer,
         }
     }
 
@@ -206,26 +240,33 @@ impl Node {
         limit: Option<Instant>,
         head: Option<Value>,
     ) -> Result<Vec<Value>, ServerError> {
-        let sizes = request.keys.iter().map(Bytes::len).chain(request.args.iter().map(Arg::len));
-        if let Some(size) = sizes.max().filter(|size| *size > LARGEST) {
-            let message = format!("not sent: an argument has {size} bytes, and servers take {LARGEST} at most");
-            return Err(ServerError::Refused { code: Code::TooLarge, message });
-        }
         let mut words = Vec::with_capacity(3 + request.keys.len() + request.args.len());
         words.extend(head);
         if let What::Script(_) | What::Function { .. } = request.what {
             words.push(Value::from(request.keys.len() as i64));
         }
         words.extend(request.subcommand.map(Value::from_static_str));
-        words.extend(request.keys_in_front().iter().cloned().map(Value::from));
-        for arg in &request.args {
+        self.behind(words, request.keys_in_front(), &request.args, limit)
+    }
+
+    /// Keys and arguments behind what comes before them.
+    fn behind<'a>(
+        &self,
+        mut words: Vec<Value>,
+        keys: impl IntoIterator<Item = &'a Bytes>,
+        args: impl IntoIterator<Item = &'a Arg>,
+        limit: Option<Instant>,
+    ) -> Result<Vec<Value>, ServerError> {
+        keys.into_iter().try_for_each(|key| fitting(key).map(|key| words.push(key)))?;
+        args.into_iter().try_for_each(|arg| {
             words.push(match arg {
-                Arg::Bytes(bytes) | Arg::Key(bytes) => Value::from(bytes.clone()),
+                Arg::Bytes(bytes) | Arg::Key(bytes) => fitting(bytes)?,
                 Arg::NotAfter => Value::from(self.not_after(limit)?),
                 Arg::Publish if self.sharded.load(Ordering::Relaxed) => Value::from_static_str("SPUBLISH"),
                 Arg::Publish => Value::from_static_str("PUBLISH"),
             });
-        }
+            Ok(())
+        })?;
         Ok(words)
     }
 

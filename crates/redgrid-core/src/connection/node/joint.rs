@@ -12,7 +12,8 @@
 //! itself has stopped to matter, and it ends in 0.3 ms.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, Weak};
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,10 +25,11 @@ use tokio::task::yield_now;
 use super::Node;
 use crate::clock::Instant;
 use crate::connection::slot::slot;
-use crate::connection::{Arg, Reply, Request};
+use crate::connection::{Answering, Arg, Reply, Request};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
 use crate::script::{Joint, Turn};
+use crate::short::decimal;
 
 /// So many calls are under way in a lane before others wait.
 const UNDER_WAY: usize = 4;
@@ -64,10 +66,31 @@ pub(super) struct Joints {
 }
 
 /// What may leave together: the calls that one script does on one connection, in a cluster those of a slot.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy)]
 struct Lane {
-    joint: &'static str,
+    joint: &'static Joint,
     at: u16,
+}
+
+impl Lane {
+    /// There is one of each script: its place says which it is.
+    fn key(self) -> (usize, u16) {
+        (std::ptr::from_ref(self.joint).addr(), self.at)
+    }
+}
+
+impl PartialEq for Lane {
+    fn eq(&self, other: &Lane) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Lane {}
+
+impl Hash for Lane {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
 }
 
 #[derive(Default)]
@@ -83,8 +106,7 @@ struct Traffic {
 
 /// One that waits to leave.
 struct Call {
-    /// Boxed: it goes through several hands.
-    request: Box<Request>,
+    request: Arc<Request>,
     turn: Turn,
     /// Since when it waits.
     since: Instant,
@@ -158,24 +180,25 @@ impl Joints {
     /// Sends a request, alone or together with others, once.
     ///
     /// Dropped while it waits for others, it does not leave.
-    pub(super) async fn call(
+    pub(super) fn call<'a>(
         &self,
-        node: &Node,
+        node: &'a Node,
         (joint, turn): (&'static Joint, Turn),
-        request: &Request,
+        request: &'a Arc<Request>,
         limit: Instant,
-    ) -> Result<Reply, ServerError> {
+    ) -> Answering<'a> {
         let key = request.first_key();
         let at = if self.by_slot { slot(key) } else { node.commands.seat(key) };
-        let lane = Lane { joint: joint.body().name(), at };
-        match self.enter(node, (joint, turn), lane, (request, limit)) {
+        let lane = Lane { joint, at };
+        match self.enter(node, turn, lane, (request, limit)) {
             None => {
-                let _leaving = Leaving { node, joint, lane };
-                // Boxed: those who wait for others have no room for it.
-                pinned(|| node.one(node.line(request), request, Some(limit))).await
+                let leaving = Leaving { node, lane };
+                Answering::fetched(|| async move {
+                    let _leaving = leaving;
+                    node.one(node.line(request), request, Some(limit)).await
+                })
             }
-            // Perhaps it had left.
-            Some(told) => told.await.unwrap_or_else(|_| Err(ServerError::unknown("no answer came in time"))),
+            Some(told) => Answering::told(told),
         }
     }
 
@@ -183,9 +206,9 @@ impl Joints {
     fn enter(
         &self,
         node: &Node,
-        (joint, turn): (&'static Joint, Turn),
+        turn: Turn,
         lane: Lane,
-        (request, limit): (&Request, Instant),
+        (request, limit): (&Arc<Request>, Instant),
     ) -> Option<oneshot::Receiver<Result<Reply, ServerError>>> {
         let (now, is_near) = (node.clock.now(), node.is_near());
         let mut lanes = self.lanes();
@@ -196,17 +219,16 @@ impl Joints {
         }
         let (answer, told) = oneshot::channel();
         let until = now + node.settings.timeout / WAITS;
-        let request = Box::new(request.clone().not_after(limit));
-        traffic.waiting.push_back(Call { request, turn, since: now, until, limit, answer });
+        traffic.waiting.push_back(Call { request: Arc::clone(request), turn, since: now, until, limit, answer });
         let drains = traffic.has_room(is_near);
         traffic.drains += usize::from(drains);
         let guards = !std::mem::replace(&mut traffic.guarded, true);
         drop(lanes);
         if drains {
-            self.runtime.spawn(drain(Weak::clone(&self.node), joint, lane));
+            self.runtime.spawn(pinned(|| drain(Weak::clone(&self.node), lane)));
         }
         if guards {
-            self.runtime.spawn(guard(Weak::clone(&self.node), joint, lane));
+            self.runtime.spawn(guard(Weak::clone(&self.node), lane));
         }
         Some(told)
     }
@@ -255,7 +277,6 @@ impl Node {
 /// A call that was under way in its caller's hands is so no more, however he left: those who wait leave now.
 struct Leaving<'a> {
     node: &'a Node,
-    joint: &'static Joint,
     lane: Lane,
 }
 
@@ -267,13 +288,13 @@ impl Drop for Leaving<'_> {
             traffic.is_awaited(now) && traffic.has_room(is_near)
         });
         if drains {
-            joints.runtime.spawn(drain(Weak::clone(&joints.node), self.joint, self.lane));
+            joints.runtime.spawn(pinned(|| drain(Weak::clone(&joints.node), self.lane)));
         }
     }
 }
 
 /// As long as somebody waits: has those leave who do so for more than a moment, and tells those who wait too long.
-async fn guard(node: Weak<Node>, joint: &'static Joint, lane: Lane) {
+async fn guard(node: Weak<Node>, lane: Lane) {
     loop {
         tokio::time::sleep(PATIENCE).await;
         let Some(kept) = node.upgrade() else { return };
@@ -285,7 +306,7 @@ async fn guard(node: Weak<Node>, joint: &'static Joint, lane: Lane) {
             waits.is_some_and(|waits| waits >= PATIENCE)
         });
         if drains {
-            kept.joints.runtime.spawn(drain(Weak::clone(&node), joint, lane));
+            kept.joints.runtime.spawn(pinned(|| drain(Weak::clone(&node), lane)));
         }
         if !goes_on {
             return;
@@ -294,7 +315,7 @@ async fn guard(node: Weak<Node>, joint: &'static Joint, lane: Lane) {
 }
 
 /// Sends what waits, as long as something does.
-async fn drain(node: Weak<Node>, joint: &'static Joint, lane: Lane) {
+async fn drain(node: Weak<Node>, lane: Lane) {
     // The senders of their answers go with the node: who waits is told.
     let mut has_sent = false;
     while let Some(node) = node.upgrade() {
@@ -304,7 +325,7 @@ async fn drain(node: Weak<Node>, joint: &'static Joint, lane: Lane) {
         let within = limit.since(node.clock.now());
         let count = calls.len();
         // Dropped at its end, with the answers nobody has been told: what left may have been carried out.
-        if tokio::time::timeout(within, send(&node, joint, calls)).await.is_err() {
+        if tokio::time::timeout(within, send(&node, lane.joint, calls)).await.is_err() {
             // As for whoever waits for an answer by himself to the end of the client's timeout.
             node.look_after();
         }
@@ -322,8 +343,8 @@ async fn send(node: &Node, joint: &'static Joint, calls: Vec<Call>) {
         tell(alone, &node.commands.down());
         return;
     }
-    join_all(alone.into_iter().map(async |Call { request, answer, .. }| {
-        let _ = answer.send(node.one(node.line(&request), &request, request.limit()).await);
+    join_all(alone.into_iter().map(async |Call { request, limit, answer, .. }| {
+        let _ = answer.send(node.one(node.line(&request), &request, Some(limit)).await);
     }))
     .await;
 }
@@ -338,17 +359,14 @@ async fn together(node: &Node, joint: &'static Joint, calls: Vec<Call>) -> Vec<C
     calls.sort_by_key(|call| call.turn != Turn::First);
     let firsts = calls.iter().filter(|call| call.turn == Turn::First).count();
     let limit = calls.iter().filter(|call| call.request.args.contains(&Arg::NotAfter)).map(|call| call.limit).min();
-    let mut request = Request::script(joint.body()).int(firsts as i64);
-    request.args.reserve(2 + calls.len() * joint.words);
-    request.args.push(if limit.is_some() { Arg::NotAfter } else { Arg::Bytes(Bytes::from_static(b"0")) });
-    request.args.push(Arg::Publish);
-    request.keys.reserve(calls.len());
-    for Call { request: one, .. } in &calls {
-        request.keys.extend(one.keys.iter().cloned());
-        // Those that are the same for all stand in front.
-        request.args.extend(one.args.iter().filter(|arg| arg.is_its_own()).cloned());
-    }
-    match node.one(node.line(&request), &request, limit).await {
+    // Those that are the same for all stand in front.
+    let none = Arg::Bytes(Bytes::from_static(b"0"));
+    let of_all = [Arg::Bytes(decimal(firsts as i64)), limit.map_or(none, |_| Arg::NotAfter), Arg::Publish];
+    let own = calls.iter().flat_map(|call| &call.request.args).filter(|arg| arg.is_its_own());
+    let args = of_all.iter().chain(own);
+    let keys = calls.iter().map(|call| &call.request.keys[0]);
+    let (link, room) = (node.line(&calls[0].request), of_all.len() + calls.len() * joint.words);
+    match node.script((link, joint.body()), (keys, args), room, limit).await {
         Ok(Reply::Array(answers)) if answers.len() == 1 + calls.len() => {
             let (mut answers, mut alone) = (answers.into_iter(), Vec::new());
             // Read once, and not by each of them.
@@ -396,7 +414,7 @@ mod tests {
 
     fn waiting(count: usize) -> VecDeque<Call> {
         let call = |_| Call {
-            request: Box::new(Request::command("PING")),
+            request: Arc::new(Request::command("PING")),
             turn: Turn::First,
             since: Instant::PAST,
             until: Instant::NEVER,
