@@ -65,7 +65,7 @@ impl Sub<Duration> for Instant {
 }
 
 /// The nanoseconds of a duration, as many as can be counted. A clock is read several times an operation: not by 128 bits.
-const fn nanos(d: Duration) -> u64 {
+pub(crate) const fn nanos(d: Duration) -> u64 {
     d.as_secs().saturating_mul(1_000_000_000).saturating_add(d.subsec_nanos() as u64)
 }
 

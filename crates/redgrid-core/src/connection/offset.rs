@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{Instant, nanos};
 
 /// Clocks of two machines drift apart by at most this: 500 ppm, the most that NTP slews (RFC 5905, section 11.3).
 /// Applied to the age of a sample, so that an old one is not believed to be exact.
@@ -78,7 +78,7 @@ impl ServerClock {
 
     /// Takes in how long a request took.
     pub fn observe_round_trip(&self, sent: Instant, received: Instant) {
-        let took = u64::try_from(received.since(sent).as_nanos()).unwrap_or(u64::MAX).max(1);
+        let took = nanos(received.since(sent)).max(1);
         if self.round_trip.load(Ordering::Relaxed).wrapping_sub(1) >= took {
             self.round_trip.store(took, Ordering::Relaxed);
         }

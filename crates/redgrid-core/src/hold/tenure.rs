@@ -11,7 +11,7 @@ use super::kind::{Claim, HoldKind, Target};
 use super::owners::Owners;
 use super::slot::SlotKey;
 use super::terms::{self, Lease};
-use crate::clock::{Clock, Instant};
+use crate::clock::{Clock, Instant, nanos};
 use crate::config::Durability;
 use crate::connection::{Exchange, NodeId};
 use crate::short::Short;
@@ -184,7 +184,7 @@ impl Tenure {
             stretch_ends: granted.stretch_ends,
             owners: Owners::default(),
             deadline: AtomicU64::new(terms::deadline(granted.sent, granted.lease).as_nanos()),
-            lease: AtomicU64::new(terms::nanos(granted.lease)),
+            lease: AtomicU64::new(nanos(granted.lease)),
             renewed: AtomicBool::new(false),
             renewed_until: AtomicU64::new(0),
             owner_due: AtomicU64::new(Instant::NEVER.as_nanos()),
@@ -332,7 +332,7 @@ impl Tenure {
     pub(crate) fn serve(&self, lease: Lease, durability: Durability, renewed_until: Instant, owner_due: Instant) {
         self.durable(|durable| durable.wanted = durability);
         if let Lease::Renewed(lease) = lease {
-            self.lease.store(terms::nanos(lease), Ordering::Release);
+            self.lease.store(nanos(lease), Ordering::Release);
         }
         self.renewed_until.store(renewed_until.as_nanos(), Ordering::Release);
         self.renewed.store(matches!(lease, Lease::Renewed(_)), Ordering::Release);

@@ -106,10 +106,6 @@ pub(crate) fn next_look(lease: Lease, watchdog: Duration, deadline: Instant, fro
 /// The shortest time between two looks after a tenure, however near its end is.
 const SHORTEST_LOOK: Duration = Duration::from_millis(20);
 
-pub(crate) fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
