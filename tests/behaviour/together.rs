@@ -10,7 +10,7 @@ use futures_util::future::join;
 use redgrid_core::{Client, Code, ServerError};
 use redgrid_locks::{AcquireError, Lock, LockGuard};
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, server, sha};
+use redgrid_tests::{SOON, client, client_with, on_each_runtime, server, sha};
 
 /// The script that does the work of many calls.
 const JOINT: &str = include_str!("../../crates/redgrid-locks/src/scripts/joint.lua");
@@ -67,241 +67,259 @@ async fn micros(observer: &Observer) -> u64 {
 }
 
 /// Eight hundred calls of four hundred tasks.
-#[tokio::test(flavor = "multi_thread")]
-async fn those_who_wait_for_a_server_leave_together() {
-    let server = server().await;
-    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    let names = names(400);
-    let before = calls(&observer).await;
-    let begun = micros(&observer).await;
-    let guards: Vec<_> = ask(&server, &client, &names).await.into_iter().map(Result::unwrap).collect();
-    let ended = micros(&observer).await;
-    let asked = calls(&observer).await - before;
-    assert!(asked < 100, "{asked} calls");
-    for guard in &guards {
-        let token = guard.token().get();
-        assert!((begun..ended).contains(&token), "{token} is not a time from {begun} to {ended}");
-    }
-    assert_eq!(held(&observer).await.len(), 400);
-    for name in &names {
-        let left = observer.time_to_live(name).await.unwrap().unwrap();
-        assert!(left <= LEASE * 2 && left > LEASE / 2, "{left:?}");
-    }
-    server.pause().await.unwrap();
-    let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
-    // Under way, or waiting for those who are.
-    wait_until(SOON, async || client.in_hand().holds == 0).await;
-    server.resume().await.unwrap();
-    all(releasing).await.into_iter().for_each(|released| released.unwrap());
-    let released = calls(&observer).await - before - asked;
-    assert!(released < 100, "{released} calls");
-    assert!(held(&observer).await.is_empty());
+#[test]
+fn those_who_wait_for_a_server_leave_together() {
+    on_each_runtime(async || {
+        let server = server().await;
+        let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+        let names = names(400);
+        let before = calls(&observer).await;
+        let begun = micros(&observer).await;
+        let guards: Vec<_> = ask(&server, &client, &names).await.into_iter().map(Result::unwrap).collect();
+        let ended = micros(&observer).await;
+        let asked = calls(&observer).await - before;
+        assert!(asked < 100, "{asked} calls");
+        for guard in &guards {
+            let token = guard.token().get();
+            assert!((begun..ended).contains(&token), "{token} is not a time from {begun} to {ended}");
+        }
+        assert_eq!(held(&observer).await.len(), 400);
+        for name in &names {
+            let left = observer.time_to_live(name).await.unwrap().unwrap();
+            assert!(left <= LEASE * 2 && left > LEASE / 2, "{left:?}");
+        }
+        server.pause().await.unwrap();
+        let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+        // Under way, or waiting for those who are.
+        wait_until(SOON, async || client.in_hand().holds == 0).await;
+        server.resume().await.unwrap();
+        all(releasing).await.into_iter().for_each(|released| released.unwrap());
+        let released = calls(&observer).await - before - asked;
+        assert!(released < 100, "{released} calls");
+        assert!(held(&observer).await.is_empty());
+    });
 }
 
 /// What is wrong with one name, or forbidden, concerns nobody else.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_one_is_told_to_that_one() {
-    let server = server().await;
-    let observer = server.observer().await.unwrap();
-    observer.cmd(&["ACL", "SETUSER", "app", "on", ">secret", "~n:*", "&*", "+@all"]).await.unwrap();
-    observer.cmd(&["SET", "n:20", "text"]).await.unwrap();
-    let client = client_with(&server.url_for("app", "secret"), |config| config).await;
-    let outcomes = ask(&server, &client, &names(40)).await;
-    let (granted, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
-    let [Err(AcquireError::Refused { name, source })] = &refused[..] else { panic!("{refused:?}") };
-    assert_eq!((name.as_str(), source.code()), ("n:20", Some(Code::WrongType)));
-    drop(granted);
-    wait_until(SOON, async || held(&observer).await == ["n:20"]).await;
+#[test]
+fn what_is_wrong_with_one_is_told_to_that_one() {
+    on_each_runtime(async || {
+        let server = server().await;
+        let observer = server.observer().await.unwrap();
+        observer.cmd(&["ACL", "SETUSER", "app", "on", ">secret", "~n:*", "&*", "+@all"]).await.unwrap();
+        observer.cmd(&["SET", "n:20", "text"]).await.unwrap();
+        let client = client_with(&server.url_for("app", "secret"), |config| config).await;
+        let outcomes = ask(&server, &client, &names(40)).await;
+        let (granted, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        let [Err(AcquireError::Refused { name, source })] = &refused[..] else { panic!("{refused:?}") };
+        assert_eq!((name.as_str(), source.code()), ("n:20", Some(Code::WrongType)));
+        drop(granted);
+        wait_until(SOON, async || held(&observer).await == ["n:20"]).await;
 
-    observer.cmd(&["DEL", "n:20"]).await.unwrap();
-    let mut names = names(40);
-    names[20] = "forbidden".into();
-    let outcomes = ask(&server, &client, &names).await;
-    let refused: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
-    let [AcquireError::Refused { name, source }] = &refused[..] else { panic!("{refused:?}") };
-    assert_eq!((name.as_str(), source.code()), ("forbidden", Some(Code::NoPermission)));
-    assert_eq!(held(&observer).await.len(), 39);
+        observer.cmd(&["DEL", "n:20"]).await.unwrap();
+        let mut names = names(40);
+        names[20] = "forbidden".into();
+        let outcomes = ask(&server, &client, &names).await;
+        let refused: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+        let [AcquireError::Refused { name, source }] = &refused[..] else { panic!("{refused:?}") };
+        assert_eq!((name.as_str(), source.code()), ("forbidden", Some(Code::NoPermission)));
+        assert_eq!(held(&observer).await.len(), 39);
+    });
 }
 
 /// One may not even be told how long it has to wait: what the others gave back just before is given back, and told so.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
-    let server = server().await;
-    let observer = server.observer().await.unwrap();
-    observer.cmd(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pttl"]).await.unwrap();
-    let client = client_with(&server.url_for("app", "secret"), |config| config).await;
-    // So few that all of them wait until a call is answered, and leave together then.
-    let guards: Vec<_> = ask(&server, &client, &names(25)).await.into_iter().map(Result::unwrap).collect();
-    observer.cmd(&["HSET", "busy", "other", "1"]).await.unwrap();
-    let before = calls(&observer).await;
-    server.pause().await.unwrap();
-    let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
-    let lock = Lock::new(&client, "busy");
-    let denied = tokio::spawn(lock.try_acquire().lease(LEASE).into_future());
-    wait_until(SOON, async || client.in_hand().holds == 0 && client.in_hand().waiting == 1).await;
-    server.resume().await.unwrap();
-    all(releasing).await.into_iter().for_each(|released| released.unwrap());
-    let denied = denied.await.unwrap();
-    let asked = calls(&observer).await - before;
-    assert!(asked < 10, "{asked} calls");
-    assert!(matches!(&denied, Err(AcquireError::Refused { .. })), "{denied:?}");
-    assert!(held(&observer).await.is_empty());
+#[test]
+fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
+    on_each_runtime(async || {
+        let server = server().await;
+        let observer = server.observer().await.unwrap();
+        observer.cmd(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pttl"]).await.unwrap();
+        let client = client_with(&server.url_for("app", "secret"), |config| config).await;
+        // So few that all of them wait until a call is answered, and leave together then.
+        let guards: Vec<_> = ask(&server, &client, &names(25)).await.into_iter().map(Result::unwrap).collect();
+        observer.cmd(&["HSET", "busy", "other", "1"]).await.unwrap();
+        let before = calls(&observer).await;
+        server.pause().await.unwrap();
+        let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+        let lock = Lock::new(&client, "busy");
+        let denied = tokio::spawn(lock.try_acquire().lease(LEASE).into_future());
+        wait_until(SOON, async || client.in_hand().holds == 0 && client.in_hand().waiting == 1).await;
+        server.resume().await.unwrap();
+        all(releasing).await.into_iter().for_each(|released| released.unwrap());
+        let denied = denied.await.unwrap();
+        let asked = calls(&observer).await - before;
+        assert!(asked < 10, "{asked} calls");
+        assert!(matches!(&denied, Err(AcquireError::Refused { .. })), "{denied:?}");
+        assert!(held(&observer).await.is_empty());
+    });
 }
 
 /// All that went together is unknown together, and each finds out for itself.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_to_many_is_found_again_by_each() {
-    let server = server().await;
-    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let url = server.url_via(proxy.addr());
-    let client = client_with(&url, |config| config.timeout(Duration::from_secs(1))).await;
-    // Known to the server, so that it is carried out at the first sending.
-    ask(&server, &client, &names(40)).await;
-    wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
-    proxy.next(1, sha(JOINT), Action::SwallowReply);
-    let guards: Vec<_> = ask(&server, &client, &names(40)).await.into_iter().map(Result::unwrap).collect();
-    assert_eq!((proxy.counts().swallowed, held(&observer).await.len()), (1, 40));
-    proxy.next(1, sha(JOINT), Action::SwallowReply);
-    server.pause().await.unwrap();
-    let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
-    wait_until(SOON, async || client.in_hand().holds == 0).await;
-    server.resume().await.unwrap();
-    all(releasing).await.into_iter().for_each(|released| released.unwrap());
-    assert_eq!(proxy.counts().swallowed, 2);
-    wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+#[test]
+fn a_lost_answer_to_many_is_found_again_by_each() {
+    on_each_runtime(async || {
+        let server = server().await;
+        let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+        let url = server.url_via(proxy.addr());
+        let client = client_with(&url, |config| config.timeout(Duration::from_secs(1))).await;
+        // Known to the server, so that it is carried out at the first sending.
+        ask(&server, &client, &names(40)).await;
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+        proxy.next(1, sha(JOINT), Action::SwallowReply);
+        let guards: Vec<_> = ask(&server, &client, &names(40)).await.into_iter().map(Result::unwrap).collect();
+        assert_eq!((proxy.counts().swallowed, held(&observer).await.len()), (1, 40));
+        proxy.next(1, sha(JOINT), Action::SwallowReply);
+        server.pause().await.unwrap();
+        let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+        wait_until(SOON, async || client.in_hand().holds == 0).await;
+        server.resume().await.unwrap();
+        all(releasing).await.into_iter().for_each(|released| released.unwrap());
+        assert_eq!(proxy.counts().swallowed, 2);
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+    });
 }
 
 /// What arrives when nobody wants it any more takes nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn many_that_arrive_too_late_are_not_carried_out() {
-    let (server, timeout) = (server().await, Duration::from_millis(1500));
-    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
-    // Known to the server, so that it is carried out at the first sending.
-    ask(&server, &client, &names(40)).await;
-    wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
-    proxy.next(1, sha(JOINT), Action::Hold);
-    // So that most wait for each other.
-    server.pause().await.unwrap();
-    let asking: Vec<_> = names(40)
-        .iter()
-        .map(|name| Lock::new(&client, &**name).acquire().lease(LEASE).wait(Duration::from_secs(1)))
-        .map(|asking| tokio::spawn(asking.into_future()))
-        .collect();
-    wait_until(SOON, async || client.in_hand().names == 40).await;
-    server.resume().await.unwrap();
-    wait_until(SOON, async || proxy.counts().held == 1).await;
-    let sent = micros(&observer).await;
-    let granted: Vec<_> = all(asking).await.into_iter().filter_map(Result::ok).collect();
-    assert!(granted.len() < 40);
-    proxy.cut_all();
-    // Until when they may be carried out.
-    let over = sent + 1_000_000 + u64::try_from(timeout.as_micros()).unwrap();
-    wait_until(SOON, async || micros(&observer).await > over).await;
-    let taken = calls_of(&observer, "hset").await;
-    assert_eq!(proxy.release_held().await, 1);
-    assert_eq!(calls_of(&observer, "hset").await, taken, "nobody wants it any more");
-    drop(granted);
+#[test]
+fn many_that_arrive_too_late_are_not_carried_out() {
+    on_each_runtime(async || {
+        let (server, timeout) = (server().await, Duration::from_millis(1500));
+        let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+        let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+        // Known to the server, so that it is carried out at the first sending.
+        ask(&server, &client, &names(40)).await;
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+        proxy.next(1, sha(JOINT), Action::Hold);
+        // So that most wait for each other.
+        server.pause().await.unwrap();
+        let asking: Vec<_> = names(40)
+            .iter()
+            .map(|name| Lock::new(&client, &**name).acquire().lease(LEASE).wait(Duration::from_secs(1)))
+            .map(|asking| tokio::spawn(asking.into_future()))
+            .collect();
+        wait_until(SOON, async || client.in_hand().names == 40).await;
+        server.resume().await.unwrap();
+        wait_until(SOON, async || proxy.counts().held == 1).await;
+        let sent = micros(&observer).await;
+        let granted: Vec<_> = all(asking).await.into_iter().filter_map(Result::ok).collect();
+        assert!(granted.len() < 40);
+        proxy.cut_all();
+        // Until when they may be carried out.
+        let over = sent + 1_000_000 + u64::try_from(timeout.as_micros()).unwrap();
+        wait_until(SOON, async || micros(&observer).await > over).await;
+        let taken = calls_of(&observer, "hset").await;
+        assert_eq!(proxy.release_held().await, 1);
+        assert_eq!(calls_of(&observer, "hset").await, taken, "nobody wants it any more");
+        drop(granted);
+    });
 }
 
 /// Whoever holds on to a future and does not poll it holds up nobody but himself.
-#[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_for_somebody_who_is_not_polled() {
-    let server = server().await;
-    let client = client(&server).await;
-    let mut lying = Vec::new();
-    for name in names(8) {
-        let mut future = Lock::new(&client, name).acquire().lease(LEASE).into_future();
-        // Once; some server may be quicker than that.
-        if std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await {
-            lying.push(future);
+#[test]
+fn nobody_waits_for_somebody_who_is_not_polled() {
+    on_each_runtime(async || {
+        let server = server().await;
+        let client = client(&server).await;
+        let mut lying = Vec::new();
+        for name in names(8) {
+            let mut future = Lock::new(&client, name).acquire().lease(LEASE).into_future();
+            // Once; some server may be quicker than that.
+            if std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await {
+                lying.push(future);
+            }
         }
-    }
-    let others: Vec<_> = (100..140)
-        .map(|number| tokio::spawn(Lock::new(&client, format!("n:{number}")).acquire().wait(SOON).into_future()))
-        .collect();
-    for guard in all(others).await {
-        guard.unwrap().release().await.unwrap();
-    }
-    for future in lying {
-        future.await.unwrap().release().await.unwrap();
-    }
+        let others: Vec<_> = (100..140)
+            .map(|number| tokio::spawn(Lock::new(&client, format!("n:{number}")).acquire().wait(SOON).into_future()))
+            .collect();
+        for guard in all(others).await {
+            guard.unwrap().release().await.unwrap();
+        }
+        for future in lying {
+            future.await.unwrap().release().await.unwrap();
+        }
+    });
 }
 
 /// A server far away: nobody waits for the answers of others, however many are under way.
-#[tokio::test(flavor = "multi_thread")]
-async fn all_are_under_way_although_nobody_is_answered() {
-    let server = server().await;
-    let proxy = Proxy::to(&server).await.unwrap();
-    let url = server.url_via(proxy.addr());
-    let client = client_with(&url, |config| config.timeout(SOON)).await;
-    // Known to the server, so that each is sent once.
-    ask(&server, &client, &names(80)).await;
-    wait_until(SOON, async || client.in_hand().names == 0).await;
-    let keys = Arc::new(AtomicUsize::new(0));
-    proxy.on_request({
-        let keys = Arc::clone(&keys);
-        move |words| {
-            if words[0] == *"EVALSHA" {
-                keys.fetch_add(std::str::from_utf8(&words[2]).unwrap().parse().unwrap(), Ordering::Relaxed);
+#[test]
+fn all_are_under_way_although_nobody_is_answered() {
+    on_each_runtime(async || {
+        let server = server().await;
+        let proxy = Proxy::to(&server).await.unwrap();
+        let url = server.url_via(proxy.addr());
+        let client = client_with(&url, |config| config.timeout(SOON)).await;
+        // Known to the server, so that each is sent once.
+        ask(&server, &client, &names(80)).await;
+        wait_until(SOON, async || client.in_hand().names == 0).await;
+        let keys = Arc::new(AtomicUsize::new(0));
+        proxy.on_request({
+            let keys = Arc::clone(&keys);
+            move |words| {
+                if words[0] == *"EVALSHA" {
+                    keys.fetch_add(std::str::from_utf8(&words[2]).unwrap().parse().unwrap(), Ordering::Relaxed);
+                }
+                Action::Forward
             }
-            Action::Forward
+        });
+        proxy.set(Direction::ToClient, Fault::Stall);
+        let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
+        let asking: Vec<_> = names(400).iter().map(ask).collect();
+        wait_until(SOON, async || keys.load(Ordering::Relaxed) >= 400).await;
+        proxy.heal();
+        for guard in all(asking).await {
+            guard.unwrap().release().await.unwrap();
         }
     });
-    proxy.set(Direction::ToClient, Fault::Stall);
-    let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
-    let asking: Vec<_> = names(400).iter().map(ask).collect();
-    wait_until(SOON, async || keys.load(Ordering::Relaxed) >= 400).await;
-    proxy.heal();
-    for guard in all(asking).await {
-        guard.unwrap().release().await.unwrap();
-    }
 }
 
 /// Each connection has those of its own names.
-#[tokio::test(flavor = "multi_thread")]
-async fn names_of_several_connections_leave_together_by_each() {
-    let server = server().await;
-    let client = client_with(&server.url(), |config| config.connections_per_node(3)).await;
-    let observer = server.observer().await.unwrap();
-    let before = calls(&observer).await;
-    let guards = ask(&server, &client, &names(400)).await;
-    let asked = calls(&observer).await - before;
-    assert!(asked < 100, "{asked} calls");
-    assert_eq!(held(&observer).await.len(), 400);
-    for guard in guards {
-        guard.unwrap().release().await.unwrap();
-    }
+#[test]
+fn names_of_several_connections_leave_together_by_each() {
+    on_each_runtime(async || {
+        let server = server().await;
+        let client = client_with(&server.url(), |config| config.connections_per_node(3)).await;
+        let observer = server.observer().await.unwrap();
+        let before = calls(&observer).await;
+        let guards = ask(&server, &client, &names(400)).await;
+        let asked = calls(&observer).await - before;
+        assert!(asked < 100, "{asked} calls");
+        assert_eq!(held(&observer).await.len(), 400);
+        for guard in guards {
+            guard.unwrap().release().await.unwrap();
+        }
+    });
 }
 
 /// A server that hangs: everybody is told in time, and when it goes on nothing is left behind.
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
-    let server = server().await;
-    let (client, observer) = (
-        client_with(&server.url(), |config| config.timeout(Duration::from_millis(600))).await,
-        server.observer().await.unwrap(),
-    );
-    server.pause().await.unwrap();
-    let began = tokio::time::Instant::now();
-    let ask = |name: &String| {
-        let asking = Lock::new(&client, &**name).acquire().lease(LEASE).wait(Duration::from_secs(2));
-        tokio::spawn(asking.into_future())
-    };
-    let asking: Vec<_> = names(400).iter().map(ask).collect();
-    for outcome in all(asking).await {
-        let Err(AcquireError::Unavailable { source, .. } | AcquireError::OutcomeUnknown { source, .. }) = outcome
-        else {
-            panic!("{outcome:?}");
+#[test]
+fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
+    on_each_runtime(async || {
+        let server = server().await;
+        let (client, observer) = (
+            client_with(&server.url(), |config| config.timeout(Duration::from_millis(600))).await,
+            server.observer().await.unwrap(),
+        );
+        server.pause().await.unwrap();
+        let began = tokio::time::Instant::now();
+        let ask = |name: &String| {
+            let asking = Lock::new(&client, &**name).acquire().lease(LEASE).wait(Duration::from_secs(2));
+            tokio::spawn(asking.into_future())
         };
-        assert!(matches!(source, ServerError::NotSent { .. } | ServerError::Unknown { .. }), "{source:?}");
-    }
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    server.resume().await.unwrap();
-    wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
-    for guard in ask_again(&client, 400).await {
-        drop(guard.unwrap());
-    }
+        let asking: Vec<_> = names(400).iter().map(ask).collect();
+        for outcome in all(asking).await {
+            let Err(AcquireError::Unavailable { source, .. } | AcquireError::OutcomeUnknown { source, .. }) = outcome
+            else {
+                panic!("{outcome:?}");
+            };
+            assert!(matches!(source, ServerError::NotSent { .. } | ServerError::Unknown { .. }), "{source:?}");
+        }
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        server.resume().await.unwrap();
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+        for guard in ask_again(&client, 400).await {
+            drop(guard.unwrap());
+        }
+    });
 }
 
 async fn ask_again(client: &Client, count: usize) -> Vec<Outcome> {
@@ -310,26 +328,28 @@ async fn ask_again(client: &Client, count: usize) -> Vec<Outcome> {
 }
 
 /// Who has left is not asked for; what was under way is given back.
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_leaves_while_he_waits_for_others_leaves_nothing_behind() {
-    let server = server().await;
-    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    server.pause().await.unwrap();
-    let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
-    let asking: Vec<_> = names(400).iter().map(ask).collect();
-    wait_until(SOON, async || client.in_hand().names == 400).await;
-    for asking in &asking {
-        asking.abort();
-    }
-    server.resume().await.unwrap();
-    for asking in asking {
-        // Aborted, or granted just before.
-        drop(asking.await);
-    }
-    wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
-    for guard in ask_again(&client, 400).await {
-        drop(guard.unwrap());
-    }
+#[test]
+fn whoever_leaves_while_he_waits_for_others_leaves_nothing_behind() {
+    on_each_runtime(async || {
+        let server = server().await;
+        let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+        server.pause().await.unwrap();
+        let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
+        let asking: Vec<_> = names(400).iter().map(ask).collect();
+        wait_until(SOON, async || client.in_hand().names == 400).await;
+        for asking in &asking {
+            asking.abort();
+        }
+        server.resume().await.unwrap();
+        for asking in asking {
+            // Aborted, or granted just before.
+            drop(asking.await);
+        }
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+        for guard in ask_again(&client, 400).await {
+            drop(guard.unwrap());
+        }
+    });
 }
 
 /// How many names have left together, by the proxy.
@@ -349,70 +369,75 @@ fn left_together(proxy: &Proxy) -> Arc<AtomicUsize> {
 
 /// A call of many that is cut by its bound, as nothing comes through any more: it may have been carried out, and each is told so.
 /// What the server granted to those who were told is given back as soon as it can be asked again.
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_left_with_others_and_is_cut_off_is_told_that_it_is_unknown() {
-    let cut_off = async |direction| {
-        let server = server().await;
-        let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-        let url = server.url_via(proxy.addr());
-        let client = client_with(&url, |config| config.timeout(Duration::from_secs(2)).retries(0)).await;
-        // Known to the server, so that each is sent once.
-        ask(&server, &client, &names(80)).await;
-        wait_until(SOON, async || client.in_hand().names == 0 && held(&observer).await.is_empty()).await;
-        let together = left_together(&proxy);
-        proxy.set(direction, Fault::BlackHole);
-        let began = tokio::time::Instant::now();
-        let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
-        let asking: Vec<_> = names(100).iter().map(ask).collect();
-        if direction == Direction::ToClient {
-            wait_until(SOON, async || held(&observer).await.len() == 100).await;
-            assert!(together.load(Ordering::Relaxed) > 50, "{together:?} left together");
-        }
-        for outcome in all(asking).await {
-            let Err(AcquireError::OutcomeUnknown { source: ServerError::Unknown { .. }, .. }) = outcome else {
-                panic!("{direction:?}: {outcome:?}");
-            };
-        }
-        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-        // A black hole is not healed by itself.
-        proxy.heal();
-        proxy.cut_all();
-        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
-        for guard in ask_again(&client, 100).await {
-            guard.unwrap().release().await.unwrap();
-        }
-    };
-    join(cut_off(Direction::ToClient), cut_off(Direction::ToServer)).await;
+#[test]
+fn whoever_left_with_others_and_is_cut_off_is_told_that_it_is_unknown() {
+    on_each_runtime(async || {
+        let cut_off = async |direction| {
+            let server = server().await;
+            let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+            let url = server.url_via(proxy.addr());
+            let client = client_with(&url, |config| config.timeout(Duration::from_secs(2)).retries(0)).await;
+            // Known to the server, so that each is sent once.
+            ask(&server, &client, &names(80)).await;
+            wait_until(SOON, async || client.in_hand().names == 0 && held(&observer).await.is_empty()).await;
+            let together = left_together(&proxy);
+            proxy.set(direction, Fault::BlackHole);
+            let began = tokio::time::Instant::now();
+            let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
+            let asking: Vec<_> = names(100).iter().map(ask).collect();
+            if direction == Direction::ToClient {
+                wait_until(SOON, async || held(&observer).await.len() == 100).await;
+                assert!(together.load(Ordering::Relaxed) > 50, "{together:?} left together");
+            }
+            for outcome in all(asking).await {
+                let Err(AcquireError::OutcomeUnknown { source: ServerError::Unknown { .. }, .. }) = outcome else {
+                    panic!("{direction:?}: {outcome:?}");
+                };
+            }
+            assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+            // A black hole is not healed by itself.
+            proxy.heal();
+            proxy.cut_all();
+            wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+            for guard in ask_again(&client, 100).await {
+                guard.unwrap().release().await.unwrap();
+            }
+        };
+        join(cut_off(Direction::ToClient), cut_off(Direction::ToServer)).await;
+    });
 }
 
 /// The connection goes while many are under way together: each is granted once, by the next one.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_is_lost_under_those_who_left_together_costs_nobody_his_lock() {
-    let server = server().await;
-    let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let url = server.url_via(proxy.addr());
-    let client = client_with(&url, |config| config.timeout(Duration::from_secs(5))).await;
-    ask(&server, &client, &names(80)).await;
-    wait_until(SOON, async || client.in_hand().names == 0 && held(&observer).await.is_empty()).await;
-    let together = left_together(&proxy);
-    for fault in [Direction::ToClient, Direction::ToServer] {
-        let before = together.load(Ordering::Relaxed);
-        proxy.set(fault, Fault::Stall);
-        let ask =
-            |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).wait(SOON).into_future());
-        let asking: Vec<_> = names(400).iter().map(ask).collect();
-        match fault {
-            Direction::ToClient => {
-                wait_until(SOON, async || together.load(Ordering::Relaxed) - before > 200).await;
+#[test]
+fn a_connection_that_is_lost_under_those_who_left_together_costs_nobody_his_lock() {
+    on_each_runtime(async || {
+        let server = server().await;
+        let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
+        let url = server.url_via(proxy.addr());
+        let client = client_with(&url, |config| config.timeout(Duration::from_secs(5))).await;
+        ask(&server, &client, &names(80)).await;
+        wait_until(SOON, async || client.in_hand().names == 0 && held(&observer).await.is_empty()).await;
+        let together = left_together(&proxy);
+        for fault in [Direction::ToClient, Direction::ToServer] {
+            let before = together.load(Ordering::Relaxed);
+            proxy.set(fault, Fault::Stall);
+            let ask = |name: &String| {
+                tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).wait(SOON).into_future())
+            };
+            let asking: Vec<_> = names(400).iter().map(ask).collect();
+            match fault {
+                Direction::ToClient => {
+                    wait_until(SOON, async || together.load(Ordering::Relaxed) - before > 200).await;
+                }
+                Direction::ToServer => wait_until(SOON, async || client.in_hand().names == 400).await,
             }
-            Direction::ToServer => wait_until(SOON, async || client.in_hand().names == 400).await,
+            proxy.cut_all();
+            proxy.heal();
+            let guards: Vec<_> = all(asking).await.into_iter().map(Result::unwrap).collect();
+            assert_eq!((guards.len(), held(&observer).await.len()), (400, 400));
+            let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+            all(releasing).await.into_iter().for_each(|released| released.unwrap());
+            wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
         }
-        proxy.cut_all();
-        proxy.heal();
-        let guards: Vec<_> = all(asking).await.into_iter().map(Result::unwrap).collect();
-        assert_eq!((guards.len(), held(&observer).await.len()), (400, 400));
-        let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
-        all(releasing).await.into_iter().for_each(|released| released.unwrap());
-        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
-    }
+    });
 }

@@ -20,9 +20,17 @@ use std::time::Duration;
 use redgrid_core::{Client, Config, InHand};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
+use tokio::runtime::Builder;
 
 /// Long enough for anything that is to happen at all, on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
+
+/// Runs a test on a runtime of several threads, and on one of one thread: what waits for others leaves in another order there.
+pub fn on_each_runtime(test: impl AsyncFn()) {
+    for mut runtime in [Builder::new_multi_thread(), Builder::new_current_thread()] {
+        runtime.enable_all().build().expect("a runtime").block_on(test());
+    }
+}
 
 /// A server of the test's own.
 pub async fn server() -> RedisServer {
