@@ -1,22 +1,21 @@
 //! Calls of many callers that leave together, by a script that does the work of all.
 //!
-//! A few calls are under way at a time; what comes while so many are waits, and leaves with all that waits when one of them is
+//! A few calls are under way at a time; what comes while so many are waits, and leaves with others when one of them is
 //! answered. Nothing is added to who is alone: he sends his own script himself. What waits depends on nobody's being polled: a
 //! caller who holds on to his future and leaves it lying is not waited for beyond a moment.
 //!
-//! Measured (two cores, loopback): who is alone, or one of four, is never held up. Of more than that all leave by one call, once as many ask
-//! again as it answered: a call has a price of its own on both sides, of wake-ups, a write and a read, and the more it carries the less
+//! Measured (two cores, loopback): who is alone, or one of four, is never held up. Of more than that, on several threads, all leave by one call, once as
+//! many ask again as it answered: a call has a price of its own on both sides, of wake-ups, a write and a read, and the more it carries the less
 //! of that is anybody's (beside two calls with half as many in each: 16 tasks three quarters of the client's processor time and four
 //! fifths of the server's, 8 tasks two thirds of both). Where more than a hundred wait four are faster (256 tasks: 1.13 times), and so they are to a server
 //! further away, as who waits for a departure waits for a part of a round trip. With 64 in one call the server's work for a call
 //! itself has stopped to matter, and it ends in 0.3 ms.
 //!
-//! A runtime of one thread does one thing at a time, and so does the server: with one call under way they take turns, and each is idle half of
-//! the time. There four calls are under way with a quarter of all in each, and of those that are answered one is told at a time: who
-//! was told so asks again, and that leaves, before the next is told, so that the server has work meanwhile. Without these turns answers that arrive
-//! together are told together, all of them leave together again, and nothing is won (16 tasks: 1.7 times with turns, 1.1 without; 8 tasks
-//! 1.6 times, 32 to 64 tasks 1.6 to 2 times, 256 tasks the same). On several threads those who are told begin on
-//! other threads some time later: turns only hold up the rest (0.8 times).
+//! One thread does one thing at a time, and so does the server: with one call under way each is idle while the other works. There four calls
+//! are under way with a quarter of all in each, and they take turns: who was told an answer asks again, and that leaves, before the next answer is
+//! told, so that the server has work meanwhile. Answers that arrive together would be told together otherwise, and all leave together again (16
+//! tasks: 1.7 times with turns, 1.1 without; 8 tasks 1.6 times, 32 to 64 tasks 1.6 to 2 times, 256 tasks the same). On several threads those who
+//! are told begin elsewhere, some time later: turns only hold up the rest (0.8 times).
 
 mod traffic;
 
@@ -47,6 +46,9 @@ const GIVES_WAY: usize = 5;
 
 /// The same on a runtime of one thread: who is woken has begun before the task goes on.
 const GIVES_WAY_ALONE: usize = 2;
+
+/// An answer that is there is not told later than this because of others who have been told theirs.
+const HELD_UP: Duration = Duration::from_millis(1);
 
 /// A server is near whose round trip takes no longer than 0.3 ms when nothing is in its way.
 const NEAR: Duration = Duration::from_micros(300);
@@ -195,7 +197,7 @@ impl Joints {
         });
     }
 
-    /// Those who leave next. Where nobody waits a task that sends them has ended, and one that has sent some where so few wait that others
+    /// Those who leave next; one more task sends the rest where they take turns. Where nobody waits a task that sends them has ended, and one that has sent some where so few wait that others
     /// who send are enough.
     fn next(&self, lane: Lane, node: &Node, has_sent: bool) -> (Vec<Call>, Option<Turns>) {
         let (now, pace) = (node.clock.now(), node.pace());
@@ -272,19 +274,11 @@ async fn drain(node: Weak<Node>, lane: Lane) {
     while let Some(node) = node.upgrade() {
         let (calls, turns) = node.joints.next(lane, &node, has_sent);
         has_sent = true;
-        let Some(limit) = calls.iter().map(|call| call.limit).min() else { return };
-        let within = limit.since(node.clock.now());
+        if calls.is_empty() {
+            return;
+        }
         let count = calls.len();
-        // Dropped at its end, with the answers nobody has been told: what left may have been carried out.
-        let sending = tokio::time::timeout(within, send(&node, lane.joint, calls, turns));
-        turn = match join(sending, has_left(turn.take())).await {
-            (Ok(turn), ()) => turn,
-            (Err(_), ()) => {
-                // As for whoever waits for an answer by himself to the end of the client's timeout.
-                node.look_after();
-                None
-            }
-        };
+        turn = join(send(&node, lane.joint, calls, turns), has_left(turn.take())).await.0;
         node.joints.landed(lane, count);
         if count > 1 {
             node.joints.gather(lane, count).await;
@@ -316,11 +310,32 @@ async fn send(
         tell(alone, &node.commands.down());
         return None;
     }
-    join_all(alone.into_iter().map(async |Call { request, limit, answer, .. }| {
+    let limit = first_limit(&alone);
+    let sending = alone.into_iter().map(async |Call { request, limit, answer, .. }| {
         let _ = answer.send(node.one(node.line(&request), &request, Some(limit)).await);
-    }))
-    .await;
+    });
+    in_time(node, limit, join_all(sending)).await;
     None
+}
+
+/// When the first of their answers has to be there.
+fn first_limit(calls: &[Call]) -> Instant {
+    calls.iter().map(|call| call.limit).min().unwrap_or(Instant::NEVER)
+}
+
+/// Asks until `limit`. What is dropped then may have been carried out, and its callers are told so.
+async fn in_time<T>(node: &Node, limit: Instant, asking: impl Future<Output = T>) -> Option<T> {
+    let answered = tokio::time::timeout(limit.since(node.clock.now()), asking).await.ok();
+    if answered.is_none() {
+        // As for whoever waits for an answer by himself to the end of the client's timeout.
+        node.look_after();
+    }
+    answered
+}
+
+/// Waits for a turn, if they take turns; not for long, where the thread has other things to do.
+async fn in_turn(turns: Option<Turns>) -> Option<OwnedMutexGuard<()>> {
+    tokio::time::timeout(HELD_UP, turns?.lock_owned()).await.ok()
 }
 
 /// Sends calls together, and returns those that are to be sent alone: they did nothing, and their own script says why.
@@ -345,12 +360,11 @@ async fn together(
     let args = of_all.iter().chain(own);
     let keys = calls.iter().map(|call| &call.request.keys[0]);
     let (link, room) = (node.line(&calls[0].request), of_all.len() + calls.len() * joint.words);
-    match node.script((link, joint.body()), (keys, args), room, limit).await {
+    let asking = node.script((link, joint.body()), (keys, args), room, limit);
+    let Some(answer) = in_time(node, first_limit(&calls), asking).await else { return (Vec::new(), None) };
+    match answer {
         Ok(Reply::Array(answers)) if answers.len() == 1 + calls.len() => {
-            let turn = match turns {
-                Some(turns) => Some(turns.lock_owned().await),
-                None => None,
-            };
+            let turn = in_turn(turns).await;
             let (mut answers, mut alone) = (answers.into_iter(), Vec::new());
             // Read once, and not by each of them.
             let time = answers.next().unwrap_or(Reply::Nil);

@@ -104,11 +104,12 @@ impl Traffic {
         self.alone + self.drains < self.room(pace)
     }
 
-    /// How many leave by one call.
+    /// How many leave by one call: a part of all, as long as there are ways for the others.
     fn share(&self, pace: Pace) -> usize {
+        let all = self.waiting.len() + self.aboard;
         match pace {
-            Pace::Far | Pace::AtOnce => TOGETHER,
-            Pace::InTurns => (self.waiting.len() + self.aboard).div_ceil(UNDER_WAY).min(TOGETHER),
+            Pace::InTurns if self.alone + self.drains <= UNDER_WAY => all.div_ceil(UNDER_WAY).min(TOGETHER),
+            _ => TOGETHER,
         }
     }
 
@@ -167,6 +168,13 @@ mod tests {
         traffic.waiting = again;
         traffic.aboard = 10;
         assert_eq!(boards(&mut traffic), 8);
+        // Who leaves beside four takes all: they have waited for too long, or others hold on to their calls.
+        for (alone, drains) in [(0, 5), (4, 1)] {
+            let (late, _told) = waiting(20);
+            (traffic.waiting, traffic.alone, traffic.drains) = (late, alone, drains);
+            assert_eq!(boards(&mut traffic), 20);
+        }
+        (traffic.alone, traffic.drains) = (0, 4);
         let (many, _told) = waiting(500);
         traffic.waiting = many;
         assert_eq!(boards(&mut traffic), TOGETHER);
