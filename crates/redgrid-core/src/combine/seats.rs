@@ -21,6 +21,8 @@ pub(super) struct Seats<Q, A> {
     queue: VecDeque<usize>,
     /// Those whose requests are under way, in their order: so are their bounds.
     under_way: VecDeque<usize>,
+    /// How many of them left together each time, with those before them whose time is over.
+    batches: VecDeque<usize>,
     /// How many more there were before them, whose time is over.
     over: usize,
     /// The latest of their bounds.
@@ -86,6 +88,7 @@ impl<Q, A> Default for Seats<Q, A> {
             free: Vec::new(),
             queue: VecDeque::new(),
             under_way: VecDeque::new(),
+            batches: VecDeque::new(),
             over: 0,
             latest: Instant::PAST,
             awaited: 0,
@@ -176,6 +179,9 @@ impl<Q, A> Seats<Q, A> {
         self.first_in_queue()?;
         let fit = fit(Waiting { seats: &self.seats, queue: self.queue.iter() }).clamp(1, self.queue.len());
         let (mut asks, mut latest, mut first) = (Vec::with_capacity(fit), Instant::PAST, Instant::NEVER);
+        if self.batches.is_empty() {
+            self.latest = Instant::PAST;
+        }
         while asks.len() < fit
             && let Some(number) = self.queue.pop_front()
         {
@@ -189,7 +195,9 @@ impl<Q, A> Seats<Q, A> {
                 _ => self.give_back(number),
             }
         }
-        (self.awaited, self.latest) = (asks.len(), latest);
+        self.awaited += asks.len();
+        self.latest = self.latest.max(latest);
+        self.batches.push_back(asks.len());
         Some((asks, latest, first))
     }
 
@@ -216,21 +224,41 @@ impl<Q, A> Seats<Q, A> {
         (late, if self.latest > now { next.min(self.latest) } else { next })
     }
 
-    /// Tells those who were under way, in their order.
+    /// How many there are, in the queue and under way.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len() + self.under_way.len()
+    }
+
+    /// Tells those who have been under way for longest, in their order.
     pub(super) fn tell(&mut self, answers: Vec<A>) -> Woken {
+        let batch = self.batches.pop_front().unwrap_or_default();
+        let over = self.over.min(batch);
+        self.over -= over;
+        let mut answers = answers.into_iter().skip(over);
+        self.tell_first(batch - over, || answers.next().ok_or_else(ended))
+    }
+
+    /// Tells all who are under way that nobody waits for an answer any more.
+    pub(super) fn abandon(&mut self) -> Woken {
+        self.batches.clear();
+        self.over = 0;
+        self.tell_first(self.under_way.len(), || Err(ended()))
+    }
+
+    fn tell_first(&mut self, count: usize, mut answer: impl FnMut() -> Told<A>) -> Woken {
         // What it drives for may go before it drives again.
-        let mut woken = Woken { wakers: VecDeque::with_capacity(self.under_way.len()), spent: self.driver.take() };
-        let mut answers = answers.into_iter().skip(std::mem::take(&mut self.over));
-        for number in std::mem::take(&mut self.under_way) {
-            self.answer(number, answers.next().ok_or_else(ended), &mut woken);
+        let mut woken = Woken { wakers: VecDeque::with_capacity(count), spent: self.driver.take() };
+        for _ in 0..count {
+            let Some(number) = self.under_way.pop_front() else { break };
+            self.awaited -= usize::from(matches!(self.seats[number], Seat::UnderWay { .. }));
+            self.answer(number, answer(), &mut woken);
         }
-        self.awaited = 0;
         woken
     }
 
     /// Tells all that nobody drives any more.
     pub(super) fn end(&mut self) -> Woken {
-        let mut woken = self.tell(Vec::new());
+        let mut woken = self.abandon();
         while let Some(number) = self.queue.pop_front() {
             self.answer(number, Err(ServerError::not_sent("the client is shut down")), &mut woken);
         }
@@ -265,7 +293,8 @@ impl<Q, A> Seats<Q, A> {
     fn give_back(&mut self, number: usize) {
         self.free.push(number);
         if self.free.len() == self.seats.len() && self.seats.len() > MOST_KEPT {
-            *self = Seats { driver: self.driver.take(), ..Seats::default() };
+            let (driver, batches) = (self.driver.take(), std::mem::take(&mut self.batches));
+            *self = Seats { driver, batches, over: self.over, latest: self.latest, ..Seats::default() };
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 pub use self::end::NotClosed;
-use super::core::{Closing, Core, follow, hear, ready, run};
+use super::core::{Closing, Core, follow, hear, is_one_thread, ready, run};
 use super::events::{EventReceiver, Events};
 use super::health::HealthCheck;
 use super::shared::{Kept, Shared};
@@ -89,7 +89,8 @@ impl Client {
         let hub = Hub::new(Arc::clone(&topology), clock.clone(), settings.clone(), Arc::clone(&events));
         let id = Uuid::new_v4().to_string();
         let (seats, tasks) = (Seats::default(), Mutex::default());
-        let core = Arc::new(Core { id, clock, settings, database, topology, hub, events, seats, tasks });
+        let one_thread = is_one_thread();
+        let core = Arc::new(Core { id, clock, settings, database, topology, hub, events, seats, one_thread, tasks });
         let (table, work) = Table::new(Arc::clone(&core));
         core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
         core.tasks().push(tokio::spawn(Arc::clone(&table).run_engine()));

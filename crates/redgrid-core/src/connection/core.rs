@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -25,6 +26,12 @@ use crate::wait::{Hub, Listener};
 /// How long the last handle's background work may take when it was not shut down: 5 s.
 pub(super) const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Whether the runtime that we are in has one thread. Where client and server are near each other, one call under way leaves each of them
+/// idle half of the time then.
+pub(super) fn is_one_thread() -> bool {
+    Handle::current().metrics().num_workers() == 1
+}
+
 /// What all objects of one client share.
 pub(crate) struct Core {
     pub(crate) id: String,
@@ -36,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) hub: Arc<Hub>,
     pub(super) events: Arc<Events>,
     pub(crate) seats: Seats,
+    /// See [`is_one_thread`].
+    pub(crate) one_thread: bool,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 

@@ -40,8 +40,8 @@ impl Caller {
 struct World {
     seats: Seats<u32, u32>,
     callers: [Option<Caller>; 4],
-    /// What is under way, while it is.
-    batch: Option<Vec<u32>>,
+    /// What is under way, and left together each time.
+    batches: VecDeque<Vec<u32>>,
     driver: Arc<Flag>,
     now: Instant,
     asked: u32,
@@ -97,7 +97,7 @@ impl World {
 
     fn expires(&mut self) {
         self.now = self.now + Duration::from_millis(700);
-        if self.batch.is_some() {
+        if !self.batches.is_empty() {
             let (late, next) = self.seats.expire(self.now, TIMEOUT);
             late.wake();
             let owed = |who: &Caller| if who.left_queue { who.until + TIMEOUT } else { who.until };
@@ -112,7 +112,7 @@ impl World {
     }
 
     fn looks_for_deserters(&mut self) {
-        if self.batch.is_none() {
+        if self.batches.is_empty() {
             return;
         }
         self.driver = Arc::default();
@@ -130,8 +130,14 @@ impl World {
     }
 
     fn drives(&mut self) {
-        if let Some(batch) = self.batch.take() {
-            let answers = if self.is_awaited() { batch } else { Vec::new() };
+        if !self.batches.is_empty() && !self.is_awaited() {
+            self.batches.clear();
+            self.seats.abandon().wake();
+            return;
+        }
+        if self.batches.len() > usize::from(fastrand::bool())
+            && let Some(answers) = self.batches.pop_front()
+        {
             self.seats.tell(answers).wake();
             return;
         }
@@ -142,9 +148,10 @@ impl World {
         let most = fastrand::usize(1..4);
         let asks = self.seats.leaving(|asks| asks.take(most).count());
         first.truncate(most);
-        self.batch = asks.map(|(asks, ..)| asks);
-        assert_eq!(self.batch.clone().unwrap_or_default(), first.iter().map(|who| who.ask).collect::<Vec<_>>());
+        let asks = asks.map(|(asks, ..)| asks).unwrap_or_default();
+        assert_eq!(asks, first.iter().map(|who| who.ask).collect::<Vec<_>>());
         first.into_iter().for_each(|who| who.left_queue = true);
+        self.batches.extend((!asks.is_empty()).then_some(asks));
     }
 
     /// Who is told is woken; each has a seat of his own; none is lost.
@@ -159,7 +166,7 @@ impl World {
         }
         let free = all.seats.iter().filter(|seat| matches!(seat, Seat::Free)).count();
         assert_eq!(free, all.free.len());
-        let driver_waits = all.driver.is_some() && self.batch.is_some();
+        let driver_waits = all.driver.is_some() && !self.batches.is_empty();
         assert!(!driver_waits || self.is_awaited() || self.driver.0.load(Ordering::Relaxed), "drives for nobody");
     }
 
@@ -169,7 +176,7 @@ impl World {
         if ended {
             self.seats.end().wake();
         }
-        while !ended && (self.batch.is_some() || self.callers.iter().flatten().any(|who| !who.is_woken())) {
+        while !ended && (!self.batches.is_empty() || self.callers.iter().flatten().any(|who| !who.is_woken())) {
             self.drives();
             self.is_right();
         }

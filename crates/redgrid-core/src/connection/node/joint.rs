@@ -33,6 +33,7 @@ use tokio::task::yield_now;
 use self::traffic::{Call, Pace, Traffic, Turns};
 use super::Node;
 use crate::clock::Instant;
+use crate::connection::core::is_one_thread;
 use crate::connection::slot::slot;
 use crate::connection::{Answering, Arg, Reply, Request};
 use crate::error::{Code, ServerError};
@@ -100,9 +101,7 @@ impl Hash for Lane {
 impl Joints {
     /// `by_slot` for a node of a cluster.
     pub(super) fn new(node: Weak<Node>, by_slot: bool) -> Self {
-        let runtime = Handle::current();
-        let one_thread = runtime.metrics().num_workers() == 1;
-        Joints { node, runtime, by_slot, one_thread, lanes: Mutex::default() }
+        Joints { node, runtime: Handle::current(), by_slot, one_thread: is_one_thread(), lanes: Mutex::default() }
     }
 
     /// Gives way to those who were answered together: they may ask again, together.
