@@ -123,8 +123,30 @@ impl Combine for Echo {
     }
 }
 
+/// The same; two batches may be under way.
+struct InTurns(Echo);
+
+impl Combine for InTurns {
+    type Ask = u64;
+    type Answer = u64;
+
+    const WAYS: usize = 2;
+
+    fn fit<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
+        self.0.fit(asks)
+    }
+
+    async fn carry_out(&self, batch: Vec<u64>, until: Instant) -> Vec<u64> {
+        self.0.carry_out(batch, until).await
+    }
+}
+
 /// A task that asks; when this returns, it has.
-async fn asks(combiner: &Arc<Combiner<Echo>>, client: &Client, what: u64) -> tokio::task::JoinHandle<Answer> {
+async fn asks<C: Combine<Ask = u64, Answer = u64>>(
+    combiner: &Arc<Combiner<C>>,
+    client: &Client,
+    what: u64,
+) -> tokio::task::JoinHandle<Answer> {
     let (combiner, client, asked) = (Arc::clone(combiner), client.clone(), Arc::new(Notify::new()));
     let has_asked = Arc::clone(&asked);
     let task = tokio::spawn(async move {
@@ -158,6 +180,89 @@ async fn who_has_left_is_not_asked_and_what_nobody_waits_for_is_given_up() {
     wait_until(SOON, async || echo.given_up.load(Ordering::Relaxed) == 1).await;
     echo.may.add_permits(1);
     assert_eq!(combiner.ask(&client, 4).await.unwrap(), 4);
+}
+
+/// On one thread, those who wait for the first leave by two batches, with half of them in each. Those of the other half go on although nobody
+/// waits for the one, be it before theirs or behind it; each is told his own.
+#[tokio::test]
+async fn of_two_batches_the_one_that_nobody_waits_for_is_given_up() {
+    for given_up in [0, 1] {
+        let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
+        let combiner = Arc::new(Combiner::new(InTurns(echo.clone())));
+        let first = asks(&combiner, &client, 1).await;
+        let mut halves = [Vec::new(), Vec::new()];
+        for ask in 2..=11 {
+            halves[usize::from(ask > 6)].push((ask, asks(&combiner, &client, ask).await));
+        }
+        echo.may.add_permits(1);
+        assert_eq!(first.await.unwrap().unwrap(), 1);
+        wait_until(SOON, async || echo.asked().len() == 3).await;
+        assert_eq!(echo.asked(), [vec![1], vec![2, 3, 4, 5, 6], vec![7, 8, 9, 10, 11]]);
+        halves[given_up].iter().for_each(|(_, task)| task.abort());
+        wait_until(SOON, async || echo.given_up.load(Ordering::Relaxed) == 1).await;
+        echo.may.add_permits(1);
+        for (ask, task) in &mut halves[1 - given_up] {
+            assert_eq!(task.await.unwrap().unwrap(), *ask);
+        }
+        assert_eq!(echo.given_up.load(Ordering::Relaxed), 1);
+        echo.may.add_permits(1);
+        assert_eq!(combiner.ask(&client, 12).await.unwrap(), 12);
+    }
+}
+
+/// Both are answered at once; those who were told ask again, and are told their own again.
+#[tokio::test]
+async fn those_of_two_batches_are_told_their_own_in_turns() {
+    let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(1_000));
+    let combiner = Arc::new(Combiner::new(InTurns(echo.clone())));
+    let asking = (0..20).map(|who| {
+        let (combiner, client) = (Arc::clone(&combiner), client.clone());
+        tokio::spawn(async move {
+            for round in 0..20 {
+                let ask = 100 * (who + 1) + round;
+                assert_eq!(combiner.ask(&client, ask).await.unwrap(), ask);
+            }
+        })
+    });
+    for task in asking.collect::<Vec<_>>() {
+        tokio::time::timeout(SOON, task).await.unwrap().unwrap();
+    }
+    let asked = echo.asked();
+    assert_eq!(asked.iter().map(Vec::len).sum::<usize>(), 400);
+    assert!(asked[1..].iter().all(|batch| batch.len() <= 10), "more than half of all: {asked:?}");
+}
+
+/// Those under way, of which batch ever, do not know what became of theirs.
+#[tokio::test]
+async fn a_shutdown_or_a_panic_tells_those_of_two_batches() {
+    for panics in [false, true] {
+        let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
+        let combiner = Arc::new(Combiner::new(InTurns(echo.clone())));
+        let first = asks(&combiner, &client, 1).await;
+        let mut others = Vec::new();
+        for ask in [2, 3, 4, 5, 6, if panics { UNHEARD_OF } else { 7 }, 8, 9, 10, 11] {
+            others.push(asks(&combiner, &client, ask).await);
+        }
+        echo.may.add_permits(1);
+        assert_eq!(first.await.unwrap().unwrap(), 1);
+        wait_until(SOON, async || echo.asked().len() == 3).await;
+        let behind = asks(&combiner, &client, 20).await;
+        if panics {
+            echo.may.add_permits(1);
+            let told = tokio::time::timeout(SOON, others.remove(0)).await.unwrap().unwrap();
+            assert_eq!(told.unwrap(), 2);
+            others.drain(..4).for_each(drop);
+            echo.may.add_permits(1);
+        } else {
+            let _ = client.shutdown(Duration::from_millis(100)).await;
+        }
+        for task in others {
+            let told = tokio::time::timeout(SOON, task).await.unwrap().unwrap();
+            assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
+        }
+        let told = tokio::time::timeout(SOON, behind).await.unwrap().unwrap();
+        assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
+    }
 }
 
 /// Who is told before the others of his batch has left it, and his place is another's: by this clock nothing takes time but sleep.

@@ -136,7 +136,7 @@ impl<T: Numeral> Atomic<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped while those before it are under way, it adds nothing; nor later, before it has left, unless others leave with it. Dropped
+    /// Dropped while it waits for those before it, it adds nothing; nor later, before it has left, unless others leave with it. Dropped
     /// later than that, it adds once.
     #[doc(alias = "incrementAndGet")]
     pub async fn increment(&self) -> Result<T, AtomicError> {

@@ -163,8 +163,11 @@ impl<C: Combine> Inner<C> {
         let mut state = self.state();
         late = state.seats.refuse_late(now);
         let all = state.seats.len();
-        let share = if all < FEW { all } else { all.div_ceil(ways) };
-        let batch = state.seats.leaving(|asks| self.combine.fit(asks.take(share)));
+        let (is_few, share) = (all < FEW, all.div_ceil(ways));
+        let batch = match is_few && !is_idle {
+            true => None,
+            false => state.seats.leaving(|asks| self.combine.fit(asks.take(if is_few { all } else { share }))),
+        };
         if batch.is_none() && is_idle {
             (state.driven, state.flight) = (false, None);
         }
@@ -173,13 +176,13 @@ impl<C: Combine> Inner<C> {
         batch
     }
 
-    /// Completes when nobody waits any more for what is under way.
-    async fn deserted(&self) {
+    /// Completes when nobody waits any more for a batch that is under way: that one.
+    async fn deserted(&self) -> usize {
         let poll = |cx: &mut Context<'_>| {
             let (deserted, _spent) = self.state().seats.deserted(cx);
             deserted
         };
-        poll_fn(poll).await;
+        poll_fn(poll).await
     }
 
     /// Tells those whose time is over; returns when the next one's is.
@@ -230,26 +233,17 @@ async fn drive<C: Combine>(mut driving: Driving<C>, ways: usize, clock: Clock, t
             let _ = poll_immediate(go_on(&mut under_way)).await;
             yield_now().await;
         }
-        let answers = loop {
+        loop {
             tokio::select! {
                 biased;
-                () = inner.deserted() => break None,
-                () = go_on(&mut under_way) => break Some(()),
+                place = inner.deserted() => under_way[place] = Box::pin(MaybeDone::Done(Vec::new())),
+                () = go_on(&mut under_way) => break,
                 () = clock.sleep_until(due) => due = inner.expire(clock.now(), timeout),
             }
-        };
-        let mut together = false;
-        let told = match answers.and_then(|()| under_way.pop_front()) {
-            Some(mut first) => {
-                let answers = first.as_mut().take_output().unwrap_or_default();
-                together = answers.len() > 1;
-                inner.state().seats.tell(answers)
-            }
-            None => {
-                under_way.clear();
-                inner.state().seats.abandon()
-            }
-        };
+        }
+        let answers = under_way.pop_front().and_then(|mut first| first.as_mut().take_output()).unwrap_or_default();
+        let together = answers.len() > 1;
+        let told = inner.state().seats.tell(answers);
         told.wake();
         if together {
             // Those who were answered together may ask again, together.

@@ -21,16 +21,24 @@ pub(super) struct Seats<Q, A> {
     queue: VecDeque<usize>,
     /// Those whose requests are under way, in their order: so are their bounds.
     under_way: VecDeque<usize>,
-    /// How many of them left together each time, with those before them whose time is over.
-    batches: VecDeque<usize>,
-    /// How many more there were before them, whose time is over.
+    /// As they left together, with those before them whose time is over.
+    batches: VecDeque<Batch>,
+    /// How many batches there were before these.
+    former: u64,
+    /// How many more there were before those under way, whose time is over.
     over: usize,
     /// The latest of their bounds.
     latest: Instant,
-    /// How many of them have not left.
-    awaited: usize,
-    /// Who is told when none has.
+    /// Who is told when nobody waits for a batch.
     driver: Option<Waker>,
+}
+
+struct Batch {
+    count: usize,
+    /// How many of them wait for it.
+    awaited: usize,
+    /// It was said that nobody does.
+    is_deserted: bool,
 }
 
 pub(super) enum Seat<Q, A> {
@@ -43,6 +51,8 @@ pub(super) enum Seat<Q, A> {
     UnderWay {
         until: Instant,
         waker: Option<Waker>,
+        /// How many batches left before his.
+        batch: u64,
     },
     Told(Told<A>),
     /// Whose it was has left; it is still in the queue, or among those under way.
@@ -89,9 +99,9 @@ impl<Q, A> Default for Seats<Q, A> {
             queue: VecDeque::new(),
             under_way: VecDeque::new(),
             batches: VecDeque::new(),
+            former: 0,
             over: 0,
             latest: Instant::PAST,
-            awaited: 0,
             driver: None,
         }
     }
@@ -129,15 +139,15 @@ impl<Q, A> Seats<Q, A> {
         (Poll::Ready(told), None)
     }
 
-    /// Whose seat it is leaves. What he leaves behind is dropped once nothing is locked; the last of those under way has the driver
-    /// woken.
+    /// Whose seat it is leaves. What he leaves behind is dropped once nothing is locked; the last of those who left together has the
+    /// driver woken.
     pub(super) fn leave(&mut self, number: usize) -> (Seat<Q, A>, Option<Waker>) {
         let left = std::mem::replace(&mut self.seats[number], Seat::Left);
         let mut driver = None;
         match left {
-            Seat::UnderWay { .. } => {
-                self.awaited -= 1;
-                driver = self.driver.take_if(|_| self.awaited == 0);
+            Seat::UnderWay { batch, .. } => {
+                let is_last = self.leaves(batch);
+                driver = self.driver.take_if(|_| is_last);
             }
             Seat::Told(_) => {
                 self.seats[number] = Seat::Free;
@@ -148,11 +158,21 @@ impl<Q, A> Seats<Q, A> {
         (left, driver)
     }
 
-    /// Ready when all of those under way have left.
-    pub(super) fn deserted(&mut self, cx: &Context<'_>) -> (Poll<()>, Spent) {
-        match self.awaited {
-            0 => (Poll::Ready(()), None),
-            _ => (Poll::Pending, renew(&mut self.driver, Some(cx.waker()))),
+    /// One of a batch does not wait for it any more; whether nobody does.
+    fn leaves(&mut self, batch: u64) -> bool {
+        let batch = &mut self.batches[(batch - self.former) as usize];
+        batch.awaited -= 1;
+        batch.awaited == 0
+    }
+
+    /// Ready with the place of a batch for which nobody waits, once for each.
+    pub(super) fn deserted(&mut self, cx: &Context<'_>) -> (Poll<usize>, Spent) {
+        match self.batches.iter().position(|batch| batch.awaited == 0 && !batch.is_deserted) {
+            Some(place) => {
+                self.batches[place].is_deserted = true;
+                (Poll::Ready(place), None)
+            }
+            None => (Poll::Pending, renew(&mut self.driver, Some(cx.waker()))),
         }
     }
 
@@ -179,6 +199,7 @@ impl<Q, A> Seats<Q, A> {
         self.first_in_queue()?;
         let fit = fit(Waiting { seats: &self.seats, queue: self.queue.iter() }).clamp(1, self.queue.len());
         let (mut asks, mut latest, mut first) = (Vec::with_capacity(fit), Instant::PAST, Instant::NEVER);
+        let batch = self.former + self.batches.len() as u64;
         if self.batches.is_empty() {
             self.latest = Instant::PAST;
         }
@@ -187,7 +208,7 @@ impl<Q, A> Seats<Q, A> {
         {
             match std::mem::replace(&mut self.seats[number], Seat::Free) {
                 Seat::Waits { ask, until, waker } => {
-                    self.seats[number] = Seat::UnderWay { until, waker };
+                    self.seats[number] = Seat::UnderWay { until, waker, batch };
                     self.under_way.push_back(number);
                     asks.push(ask);
                     (latest, first) = (latest.max(until), first.min(until));
@@ -195,9 +216,8 @@ impl<Q, A> Seats<Q, A> {
                 _ => self.give_back(number),
             }
         }
-        self.awaited += asks.len();
         self.latest = self.latest.max(latest);
-        self.batches.push_back(asks.len());
+        self.batches.push_back(Batch { count: asks.len(), awaited: asks.len(), is_deserted: false });
         Some((asks, latest, first))
     }
 
@@ -209,12 +229,12 @@ impl<Q, A> Seats<Q, A> {
             _ => Instant::NEVER,
         };
         while let Some(first) = self.under_way.front().copied() {
-            if let Seat::UnderWay { until, .. } = self.seats[first] {
+            if let Seat::UnderWay { until, batch, .. } = self.seats[first] {
                 if until + timeout > now {
                     next = next.min(until + timeout);
                     break;
                 }
-                self.awaited -= 1;
+                self.leaves(batch);
             }
             self.under_way.pop_front();
             self.over += 1;
@@ -231,34 +251,28 @@ impl<Q, A> Seats<Q, A> {
 
     /// Tells those who have been under way for longest, in their order.
     pub(super) fn tell(&mut self, answers: Vec<A>) -> Woken {
-        let batch = self.batches.pop_front().unwrap_or_default();
-        let over = self.over.min(batch);
+        let Some(Batch { count, .. }) = self.batches.pop_front() else { return Woken::default() };
+        self.former += 1;
+        let over = self.over.min(count);
         self.over -= over;
-        let mut answers = answers.into_iter().skip(over);
-        self.tell_first(batch - over, || answers.next().ok_or_else(ended))
-    }
-
-    /// Tells all who are under way that nobody waits for an answer any more.
-    pub(super) fn abandon(&mut self) -> Woken {
-        self.batches.clear();
-        self.over = 0;
-        self.tell_first(self.under_way.len(), || Err(ended()))
-    }
-
-    fn tell_first(&mut self, count: usize, mut answer: impl FnMut() -> Told<A>) -> Woken {
         // What it drives for may go before it drives again.
         let mut woken = Woken { wakers: VecDeque::with_capacity(count), spent: self.driver.take() };
-        for _ in 0..count {
+        let mut answers = answers.into_iter().skip(over);
+        for _ in over..count {
             let Some(number) = self.under_way.pop_front() else { break };
-            self.awaited -= usize::from(matches!(self.seats[number], Seat::UnderWay { .. }));
-            self.answer(number, answer(), &mut woken);
+            self.answer(number, answers.next().ok_or_else(ended), &mut woken);
         }
         woken
     }
 
     /// Tells all that nobody drives any more.
     pub(super) fn end(&mut self) -> Woken {
-        let mut woken = self.abandon();
+        let mut woken = Woken { wakers: VecDeque::new(), spent: self.driver.take() };
+        self.former += std::mem::take(&mut self.batches).len() as u64;
+        self.over = 0;
+        while let Some(number) = self.under_way.pop_front() {
+            self.answer(number, Err(ended()), &mut woken);
+        }
         while let Some(number) = self.queue.pop_front() {
             self.answer(number, Err(ServerError::not_sent("the client is shut down")), &mut woken);
         }
@@ -293,8 +307,10 @@ impl<Q, A> Seats<Q, A> {
     fn give_back(&mut self, number: usize) {
         self.free.push(number);
         if self.free.len() == self.seats.len() && self.seats.len() > MOST_KEPT {
-            let (driver, batches) = (self.driver.take(), std::mem::take(&mut self.batches));
-            *self = Seats { driver, batches, over: self.over, latest: self.latest, ..Seats::default() };
+            // What was not told yet goes on, for nobody.
+            (self.seats, self.free) = Default::default();
+            self.queue.shrink_to_fit();
+            self.under_way.shrink_to_fit();
         }
     }
 }

@@ -28,6 +28,8 @@ struct Caller {
     /// Woken, if he is told: that of his last poll.
     flag: Arc<Flag>,
     left_queue: bool,
+    /// How many batches left before his.
+    batch: u64,
 }
 
 impl Caller {
@@ -40,8 +42,10 @@ impl Caller {
 struct World {
     seats: Seats<u32, u32>,
     callers: [Option<Caller>; 4],
-    /// What is under way, and left together each time.
-    batches: VecDeque<Vec<u32>>,
+    /// What is under way, and left together each time; nothing where it was given up.
+    batches: VecDeque<Option<Vec<u32>>>,
+    /// How many batches were told.
+    told: u64,
     driver: Arc<Flag>,
     now: Instant,
     asked: u32,
@@ -67,7 +71,7 @@ impl World {
         self.asked += 1;
         let (ask, until) = (self.asked, self.now + PATIENCE);
         let number = self.seats.take(ask, until, Some(Waker::from(Arc::clone(&flag))));
-        self.callers[caller] = Some(Caller { number, ask, until, flag, left_queue: false });
+        self.callers[caller] = Some(Caller { number, ask, until, flag, left_queue: false, batch: 0 });
     }
 
     fn polls(&mut self, caller: usize) {
@@ -105,9 +109,7 @@ impl World {
             assert!(first.is_none_or(|first| next <= first && first > self.now), "looks again too late");
             assert!(next > self.now, "looks again at once, and again");
             assert!(!self.is_awaited() || next <= self.now + PATIENCE, "too late for who comes meanwhile");
-            if !self.is_awaited() {
-                self.drives();
-            }
+            self.looks_for_deserters();
         }
     }
 
@@ -115,10 +117,25 @@ impl World {
         if self.batches.is_empty() {
             return;
         }
-        self.driver = Arc::default();
-        let waker = Waker::from(Arc::clone(&self.driver));
-        let deserted = self.seats.deserted(&Context::from_waker(&waker)).0.is_ready();
-        assert_eq!(deserted, !self.is_awaited());
+        loop {
+            self.driver = Arc::default();
+            let waker = Waker::from(Arc::clone(&self.driver));
+            let deserted = self.seats.deserted(&Context::from_waker(&waker)).0;
+            let expected = (0..self.batches.len()).find(|place| self.is_deserted(*place));
+            match deserted {
+                Poll::Ready(place) => {
+                    assert_eq!(Some(place), expected, "somebody waits for it, or it was given up");
+                    self.batches[place] = None;
+                }
+                Poll::Pending => break assert_eq!(None, expected, "nobody waits for it"),
+            }
+        }
+    }
+
+    /// Whether nobody waits for a batch, and nobody was told so.
+    fn is_deserted(&self, place: usize) -> bool {
+        let waits = |who: &&Caller| who.left_queue && who.batch == self.told + place as u64 && self.is_under_way(who);
+        self.batches[place].is_some() && !self.callers.iter().flatten().any(|who| waits(&who))
     }
 
     fn is_awaited(&self) -> bool {
@@ -130,15 +147,12 @@ impl World {
     }
 
     fn drives(&mut self) {
-        if !self.batches.is_empty() && !self.is_awaited() {
-            self.batches.clear();
-            self.seats.abandon().wake();
-            return;
-        }
+        self.looks_for_deserters();
         if self.batches.len() > usize::from(fastrand::bool())
             && let Some(answers) = self.batches.pop_front()
         {
-            self.seats.tell(answers).wake();
+            self.told += 1;
+            self.seats.tell(answers.unwrap_or_default()).wake();
             return;
         }
         self.seats.refuse_late(self.now).wake();
@@ -150,8 +164,9 @@ impl World {
         first.truncate(most);
         let asks = asks.map(|(asks, ..)| asks).unwrap_or_default();
         assert_eq!(asks, first.iter().map(|who| who.ask).collect::<Vec<_>>());
-        first.into_iter().for_each(|who| who.left_queue = true);
-        self.batches.extend((!asks.is_empty()).then_some(asks));
+        let batch = self.told + self.batches.len() as u64;
+        first.into_iter().for_each(|who| (who.left_queue, who.batch) = (true, batch));
+        self.batches.extend((!asks.is_empty()).then_some(Some(asks)));
     }
 
     /// Who is told is woken; each has a seat of his own; none is lost.
@@ -166,8 +181,8 @@ impl World {
         }
         let free = all.seats.iter().filter(|seat| matches!(seat, Seat::Free)).count();
         assert_eq!(free, all.free.len());
-        let driver_waits = all.driver.is_some() && !self.batches.is_empty();
-        assert!(!driver_waits || self.is_awaited() || self.driver.0.load(Ordering::Relaxed), "drives for nobody");
+        let for_nobody = all.driver.is_some() && (0..self.batches.len()).any(|place| self.is_deserted(place));
+        assert!(!for_nobody || self.driver.0.load(Ordering::Relaxed), "drives for nobody");
     }
 
     /// Nobody comes any more: the loop tells all, or ends and tells all.

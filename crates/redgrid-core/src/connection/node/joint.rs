@@ -309,11 +309,13 @@ async fn send(
         tell(alone, &node.commands.down());
         return None;
     }
-    let limit = first_limit(&alone);
-    let sending = alone.into_iter().map(async |Call { request, limit, answer, .. }| {
-        let _ = answer.send(node.one(node.line(&request), &request, Some(limit)).await);
-    });
-    in_time(node, limit, join_all(sending)).await;
+    join_all(alone.into_iter().map(async |Call { request, limit, answer, .. }| {
+        let asking = node.one(node.line(&request), &request, Some(limit));
+        if let Some(answered) = in_time(node, limit, asking).await {
+            let _ = answer.send(answered);
+        }
+    }))
+    .await;
     None
 }
 
