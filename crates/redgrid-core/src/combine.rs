@@ -42,7 +42,7 @@ pub trait Combine: Send + Sync + 'static {
     where
         Self::Ask: 'a;
 
-    /// Carries a batch out: an answer for each, in their order, by `until`. It is dropped when nobody waits for any of them.
+    /// Carries a batch out: an answer for each, in their order, by `until`. It is dropped when nobody waits for any of them, whatever else is under way.
     fn carry_out(&self, batch: Vec<Self::Ask>, until: Instant) -> impl Future<Output = Vec<Self::Answer>> + Send;
 }
 
