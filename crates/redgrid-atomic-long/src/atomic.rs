@@ -36,8 +36,8 @@ pub type AtomicLong = Atomic<i64>;
 /// addition leaves nothing of what is smaller than 10^-17. A sum beyond all doubles is
 /// [`Overflow`](AtomicError::Overflow) and nothing is changed; numbers that are not finite are refused.
 ///
-/// What several tasks of a process add at the same time leaves as one script (many, on a runtime of one thread, as two), which adds them one after the other: what a sum is
-/// depends on their order.
+/// What several tasks of a process add at the same time leaves as one script (many, on a runtime of one thread, as two), which
+/// adds them one after the other: what a sum is depends on their order.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_atomic_long::Client) -> Result<(), Box<dyn std::error::Error>> {
