@@ -91,7 +91,8 @@ impl<T: Numeral, const ONCE: bool> Combine for Adds<T, ONCE> {
     type Ask = T;
     type Answer = Told<T>;
 
-    // Who adds meanwhile is asked in his order, unless one of them has to be sent again: then he may come first, as if he had been quicker.
+    // They are added in their order, unless the first has to be asked again, or is too much as one sum: then the second may come before it, or
+    // between its parts, as if its callers had been quicker.
     const WAYS: usize = if ONCE { 1 } else { 2 };
 
     fn fit<'a>(&self, asks: impl Iterator<Item = &'a T>) -> usize {

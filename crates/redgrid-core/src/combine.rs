@@ -1,7 +1,7 @@
 //! What several callers of one process ask of one key leaves as one request.
 //!
-//! The next batch collects while one is under way: there is no timer, and nothing is added to who is alone. A runtime of one thread
-//! can not work while it waits for the only batch: there two may be under way, with half of all in each (measured: 1.1 to 1.5 times). A lone caller
+//! The next batch collects while one is under way: there is no timer. On a runtime of one thread client and server would take turns then, each
+//! idle while the other works: there two may be under way, with half of all in each (measured: 1.1 to 1.5 times). A lone caller
 //! polls his own request; with a second one a task goes on with it. Who asks has a seat until he is told or leaves, and nothing
 //! of his own besides: seats are used again, and whoever drives the loop looks after the time of all.
 
@@ -33,8 +33,8 @@ pub trait Combine: Send + Sync + 'static {
     /// What he is told.
     type Answer: Send + 'static;
 
-    /// How many batches may be under way at a time from a runtime of one thread: more than one where it does not matter which of them is carried
-    /// out first when one has to be sent again. They are told their answers in their order.
+    /// How many batches may be under way at a time from a runtime of one thread: more than one where it does not matter which of
+    /// them is carried out first when one of them has to be asked again. They are told their answers in their order.
     const WAYS: usize = 1;
 
     /// How many of the first leave together; of `asks` there is one at least, and one leaves in any case.
@@ -42,7 +42,8 @@ pub trait Combine: Send + Sync + 'static {
     where
         Self::Ask: 'a;
 
-    /// Carries a batch out: an answer for each, in their order, by `until`. It is dropped when nobody waits for any of them, whatever else is under way.
+    /// Carries a batch out: an answer for each, in their order, by `until`. It is dropped when nobody waits for any of them, whatever
+    /// else is under way.
     fn carry_out(&self, batch: Vec<Self::Ask>, until: Instant) -> impl Future<Output = Vec<Self::Answer>> + Send;
 }
 
@@ -163,10 +164,11 @@ impl<C: Combine> Inner<C> {
         let mut state = self.state();
         late = state.seats.refuse_late(now);
         let all = state.seats.len();
-        let (is_few, share) = (all < FEW, all.div_ceil(ways));
+        let is_few = all < FEW;
+        let share = if is_few { all } else { all.div_ceil(ways) };
         let batch = match is_few && !is_idle {
             true => None,
-            false => state.seats.leaving(|asks| self.combine.fit(asks.take(if is_few { all } else { share }))),
+            false => state.seats.leaving(|asks| self.combine.fit(asks.take(share))),
         };
         if batch.is_none() && is_idle {
             (state.driven, state.flight) = (false, None);

@@ -134,8 +134,8 @@ impl World {
 
     /// Whether nobody waits for a batch, and nobody was told so.
     fn is_deserted(&self, place: usize) -> bool {
-        let waits = |who: &&Caller| who.left_queue && who.batch == self.told + place as u64 && self.is_under_way(who);
-        self.batches[place].is_some() && !self.callers.iter().flatten().any(|who| waits(&who))
+        let waits = |who: &Caller| who.left_queue && who.batch == self.told + place as u64 && self.is_under_way(who);
+        self.batches[place].is_some() && !self.callers.iter().flatten().any(waits)
     }
 
     fn is_awaited(&self) -> bool {

@@ -48,7 +48,7 @@ const GIVES_WAY: usize = 5;
 /// The same on a runtime of one thread: who is woken has begun before the task goes on.
 const GIVES_WAY_ALONE: usize = 2;
 
-/// An answer that is there is not told later than this because of others who have been told theirs.
+/// An answer that is there is told after this (a millisecond or two, as the timer is), whether those who were told before have left or not.
 const HELD_UP: Duration = Duration::from_millis(1);
 
 /// A server is near whose round trip takes no longer than 0.3 ms when nothing is in its way.
@@ -196,8 +196,8 @@ impl Joints {
         });
     }
 
-    /// Those who leave next; one more task sends the rest where they take turns. Where nobody waits a task that sends them has ended, and one that has sent some where so few wait that others
-    /// who send are enough.
+    /// Those who leave next; where they take turns and more wait, one more task is begun, which sends those. Where nobody waits a task that
+    /// sends them has ended, and one that has sent some where so few wait that others who send are enough.
     fn next(&self, lane: Lane, node: &Node, has_sent: bool) -> (Vec<Call>, Option<Turns>) {
         let (now, pace) = (node.clock.now(), node.pace());
         let mut leaving = (Vec::new(), None);
