@@ -1,13 +1,14 @@
 //! Several connections to a node, which count as one.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use redgrid_core::config::Durability;
 use redgrid_core::{Client, CommitError, Config, Request};
 use redgrid_locks::{Lock, LockGuard};
-use redgrid_testkit::{RedisServer, wait_until};
+use redgrid_testkit::{Action, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, server};
 
 const CONNECTIONS: u32 = 4;
@@ -122,4 +123,42 @@ async fn holds_and_waiters_outlive_each_connection() {
     for client in clients {
         client.shutdown(SOON).await.unwrap();
     }
+}
+
+/// A node behind a proxy that is not looked after for any other reason than that it says nothing.
+async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let config = Config::from_url(&server.url_via(proxy.addr())).unwrap();
+    (server, proxy, config.timeout(Duration::from_secs(1)).ping_interval(Duration::from_secs(3600)))
+}
+
+/// Nobody waits for the answer any more, and nobody asks for anything else.
+#[tokio::test]
+async fn a_connection_on_which_nothing_comes_back_is_given_up_although_nobody_waits_for_anything() {
+    let (_server, proxy, config) = behind_a_proxy().await;
+    let node = redgrid_core::server(&config).unwrap();
+    let first = node.epoch().wait_for(Option::is_some).await.unwrap().clone();
+    proxy.next(1, "GET", Action::SwallowReply);
+    let asked = node.call(vec![Request::command("GET").key("name")]);
+    let swallowed = wait_until(SOON, async || proxy.counts().swallowed == 1);
+    assert!(matches!(select(asked, pin!(swallowed)).await, Either::Right(_)), "it is left without an answer");
+    let is_another = |epoch: &Option<_>| epoch.is_some() && *epoch != first;
+    tokio::time::timeout(SOON, node.epoch().wait_for(is_another)).await.expect("another connection").unwrap();
+    node.close().await;
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nobody_is_greeted_is_given_up() {
+    let (_server, proxy, config) = behind_a_proxy().await;
+    proxy.next(2, "SETNAME", Action::SwallowReply);
+    let node = redgrid_core::server(&config).unwrap();
+    tokio::time::timeout(SOON, node.epoch().wait_for(Option::is_some))
+        .await
+        .expect("a connection that is greeted")
+        .unwrap();
+    wait_until(SOON, async || proxy.counts().open == 2).await;
+    let counts = proxy.counts();
+    assert_eq!((counts.swallowed, counts.accepted), (2, 4), "one for requests and one for messages, each of them anew");
+    node.close().await;
 }

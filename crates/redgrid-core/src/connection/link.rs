@@ -63,6 +63,10 @@ const LONGEST_QUEUE: usize = 65_536;
 /// Messages that wait for our dispatcher before some are lost and a gap is told.
 const MESSAGES: usize = 8192;
 
+/// News of a connection that carries no messages: 64. fred has room for a dozen kinds of news from the beginning, 5 MB for as many as
+/// there are messages.
+const NEWS: usize = 64;
+
 /// What fred says when a connection could not be set up in time, and what that may mean: a server that does not speak TLS
 /// waits for the end of what it takes for a command.
 const TOO_LATE: &str = "Request timed out.";
@@ -162,7 +166,8 @@ impl Link {
         seat: Option<Seat>,
     ) -> Result<(Arc<Link>, JoinHandle<()>), ServerError> {
         let login = way.entry.logins.clone().map(Login::new);
-        let fred = build(way, login.clone(), settings)
+        let news = if let Greeting::Identity = greeting { MESSAGES } else { NEWS };
+        let fred = build(way, login.clone(), settings, news)
             .map_err(|error| ServerError::not_sent(format!("the client could not be built: {error}")))?;
         let link = Arc::new(Link {
             fred,
@@ -219,6 +224,11 @@ impl Link {
             Greeting::Nothing | Greeting::Life | Greeting::Identity => Duration::ZERO,
         };
         self.is_up() && self.silence.lasts(&self.clock) < patience(round_trip)
+    }
+
+    /// Something has come that nobody asked for: the server lives.
+    pub(super) fn heard(&self) {
+        self.silence.heard();
     }
 
     pub(super) fn fred(&self) -> &Fred {

@@ -1,19 +1,18 @@
 //! One client of fred for one connection, with the settings that leave everything to us.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fred::clients::Client as Fred;
 use fred::prelude::{Builder, Error as FredError, Server as FredServer, ServerConfig};
 use fred::types::RespVersion;
-use fred::types::config::{Config as FredConfig, CredentialProvider, ReconnectPolicy, TcpConfig, UnresponsiveConfig};
+use fred::types::config::{Config as FredConfig, CredentialProvider, ReconnectPolicy, TcpConfig};
 
-use super::{LONGEST_QUEUE, MESSAGES, RECONNECT};
+use super::{LONGEST_QUEUE, RECONNECT};
 use crate::config::Settings;
 use crate::connection::login::{Login, as_word};
 use crate::connection::way::{Place, Way};
 
-pub(super) fn build(way: &Way, login: Option<Arc<Login>>, settings: &Settings) -> Result<Fred, FredError> {
+pub(super) fn build(way: &Way, login: Option<Arc<Login>>, settings: &Settings, news: usize) -> Result<Fred, FredError> {
     let Way { place, entry } = way;
     let server = match (place, &entry.encryption) {
         (Place::Tcp(address), Some(encryption)) => ServerConfig::Centralized { server: encryption.server(address) },
@@ -44,7 +43,7 @@ pub(super) fn build(way: &Way, login: Option<Arc<Login>>, settings: &Settings) -
         .set_policy(policy)
         .with_performance_config(|performance| {
             performance.default_command_timeout = settings.timeout;
-            performance.broadcast_channel_capacity = MESSAGES;
+            performance.broadcast_channel_capacity = news;
         })
         .with_connection_config(|connection| {
             // Sent once: a re-sent script is a second execution that nobody asked for.
@@ -55,11 +54,6 @@ pub(super) fn build(way: &Way, login: Option<Arc<Login>>, settings: &Settings) -
             connection.max_command_buffer_len = LONGEST_QUEUE;
             connection.reconnect_on_auth_error = false;
             connection.auto_client_setname = false;
-            connection.unresponsive = UnresponsiveConfig {
-                // Below the timeout, so that a hung server costs the connection before it costs a second request.
-                max_timeout: Some(settings.timeout * 2 / 3),
-                interval: (settings.timeout / 15).max(Duration::from_millis(10)),
-            };
             connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
         })
         .build()

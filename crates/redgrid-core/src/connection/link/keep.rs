@@ -69,7 +69,15 @@ impl Link {
             // news of this very connection is not taken for that of another.
             let connected = self.fred.is_connected();
             let (mut errors, mut fresh) = (self.fred.error_rx(), self.fred.reconnect_rx());
-            let greeting = async { if connected { self.handshake().await } else { Err(self.down()) } };
+            // What was asked on another connection is owed by nobody any more.
+            self.silence.heard();
+            let greeting = async {
+                if connected {
+                    self.unless_silent(self.breaks_after(), self.handshake()).await
+                } else {
+                    Err(self.down())
+                }
+            };
             match self.until_closed(greeting, closing).await {
                 None => return true,
                 Some(Ok(epoch)) => {
@@ -85,6 +93,9 @@ impl Link {
                     }
                     if router.is_finished() {
                         return false;
+                    }
+                    if is_silent(&error) && self.until_closed(self.renew(), closing).await.is_none() {
+                        return true;
                     }
                     let another = connected && is_another_part(&error);
                     if self.sleep_or_close(if another { OTHER_PART } else { wait }, closing).await {
@@ -102,6 +113,7 @@ impl Link {
                 }
             }
             loop {
+                let mut silent_for = self.breaks_after();
                 tokio::select! {
                     _ = closing.wait_for(|closed| *closed) => return true,
                     _ = &mut *router => { self.fail("the connection task ended"); return false }
@@ -111,6 +123,8 @@ impl Link {
                     }
                     _ = fresh.recv() => { self.fail("the connection was replaced"); break }
                     () = self.doubt.notified() => {}
+                    // Half of what it may be silent for: it has the other half to say that it lives.
+                    () = self.silence.lasts_for(&self.clock, silent_for / 2) => silent_for /= 2,
                     () = tokio::time::sleep(self.ping_interval) => {}
                 }
                 if self.leaving.swap(false, Ordering::AcqRel) {
@@ -119,7 +133,7 @@ impl Link {
                     }
                     break;
                 }
-                let probe = tokio::time::timeout(self.timeout, self.probe());
+                let probe = tokio::time::timeout(self.timeout, self.unless_silent(silent_for, self.probe()));
                 match self.until_closed(probe, closing).await {
                     None => return true,
                     // It lives; if it had been given up meanwhile, it is to be greeted again.
@@ -151,6 +165,25 @@ impl Link {
             {
                 tracing::warn!(client = %self.client_name, %error, "could not log in anew; the connection stays");
             }
+        }
+    }
+
+    /// How long a server may say nothing though it was asked before its connection is given up: below the timeout, so that one that hangs
+    /// costs the connection before it costs a second request.
+    fn breaks_after(&self) -> Duration {
+        self.timeout * 2 / 3
+    }
+
+    /// What the server is asked, unless it is silent for so long.
+    async fn unless_silent<T>(
+        &self,
+        limit: Duration,
+        asking: impl Future<Output = Result<T, ServerError>>,
+    ) -> Result<T, ServerError> {
+        tokio::select! {
+            biased;
+            answer = asking => answer,
+            () = self.silence.lasts_for(&self.clock, limit) => Err(ServerError::unknown(SILENT)),
         }
     }
 
@@ -253,6 +286,12 @@ async fn end_when_set_up<T, E>(fred: Fred, setting_up: impl Future<Output = Resu
     if let Ok(router) = setting_up.await {
         end(&fred, &router).await;
     }
+}
+
+const SILENT: &str = "the server says nothing";
+
+fn is_silent(error: &ServerError) -> bool {
+    matches!(error, ServerError::Unknown { reason } if reason == SILENT)
 }
 
 const NOT_ITS_PART: &str = "the server is not";

@@ -3,17 +3,34 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::clock::{Clock, Instant};
 
 /// What is under way on one connection, and since when nothing has come back.
-#[derive(Default)]
-pub(super) struct Silence(Mutex<Owed>);
+pub(super) struct Silence {
+    owed: Mutex<Owed>,
+    /// Something is asked, and nobody looks at the clock.
+    begins: Notify,
+}
 
-#[derive(Default)]
 struct Owed {
     answers: usize,
     /// When the first of them was asked for, or the last other one came.
     since: Instant,
+    /// When something was asked last, and nothing has come since; never, where something has. What was given up counts.
+    unheard: Instant,
+    /// Something was asked since somebody looked.
+    asked: bool,
+    /// Somebody looks at the clock, as something was asked not long ago.
+    watched: bool,
+}
+
+impl Default for Silence {
+    fn default() -> Self {
+        let owed = Owed { answers: 0, since: Instant::PAST, unheard: Instant::NEVER, asked: false, watched: false };
+        Silence { owed: Mutex::new(owed), begins: Notify::new() }
+    }
 }
 
 impl Silence {
@@ -24,7 +41,18 @@ impl Silence {
             owed.since = now;
         }
         owed.answers += 1;
+        (owed.unheard, owed.asked) = (now, true);
+        let is_watched = std::mem::replace(&mut owed.watched, true);
+        drop(owed);
+        if !is_watched {
+            self.begins.notify_one();
+        }
         Asked(self)
+    }
+
+    /// Something has come.
+    pub(super) fn heard(&self) {
+        self.owed().unheard = Instant::NEVER;
     }
 
     /// For how long it has lasted.
@@ -33,8 +61,38 @@ impl Silence {
         if owed.answers == 0 { Duration::ZERO } else { clock.now().since(owed.since) }
     }
 
+    /// Completes when nothing has come for so long since something was asked last. One may wait for it at a time; he looks at the clock
+    /// once in that time where something is asked, and not at all where nothing is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it has changed nothing.
+    pub(super) async fn lasts_for(&self, clock: &Clock, limit: Duration) {
+        loop {
+            let now = clock.now();
+            match self.ends(now, limit) {
+                None => self.begins.notified().await,
+                Some(end) if end <= now => return,
+                Some(end) => clock.sleep_until(end).await,
+            }
+        }
+    }
+
+    /// When it is to be looked at next; `None` where nothing was asked for long.
+    fn ends(&self, now: Instant, limit: Duration) -> Option<Instant> {
+        let mut owed = self.owed();
+        let asked = std::mem::replace(&mut owed.asked, false);
+        match owed.unheard {
+            Instant::NEVER => {
+                owed.watched = asked;
+                asked.then(|| now + limit)
+            }
+            since => Some(since + limit),
+        }
+    }
+
     fn owed(&self) -> MutexGuard<'_, Owed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -44,7 +102,8 @@ pub(super) struct Asked<'a>(&'a Silence);
 impl Asked<'_> {
     /// The server has said something.
     pub(super) fn answered(&self, now: Instant) {
-        self.0.owed().since = now;
+        let mut owed = self.0.owed();
+        (owed.since, owed.unheard) = (now, Instant::NEVER);
     }
 }
 
@@ -56,6 +115,8 @@ impl Drop for Asked<'_> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -77,5 +138,63 @@ mod tests {
         // Given up, it is owed no more.
         drop(second);
         assert_eq!(silence.lasts(&clock), Duration::ZERO);
+    }
+
+    /// So long is waited for something to come.
+    const LIMIT: Duration = Duration::from_millis(100);
+
+    #[tokio::test(start_paused = true)]
+    async fn who_watches_is_told_when_nothing_has_come_since_something_was_asked() {
+        let (silence, clock) = (Silence::default(), Clock::runtime());
+        let begin = clock.now();
+        let told = async || {
+            silence.lasts_for(&clock, LIMIT).await;
+            clock.now().since(begin)
+        };
+        let nobody_asks = tokio::time::timeout(3600 * LIMIT, told()).await;
+        assert!(nobody_asks.is_err(), "nothing is owed");
+        let begin = clock.now();
+        // Given up: nothing has come for all that. Who asks later is waited for anew.
+        drop(silence.asked(clock.now()));
+        tokio::time::advance(30 * MS).await;
+        let later = silence.asked(clock.now());
+        silence.lasts_for(&clock, LIMIT).await;
+        assert_eq!(clock.now().since(begin), 130 * MS);
+        // Heard of, by an answer or by anything else.
+        later.answered(clock.now());
+        for heard in [true, false] {
+            let asked = silence.asked(clock.now());
+            if heard {
+                silence.heard()
+            } else {
+                asked.answered(clock.now())
+            }
+            assert!(tokio::time::timeout(3600 * LIMIT, silence.lasts_for(&clock, LIMIT)).await.is_err());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_is_looked_at_once_in_that_time_and_not_at_all_when_nobody_asks() {
+        let (silence, clock) = (Silence::default(), Clock::runtime());
+        let is_told = || silence.begins.notified().now_or_never().is_some();
+        let looks = || {
+            let now = clock.now();
+            silence.ends(now, LIMIT).map(|end| end.since(now))
+        };
+        assert_eq!((looks(), is_told()), (None, false));
+        let ask = || silence.asked(clock.now()).answered(clock.now());
+        ask();
+        assert!(is_told(), "somebody asks");
+        for _ in 0..3 {
+            assert_eq!(looks(), Some(LIMIT));
+            tokio::time::advance(LIMIT / 2).await;
+            ask();
+            ask();
+            tokio::time::advance(LIMIT / 2).await;
+            assert!(!is_told(), "who asks is seen at the next look");
+        }
+        assert_eq!((looks(), looks()), (Some(LIMIT), None));
+        ask();
+        assert!(is_told(), "nobody has asked for long");
     }
 }

@@ -100,6 +100,7 @@ pub(super) async fn read(
             biased;
             message = messages.recv() => match message {
                 Ok(message) => {
+                    link.heard();
                     if let Some(message) = pushed(message, &carried) {
                         let _ = push(message);
                     }
@@ -109,6 +110,7 @@ pub(super) async fn read(
             },
             event = events.recv() => match event {
                 Ok(event) => {
+                    link.heard();
                     if let Some(message) = carries.message(event) {
                         let _ = push(message);
                     }
