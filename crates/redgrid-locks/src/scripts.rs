@@ -124,8 +124,12 @@ impl HoldKind for OneHolder {
 
     fn renew(&self, claims: &[Claim<'_>]) -> Request {
         let request = RENEW.with(claims.iter().map(|claim| claim.target.key.clone()));
-        let add = |request: Request, claim: &Claim<'_>| request.arg(claim.field.clone()).int(millis(claim.lease));
-        claims.iter().fold(request, add).idempotent()
+        // Most leases are alike: written once for all of a row, and not for each.
+        let rows = claims.chunk_by(|one, next| one.lease == next.lease).map(|row| {
+            let lease = Bytes::from(millis(row[0].lease).to_string());
+            row.iter().map(move |claim| (claim.field.clone(), lease.clone()))
+        });
+        rows.flatten().fold(request, |request, (field, lease)| request.arg(field).arg(lease)).idempotent()
     }
 
     fn release_many(&self, claims: &[Claim<'_>]) -> Request {

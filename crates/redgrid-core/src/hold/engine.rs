@@ -65,7 +65,7 @@ impl Table {
         let now = self.now();
         let mut answers = Answers::new();
         let mut state = self.state();
-        for tenure in state.schedule.ended(now) {
+        for tenure in state.schedule.ended(now, self.soon(now)) {
             if now >= tenure.deadline() {
                 self.lose(&mut state, &tenure, LostReason::Expired);
             } else {
@@ -138,10 +138,12 @@ impl Table {
 
     fn next_batch(&self) -> Vec<Arc<Tenure>> {
         let now = self.now();
-        let mut state = self.state();
-        // Those that are due within half of the usual interval come along, so that a script carries many names.
-        let soon = now + self.core.settings.watchdog_lease / 6;
-        state.schedule.take_due(now, soon, BATCH)
+        self.state().schedule.take_due(now, self.soon(now), BATCH)
+    }
+
+    /// Those that are due within half of the usual interval come along, so that a script carries many names.
+    fn soon(&self, now: Instant) -> Instant {
+        now + self.core.settings.watchdog_lease / 6
     }
 
     /// Renews (fixed leases: verifies) tenures of one kind, whose names may go together, by one script; a batch that is
@@ -179,7 +181,7 @@ impl Table {
                 answer = &mut asking => answer,
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => {
                     unsure(over);
-                    tenures.iter().for_each(|tenure| self.try_again(tenure));
+                    self.try_again(&mut self.state(), &tenures);
                     asking.await
                 }
             };
@@ -195,12 +197,15 @@ impl Table {
                     }
                     if let Err(error) = answer.commit(durability, &tenures[0].target.key).await {
                         tracing::debug!(tenures = tenures.len(), %error, "renewed, and not as durable as asked");
-                        tenures.iter().for_each(|tenure| self.try_again(tenure));
+                        self.try_again(&mut self.state(), &tenures);
                         return;
                     }
+                    let now = self.now();
+                    let mut state = self.state();
                     for ((tenure, status), lease) in tenures.iter().zip(statuses).zip(leases) {
-                        self.renewed(tenure, status, (sent, lease, durability));
+                        self.renewed((&mut state, now), tenure, status, (sent, lease, durability));
                     }
+                    self.wake_engine(&state.schedule);
                 }
                 Err(error) if error.code().is_some_and(concerns_some) && tenures.len() > 1 => {
                     let (left, right) = tenures.split_at(tenures.len() / 2);
@@ -213,7 +218,7 @@ impl Table {
                     }
                     let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
                     tracing::debug!(tenures = tenures.len(), error, "renewal failed");
-                    tenures.iter().for_each(|tenure| self.try_again(tenure));
+                    self.try_again(&mut self.state(), &tenures);
                 }
             }
         })
@@ -221,6 +226,7 @@ impl Table {
 
     fn renewed(
         self: &Arc<Self>,
+        (state, now): (&mut State, Instant),
         tenure: &Arc<Tenure>,
         status: i64,
         (sent, lease, durability): (Instant, Duration, Durability),
@@ -228,34 +234,33 @@ impl Table {
         match status {
             // Its owner is another by now, and wants more than this renewal waited for.
             1 if !lease.is_zero() && !durability.covers(tenure.wanted_durability()) => {
-                tenure.may_reach(self.now() + lease);
-                self.try_again(tenure);
+                tenure.may_reach(now + lease);
+                self.try_again(state, std::slice::from_ref(tenure));
             }
             1 => {
                 if !lease.is_zero() {
                     tenure.confirmed(sent, lease, durability);
                 }
-                let mut state = self.state();
-                state.schedule.reschedule(tenure.id, self.next_look(tenure, sent, self.now()));
-                self.wake_engine(&state.schedule);
+                state.schedule.reschedule(tenure.id, self.next_look(tenure, sent, now));
             }
             0 => {
-                let mut state = self.state();
                 // A release may have been on its way before the renewal: then this is no loss.
                 if state.schedule.get(tenure.id).is_some() {
-                    self.lose(&mut state, tenure, LostReason::Gone);
+                    self.lose(state, tenure, LostReason::Gone);
                 }
             }
-            _ => self.try_again(tenure),
+            _ => self.try_again(state, std::slice::from_ref(tenure)),
         }
     }
 
-    /// A renewal that failed is due again soon: after a thirtieth of the lease, at most a second.
-    fn try_again(&self, tenure: &Arc<Tenure>) {
-        count::renewal_failed(tenure.kind.name());
-        let wait = (tenure.lease() / 30).min(Duration::from_secs(1));
-        let mut state = self.state();
-        state.schedule.reschedule(tenure.id, self.now() + wait);
+    /// Renewals that failed are due again soon: after a thirtieth of the lease, at most a second.
+    fn try_again(&self, state: &mut State, tenures: &[Arc<Tenure>]) {
+        let now = self.now();
+        for tenure in tenures {
+            count::renewal_failed(tenure.kind.name());
+            let wait = (tenure.lease() / 30).min(Duration::from_secs(1));
+            state.schedule.reschedule(tenure.id, now + wait);
+        }
         self.wake_engine(&state.schedule);
     }
 
@@ -346,7 +351,7 @@ impl Table {
 fn lease_to_send(tenure: &Tenure, now: Instant) -> Duration {
     let left = tenure.deadline().since(now);
     match tenure.kind.shares() && !left.is_zero() {
-        _ if tenure.is_renewed() => tenure.lease(),
+        _ if tenure.is_renewed_at(now) => tenure.lease(),
         true => terms::with_margin(left),
         false => Duration::ZERO,
     }

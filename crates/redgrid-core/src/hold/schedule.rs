@@ -18,22 +18,36 @@ struct Registered {
     tenure: Arc<Tenure>,
     /// Never, while it is being looked after.
     due: Instant,
+    /// When its end is looked at: the tenure itself may end later by now.
     end: Instant,
+}
+
+/// What is never is not among them.
+fn note(set: &mut BTreeSet<(Instant, u64)>, at: Instant, id: u64) {
+    if at != Instant::NEVER {
+        set.insert((at, id));
+    }
+}
+
+fn strike(set: &mut BTreeSet<(Instant, u64)>, at: Instant, id: u64) {
+    if at != Instant::NEVER {
+        set.remove(&(at, id));
+    }
 }
 
 impl Schedule {
     pub(super) fn insert(&mut self, tenure: Arc<Tenure>, due: Instant) {
         let (id, end) = (tenure.id, tenure.next_end());
-        self.ends.insert((end, id));
-        self.due.insert((due, id));
+        note(&mut self.ends, end, id);
+        note(&mut self.due, due, id);
         self.tenures.insert(id, Registered { tenure, due, end });
     }
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Arc<Tenure>> {
         let registered = self.tenures.remove(&id)?;
         give_back(&mut self.tenures);
-        self.ends.remove(&(registered.end, id));
-        self.due.remove(&(registered.due, id));
+        strike(&mut self.ends, registered.end, id);
+        strike(&mut self.due, registered.due, id);
         Some(registered.tenure)
     }
 
@@ -43,21 +57,22 @@ impl Schedule {
 
     /// Takes in when the tenure ends now, and when it is due next. Nothing for one that is no longer here.
     pub(super) fn reschedule(&mut self, id: u64, due: Instant) {
+        self.moved(id);
         let Some(registered) = self.tenures.get_mut(&id) else { return };
-        self.ends.remove(&(registered.end, id));
-        registered.end = registered.tenure.next_end();
-        self.ends.insert((registered.end, id));
-        self.due.remove(&(registered.due, id));
+        strike(&mut self.due, registered.due, id);
+        note(&mut self.due, due, id);
         registered.due = due;
-        self.due.insert((due, id));
     }
 
-    /// Takes in when the tenure ends now.
+    /// Takes in when the tenure ends now. Where that is later it is found when its end is looked at: each renewal moves it.
     pub(super) fn moved(&mut self, id: u64) {
         let Some(registered) = self.tenures.get_mut(&id) else { return };
-        self.ends.remove(&(registered.end, id));
-        registered.end = registered.tenure.next_end();
-        self.ends.insert((registered.end, id));
+        let end = registered.tenure.next_end();
+        if end < registered.end {
+            strike(&mut self.ends, registered.end, id);
+            note(&mut self.ends, end, id);
+            registered.end = end;
+        }
     }
 
     /// When something is to be done next.
@@ -67,22 +82,26 @@ impl Schedule {
         due.min(end)
     }
 
-    /// The tenures of which something has ended. Those whose end has moved on since are only noted.
-    pub(super) fn ended(&mut self, now: Instant) -> Vec<Arc<Tenure>> {
+    /// The tenures of which something has ended. Those that end later by now are only noted, those whose end would be looked at by `soon`
+    /// as well: one look serves many.
+    pub(super) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<Tenure>> {
         let mut out = Vec::new();
-        while let Some((end, id)) = self.ends.first().copied() {
-            if end > now {
+        while let Some((noted, id)) = self.ends.first().copied()
+            && noted <= soon
+        {
+            let Some(registered) = self.tenures.get_mut(&id) else { break };
+            let end = registered.tenure.next_end();
+            let is_over = end <= now;
+            if !is_over && end <= noted {
                 break;
             }
             self.ends.pop_first();
-            let Some(registered) = self.tenures.get_mut(&id) else { continue };
-            registered.end = registered.tenure.next_end();
-            if registered.end <= now {
+            // Whoever ends it removes or reschedules it; until then it is not told again.
+            registered.end = if is_over { Instant::NEVER } else { end };
+            note(&mut self.ends, registered.end, id);
+            if is_over {
                 out.push(Arc::clone(&registered.tenure));
-                // Whoever ends it removes or reschedules it; until then it is not told again.
-                registered.end = Instant::NEVER;
             }
-            self.ends.insert((registered.end, id));
         }
         out
     }
