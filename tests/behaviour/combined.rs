@@ -123,14 +123,14 @@ impl Combine for Echo {
     }
 }
 
-/// The same; two batches may be under way.
-struct InTurns(Echo);
+/// The same; so many batches may be under way.
+struct InTurns<const WAYS: usize = 2>(Echo);
 
-impl Combine for InTurns {
+impl<const WAYS: usize> Combine for InTurns<WAYS> {
     type Ask = u64;
     type Answer = u64;
 
-    const WAYS: usize = 2;
+    const WAYS: usize = WAYS;
 
     fn fit<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
         self.0.fit(asks)
@@ -188,7 +188,7 @@ async fn who_has_left_is_not_asked_and_what_nobody_waits_for_is_given_up() {
 async fn of_two_batches_the_one_that_nobody_waits_for_is_given_up() {
     for given_up in [0, 1] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Combiner::new(InTurns(echo.clone())));
+        let combiner = Arc::new(Combiner::new(InTurns::<2>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut halves = [Vec::new(), Vec::new()];
         for ask in 2..=11 {
@@ -210,11 +210,34 @@ async fn of_two_batches_the_one_that_nobody_waits_for_is_given_up() {
     }
 }
 
+/// With as much of all in each; where many ask two are enough.
+#[tokio::test]
+async fn three_batches_are_under_way_unless_many_ask() {
+    for batches in [vec![6], vec![4, 4, 4], vec![20, 20]] {
+        let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
+        let combiner = Arc::new(Combiner::new(InTurns::<3>(echo.clone())));
+        let first = asks(&combiner, &client, 1).await;
+        let mut others = Vec::new();
+        let all = batches.iter().sum::<usize>();
+        for ask in 100..100 + all as u64 {
+            others.push((ask, asks(&combiner, &client, ask).await));
+        }
+        echo.may.add_permits(1);
+        assert_eq!(first.await.unwrap().unwrap(), 1);
+        wait_until(SOON, async || echo.asked().iter().map(Vec::len).sum::<usize>() == 1 + all).await;
+        assert_eq!(echo.asked()[1..].iter().map(Vec::len).collect::<Vec<_>>(), batches);
+        echo.may.add_permits(batches.len());
+        for (ask, task) in others {
+            assert_eq!(task.await.unwrap().unwrap(), ask);
+        }
+    }
+}
+
 /// Both are answered at once; those who were told ask again, and are told their own again.
 #[tokio::test]
 async fn those_of_two_batches_are_told_their_own_in_turns() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(1_000));
-    let combiner = Arc::new(Combiner::new(InTurns(echo.clone())));
+    let combiner = Arc::new(Combiner::new(InTurns::<2>(echo.clone())));
     let asking = (0..20).map(|who| {
         let (combiner, client) = (Arc::clone(&combiner), client.clone());
         tokio::spawn(async move {
@@ -237,7 +260,7 @@ async fn those_of_two_batches_are_told_their_own_in_turns() {
 async fn a_shutdown_or_a_panic_tells_those_of_two_batches() {
     for panics in [false, true] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Combiner::new(InTurns(echo.clone())));
+        let combiner = Arc::new(Combiner::new(InTurns::<2>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut others = Vec::new();
         for ask in [2, 3, 4, 5, 6, if panics { UNHEARD_OF } else { 7 }, 8, 9, 10, 11] {

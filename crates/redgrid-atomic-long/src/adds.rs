@@ -93,7 +93,7 @@ impl<T: Numeral, const ONCE: bool> Combine for Adds<T, ONCE> {
 
     // They are added in their order, unless the first has to be asked again, or is too much as one sum: then the second may come before it, or
     // between its parts, as if its callers had been quicker.
-    const WAYS: usize = if ONCE { 1 } else { 2 };
+    const WAYS: usize = if ONCE { 1 } else { 3 };
 
     fn fit<'a>(&self, asks: impl Iterator<Item = &'a T>) -> usize {
         T::fit(asks)
