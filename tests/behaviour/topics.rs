@@ -310,12 +310,16 @@ async fn a_slow_reader_is_told_how_much_was_not_kept() {
     let (_server, client, _observer) = ready().await;
     let mut slow = topic(&client, "a").subscribe().keeping(2).await.unwrap();
     let mut patient = topic(&client, "a").subscribe().await.unwrap();
+    let mut behind = topic(&client, "b").subscribe().await.unwrap();
     for n in 0..5 {
         topic(&client, "a").publish(&n.to_string()).await.unwrap();
     }
     for n in 0..5 {
         assert_eq!(message(&mut patient).await.1, n.to_string());
     }
+    // One message after the other: those before this one have been handed to all.
+    topic(&client, "b").publish("5").await.unwrap();
+    message(&mut behind).await;
     assert_eq!((message(&mut slow).await.1, message(&mut slow).await.1), ("0".into(), "1".into()));
     assert_eq!(gap(&mut slow).await, Gap::Slow { missed: 3 });
     topic(&client, "a").publish("6").await.unwrap();
