@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
 use redgrid_core::config::Durability;
-use redgrid_core::{Client, CommitError, Config, Request};
+use redgrid_core::{Client, CommitError, Config, Request, ServerError};
 use redgrid_locks::{Lock, LockGuard};
 use redgrid_testkit::{Action, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, server};
@@ -145,6 +145,19 @@ async fn a_connection_on_which_nothing_comes_back_is_given_up_although_nobody_wa
     assert!(matches!(select(asked, pin!(swallowed)).await, Either::Right(_)), "it is left without an answer");
     let is_another = |epoch: &Option<_>| epoch.is_some() && *epoch != first;
     tokio::time::timeout(SOON, node.epoch().wait_for(is_another)).await.expect("another connection").unwrap();
+    node.close().await;
+}
+
+/// And not when its own time is over.
+#[tokio::test]
+async fn who_waits_is_told_when_the_connection_is_given_up() {
+    let (_server, proxy, config) = behind_a_proxy().await;
+    let node = redgrid_core::server(&config.timeout(Duration::from_secs(3))).unwrap();
+    node.epoch().wait_for(Option::is_some).await.unwrap();
+    proxy.next(1, "GET", Action::SwallowReply);
+    let told = node.call(vec![Request::command("GET").key("name")]).await.pop().unwrap();
+    let Err(ServerError::Unknown { reason }) = told else { panic!("{told:?}") };
+    assert_ne!(reason, "Request timed out.");
     node.close().await;
 }
 

@@ -63,8 +63,8 @@ const LONGEST_QUEUE: usize = 65_536;
 /// Messages that wait for our dispatcher before some are lost and a gap is told.
 const MESSAGES: usize = 8192;
 
-/// News of a connection that carries no messages: 64. fred has room for a dozen kinds of news from the beginning, 5 MB for as many as
-/// there are messages.
+/// The same of a connection for requests, which carries none: 64. fred has room for a dozen kinds of news from the beginning, 5 MB for as
+/// many as there are messages.
 const NEWS: usize = 64;
 
 /// What fred says when a connection could not be set up in time, and what that may mean: a server that does not speak TLS
@@ -166,7 +166,7 @@ impl Link {
         seat: Option<Seat>,
     ) -> Result<(Arc<Link>, JoinHandle<()>), ServerError> {
         let login = way.entry.logins.clone().map(Login::new);
-        let news = if let Greeting::Identity = greeting { MESSAGES } else { NEWS };
+        let news = if seat.is_some() { NEWS } else { MESSAGES };
         let fred = build(way, login.clone(), settings, news)
             .map_err(|error| ServerError::not_sent(format!("the client could not be built: {error}")))?;
         let link = Arc::new(Link {
@@ -373,7 +373,7 @@ impl Link {
         }
         let asked = self.silence.asked(self.clock.now());
         let answers = pipeline.try_all::<Value>().await;
-        if answers.iter().any(Result::is_ok) {
+        if answers.iter().any(|answer| answer.as_ref().err().is_none_or(|error| refusal(error).is_some())) {
             asked.answered(self.clock.now());
         }
         drop(asked);

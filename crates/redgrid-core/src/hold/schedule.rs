@@ -89,7 +89,10 @@ impl Schedule {
         while let Some((noted, id)) = self.ends.first().copied()
             && noted <= soon
         {
-            let Some(registered) = self.tenures.get_mut(&id) else { break };
+            let Some(registered) = self.tenures.get_mut(&id) else {
+                self.ends.pop_first();
+                continue;
+            };
             let end = registered.tenure.next_end();
             let is_over = end <= now;
             if !is_over && end <= noted {

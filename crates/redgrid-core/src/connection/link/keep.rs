@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -61,7 +62,8 @@ impl Link {
         self.fail("the client is shut down");
     }
 
-    /// Follows the life of fred's router task; true when we are to close, false when the router has ended.
+    /// Follows the life of fred's router task; true when we are to close, false when the router has ended, or is to: then all who wait
+    /// for an answer are told at once, even where it is stuck in a write.
     async fn watch<T>(&self, router: &mut JoinHandle<T>, closing: &mut watch::Receiver<bool>) -> bool {
         let mut wait = Duration::from_millis(RECONNECT.0.into());
         loop {
@@ -91,11 +93,8 @@ impl Link {
                     if connected {
                         self.fail(&error.to_string());
                     }
-                    if router.is_finished() {
+                    if router.is_finished() || is_silent(&error) {
                         return false;
-                    }
-                    if is_silent(&error) && self.until_closed(self.renew(), closing).await.is_none() {
-                        return true;
                     }
                     let another = connected && is_another_part(&error);
                     if self.sleep_or_close(if another { OTHER_PART } else { wait }, closing).await {
@@ -113,7 +112,7 @@ impl Link {
                 }
             }
             loop {
-                let mut silent_for = self.breaks_after();
+                let (patience, mut is_silent_by_now) = (self.breaks_after(), false);
                 tokio::select! {
                     _ = closing.wait_for(|closed| *closed) => return true,
                     _ = &mut *router => { self.fail("the connection task ended"); return false }
@@ -124,7 +123,7 @@ impl Link {
                     _ = fresh.recv() => { self.fail("the connection was replaced"); break }
                     () = self.doubt.notified() => {}
                     // Half of what it may be silent for: it has the other half to say that it lives.
-                    () = self.silence.lasts_for(&self.clock, silent_for / 2) => silent_for /= 2,
+                    () = self.silence.lasts_for(&self.clock, patience / 2) => is_silent_by_now = true,
                     () = tokio::time::sleep(self.ping_interval) => {}
                 }
                 if self.leaving.swap(false, Ordering::AcqRel) {
@@ -133,9 +132,18 @@ impl Link {
                     }
                     break;
                 }
-                let probe = tokio::time::timeout(self.timeout, self.unless_silent(silent_for, self.probe()));
-                match self.until_closed(probe, closing).await {
+                let probe = async {
+                    match is_silent_by_now {
+                        true => self.unless_silent(patience / 2, self.sign_of_life()).await,
+                        false => self.unless_silent(patience, self.probe()).await,
+                    }
+                };
+                match self.until_closed(tokio::time::timeout(self.timeout, probe), closing).await {
                     None => return true,
+                    Some(Ok(Err(error))) if is_silent(&error) => {
+                        self.fail(SILENT);
+                        return false;
+                    }
                     // It lives; if it had been given up meanwhile, it is to be greeted again.
                     Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) if self.is_up() => {}
                     Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) => break,
@@ -180,11 +188,14 @@ impl Link {
         limit: Duration,
         asking: impl Future<Output = Result<T, ServerError>>,
     ) -> Result<T, ServerError> {
+        let mut asking = pin!(asking);
         tokio::select! {
             biased;
-            answer = asking => answer,
-            () = self.silence.lasts_for(&self.clock, limit) => Err(ServerError::unknown(SILENT)),
+            answer = &mut asking => return answer,
+            () = self.silence.lasts_for(&self.clock, limit) => {}
         }
+        // A process that stood still meanwhile finds the answer and the end of that time together.
+        tokio::time::timeout(MOMENT, asking).await.unwrap_or_else(|_| Err(ServerError::unknown(SILENT)))
     }
 
     async fn handshake(&self) -> Result<Epoch, ServerError> {
@@ -219,14 +230,19 @@ impl Link {
         Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())
     }
 
-    /// Whether it lives and still has its part. A server of data is asked for its time, as what is known of its clock is worth
-    /// less with each minute.
+    /// Whether it lives and still has its part.
     async fn probe(&self) -> Result<(), ServerError> {
+        self.sign_of_life().await?;
+        if let Greeting::Data { part, .. } = self.greeting {
+            self.check(part).await?;
+        }
+        Ok(())
+    }
+
+    /// A server of data is asked for its time, as what is known of its clock is worth less with each minute.
+    async fn sign_of_life(&self) -> Result<(), ServerError> {
         match &self.greeting {
-            Greeting::Data { part, time, .. } => {
-                self.ask_time(time).await?;
-                self.check(*part).await
-            }
+            Greeting::Data { time, .. } => self.ask_time(time).await,
             Greeting::Nothing | Greeting::Life | Greeting::Identity => {
                 self.send_static("PING", Vec::new()).await.map(drop)
             }
@@ -287,6 +303,9 @@ async fn end_when_set_up<T, E>(fred: Fred, setting_up: impl Future<Output = Resu
         end(&fred, &router).await;
     }
 }
+
+/// How long is waited for an answer that may have come while the process stood still: 10 ms.
+const MOMENT: Duration = Duration::from_millis(10);
 
 const SILENT: &str = "the server says nothing";
 
