@@ -8,7 +8,7 @@ use futures_util::future::{Either, join_all, select};
 use redgrid_core::config::Durability;
 use redgrid_core::{Client, CommitError, Config, Request, ServerError};
 use redgrid_locks::{Lock, LockGuard};
-use redgrid_testkit::{Action, Proxy, RedisServer, wait_until};
+use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, server};
 
 const CONNECTIONS: u32 = 4;
@@ -148,13 +148,13 @@ async fn a_connection_on_which_nothing_comes_back_is_given_up_although_nobody_wa
     node.close().await;
 }
 
-/// And not when its own time is over.
+/// And not when its own time is over, or when there is another connection.
 #[tokio::test]
 async fn who_waits_is_told_when_the_connection_is_given_up() {
     let (_server, proxy, config) = behind_a_proxy().await;
     let node = redgrid_core::server(&config.timeout(Duration::from_secs(3))).unwrap();
     node.epoch().wait_for(Option::is_some).await.unwrap();
-    proxy.next(1, "GET", Action::SwallowReply);
+    proxy.set_both(Fault::BlackHole);
     let told = node.call(vec![Request::command("GET").key("name")]).await.pop().unwrap();
     let Err(ServerError::Unknown { reason }) = told else { panic!("{told:?}") };
     assert_ne!(reason, "Request timed out.");
