@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fred::clients::Client as Fred;
 use fred::interfaces::{ClientLike, EventInterface};
+use futures_util::future::poll_immediate;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -47,7 +48,11 @@ impl Link {
                         end(&self.fred, &router).await;
                         break;
                     }
-                    router.abort();
+                    if !router.is_finished() {
+                        // It has gone, and all that it had, before there is another.
+                        router.abort();
+                        let _ = router.await;
+                    }
                     wait = Duration::from_millis(RECONNECT.0.into());
                 }
                 Err(error) => {
@@ -189,13 +194,21 @@ impl Link {
         asking: impl Future<Output = Result<T, ServerError>>,
     ) -> Result<T, ServerError> {
         let mut asking = pin!(asking);
-        tokio::select! {
-            biased;
-            answer = &mut asking => return answer,
-            () = self.silence.lasts_for(&self.clock, limit) => {}
+        loop {
+            let silent = self.silence.lasts_for(&self.clock, limit);
+            tokio::select! {
+                biased;
+                answer = &mut asking => return answer,
+                () = silent => {}
+            }
+            // A process that stood still meanwhile finds the answer and the end of that time together.
+            if let Ok(answer) = tokio::time::timeout(MOMENT, asking.as_mut()).await {
+                return answer;
+            }
+            if poll_immediate(self.silence.lasts_for(&self.clock, limit)).await.is_some() {
+                return Err(ServerError::unknown(SILENT));
+            }
         }
-        // A process that stood still meanwhile finds the answer and the end of that time together.
-        tokio::time::timeout(MOMENT, asking).await.unwrap_or_else(|_| Err(ServerError::unknown(SILENT)))
     }
 
     async fn handshake(&self) -> Result<Epoch, ServerError> {
