@@ -125,6 +125,27 @@ async fn holds_and_waiters_outlive_each_connection() {
     }
 }
 
+/// What is heard of a connection before it has answered is no news of another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_was_lost_is_followed_by_one_that_is_greeted_once() {
+    let server = server().await;
+    let node = redgrid_core::server(&config(&server).connections_per_node(1)).unwrap();
+    let mut told = node.epoch();
+    let mut epoch = told.wait_for(Option::is_some).await.unwrap().clone();
+    let observer = server.observer().await.unwrap();
+    for _ in 0..10 {
+        observer.cmd(&["CLIENT", "KILL", "ID", &connections(&server).await[0]]).await.unwrap();
+        let is_another = |now: &Option<_>| now.is_some() && *now != epoch;
+        let another = tokio::time::timeout(SOON, told.wait_for(is_another)).await.unwrap().unwrap().clone();
+        epoch = another;
+        let called = node.call(vec![Request::command("PING")]).await.pop().unwrap();
+        assert!(called.is_ok(), "{called:?}");
+    }
+    let later = tokio::time::timeout(SOON / 40, told.wait_for(|now| *now != epoch)).await;
+    assert!(later.is_err(), "another epoch than {epoch:?}");
+    node.close().await;
+}
+
 /// A node behind a proxy that is not looked after for any other reason than that it says nothing.
 async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
     let server = server().await;

@@ -72,18 +72,21 @@ impl Link {
     async fn watch<T>(&self, router: &mut JoinHandle<T>, closing: &mut watch::Receiver<bool>) -> bool {
         let mut wait = Duration::from_millis(RECONNECT.0.into());
         loop {
-            // Subscribed once the connection is there and before the handshake: what happens after it is seen, and the
-            // news of this very connection is not taken for that of another.
+            // Subscribed before the handshake: what happens after it is seen. What is told until the first answer is here is of this very
+            // connection, or of one before it: fred says that it is connected for a moment after it has lost one.
             let connected = self.fred.is_connected();
             let (mut errors, mut fresh) = (self.fred.error_rx(), self.fred.reconnect_rx());
             // What was asked on another connection is owed by nobody any more.
             self.silence.heard();
+            let is_old_news = || {
+                while errors.try_recv().is_ok() {}
+                while fresh.try_recv().is_ok() {}
+            };
             let greeting = async {
-                if connected {
-                    self.unless_silent(self.breaks_after(), self.handshake()).await
-                } else {
-                    Err(self.down())
+                if !connected {
+                    return Err(self.down());
                 }
+                self.unless_silent(self.breaks_after(), self.handshake(is_old_news)).await
             };
             match self.until_closed(greeting, closing).await {
                 None => return true,
@@ -211,13 +214,15 @@ impl Link {
         }
     }
 
-    async fn handshake(&self) -> Result<Epoch, ServerError> {
+    /// `answered` is called when the first answer is here.
+    async fn handshake(&self, answered: impl FnOnce()) -> Result<Epoch, ServerError> {
         let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
         match (&self.greeting, named) {
             // It goes without a name.
             (Greeting::Nothing, Err(ServerError::Refused { .. })) => {}
             (_, named) => drop(tolerate_refusal(named)?),
         }
+        answered();
         let mut run_id = Arc::default();
         if let Greeting::Data { part, .. } = self.greeting {
             self.check(part).await?;
