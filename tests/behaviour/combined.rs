@@ -124,7 +124,7 @@ impl Combine for Echo {
 }
 
 /// The same; so many batches may be under way.
-struct InTurns<const WAYS: usize = 2>(Echo);
+struct InTurns<const WAYS: usize>(Echo);
 
 impl<const WAYS: usize> Combine for InTurns<WAYS> {
     type Ask = u64;

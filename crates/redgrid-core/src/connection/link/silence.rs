@@ -66,7 +66,7 @@ impl Silence {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it has changed nothing.
+    /// Dropped, it leaves nothing undone: who waits next looks for himself.
     pub(super) async fn lasts_for(&self, clock: &Clock, limit: Duration) {
         loop {
             let now = clock.now();
