@@ -164,9 +164,8 @@ async fn an_acquire_that_is_carried_out_twice_does_not_shorten_its_lease() {
     let text = include_str!("../../crates/redgrid-locks/src/scripts/acquire.lua");
     let far = "99999999999999999";
     for lease in ["60000", "1000"] {
-        let (status, _, _): (i64, String, i64) =
-            observer.query(&["EVAL", text, "1", "a", "holder:1", lease, far]).await.unwrap();
-        assert_eq!(status, 1);
+        let granted_at: u64 = observer.query(&["EVAL", text, "1", "a", "holder:1", lease, far]).await.unwrap();
+        assert!(granted_at > 0);
     }
     assert!(observer.time_to_live("a").await.unwrap().unwrap() > Duration::from_secs(50));
 }

@@ -414,14 +414,17 @@ pub(super) fn judge(asked: &Exchange) -> Verdict {
         Ok(reply) => reply,
         Err(error) => return Verdict::Failed(failure_of(error.clone())),
     };
-    // Part by part: a copy of the list would be one more for each acquire.
     let answer = match reply {
+        // Granted then, and from nobody: what most are told.
+        Reply::Int(time) => u64::try_from(*time).map(|time| (1, time, 0, time)).map_err(|_| misfit(reply)),
+        // Part by part: a copy of the list would be one more for each acquire.
         Reply::Array(parts) => match &parts[..] {
             [status, time, left] => read(status, time, left, time),
             [status, time, left, token] => read(status, time, left, token),
-            _ => reply.clone().into_typed(),
+            _ => Err(misfit(reply)),
         },
-        other => other.clone().into_typed(),
+        Reply::Error(error) => Err(error.clone()),
+        other => Err(misfit(other)),
     };
     match answer {
         Ok((status, time, left, token)) => {
@@ -443,6 +446,10 @@ pub(super) fn judge(asked: &Exchange) -> Verdict {
         }
         Err(error) => Verdict::Failed(Failure::Unknown(error)),
     }
+}
+
+fn misfit(reply: &Reply) -> ServerError {
+    reply.clone().misfit("when it was granted, or a list of three or four")
 }
 
 fn read(status: &Reply, time: &Reply, left: &Reply, token: &Reply) -> Result<(i64, u64, i64, u64), ServerError> {

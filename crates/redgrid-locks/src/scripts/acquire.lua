@@ -4,14 +4,14 @@
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  lease      milliseconds
 -- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
--- Returns  {1, time, 0}      granted at `time` (microseconds since 1970, as text): the fencing token
+-- Returns  time              granted then (microseconds since 1970): the fencing token
 --          {0, time, left}   taken by another holder; its PTTL
 --          {2, time, 0}      too late
 --
 -- Work: O(1), writes one key. Sent twice, it takes once: the field is set, never counted, and a lease is never shortened.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-if tonumber(time) > tonumber(ARGV[3]) then
+local time = now[1] * 1000000 + now[2]
+if time > tonumber(ARGV[3]) then
   return {2, time, 0}
 end
 if redis.call('EXISTS', KEYS[1]) == 1 then
@@ -19,7 +19,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
     return {0, time, redis.call('PTTL', KEYS[1])}
   end
   if redis.call('PTTL', KEYS[1]) >= tonumber(ARGV[2]) then
-    return {1, time, 0}
+    return time
   end
 end
 redis.call('HSET', KEYS[1], ARGV[1], '1')
@@ -29,4 +29,4 @@ if type(bounded) == 'table' then
   redis.call('HDEL', KEYS[1], ARGV[1])
   return bounded
 end
-return {1, time, 0}
+return time

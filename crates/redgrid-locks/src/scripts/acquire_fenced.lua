@@ -5,7 +5,7 @@
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  lease      milliseconds
 -- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
--- Returns  {1, time, 0, token}  granted at `time` (microseconds since 1970, as text)
+-- Returns  {1, time, 0, token}  granted at `time` (microseconds since 1970)
 --          {0, time, left}      taken by another holder; its PTTL
 --          {2, time, 0}         too late
 --
@@ -14,8 +14,8 @@
 -- Work: O(1), writes two keys. Sent twice, it takes once and answers the same token: the counter is written only for who
 -- finds the lock free.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-if tonumber(time) > tonumber(ARGV[3]) then
+local time = now[1] * 1000000 + now[2]
+if time > tonumber(ARGV[3]) then
   return {2, time, 0}
 end
 local token
@@ -30,7 +30,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 if not token then
   local last = tonumber(redis.call('GET', KEYS[2]) or '0')
-  token = string.format('%.0f', math.max(last + 1, tonumber(time)))
+  token = string.format('%.0f', math.max(last + 1, time))
   redis.call('SET', KEYS[2], token)
 end
 redis.call('HSET', KEYS[1], ARGV[1], '1')

@@ -4,15 +4,15 @@
 -- ARGV[1]      lease      milliseconds
 -- ARGV[2]      not after  microseconds since 1970 by this server's clock; later than that, nothing is done
 -- ARGV[i + 2]  holder     new for each grant
--- Returns  {1, time, 0}        all granted at `time` (microseconds since 1970, as text): the fencing token of each
+-- Returns  {1, time, 0}        all granted at `time` (microseconds since 1970): the fencing token of each
 --          {0, time, left, i}  the i-th is taken by another holder; its PTTL
 --          {2, time, 0}        too late
 --          {3, time, i, text}  refused because of the i-th, which is no lock or denied; none is taken
 --
 -- Work: O(keys), writes each. Sent twice, it takes once: a field is set, never counted, and a lease is never shortened.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-if tonumber(time) > tonumber(ARGV[2]) then
+local time = now[1] * 1000000 + now[2]
+if time > tonumber(ARGV[2]) then
   return {2, time, 0}
 end
 -- What is wrong with one name is told with it; the rest concerns all of them.

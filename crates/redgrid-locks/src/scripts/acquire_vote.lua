@@ -6,19 +6,19 @@
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  lease      milliseconds
 -- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
--- Returns  {1, time, 0}         granted at `time` (microseconds since 1970, as text); with KEYS[3] the token is a fourth element
+-- Returns  {1, time, 0}         granted at `time` (microseconds since 1970); with KEYS[3] the token is a fourth element
 --          {0, time, left}      taken by another holder; its PTTL
 --          {0, time, -1}        it abstains: it was born anew, or too short a time ago, and may have forgotten holders
 --          {2, time, 0}         too late
 --
 -- Work: O(1), writes one key or two. Sent twice, it takes once and answers the same token.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-if tonumber(time) > tonumber(ARGV[3]) then
+local time = now[1] * 1000000 + now[2]
+if time > tonumber(ARGV[3]) then
   return {2, time, 0}
 end
 local run, from = string.match(redis.call('GET', KEYS[2]) or '', '^(%x+) (%d+)$')
-if run ~= string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or tonumber(time) < tonumber(from) then
+if run ~= string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or time < tonumber(from) then
   return {0, time, -1}
 end
 local token
@@ -30,7 +30,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 if KEYS[3] and not token then
   local last = tonumber(redis.call('GET', KEYS[3]) or '0')
-  token = string.format('%.0f', math.max(last + 1, tonumber(time)))
+  token = string.format('%.0f', math.max(last + 1, time))
   redis.call('SET', KEYS[3], token)
 end
 redis.call('HSET', KEYS[1], ARGV[1], '1')

@@ -11,8 +11,8 @@
 --
 -- Work: O(1), writes one key. Sent twice, the second finds itself; once the former's field has gone it takes nothing.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-if tonumber(time) > tonumber(ARGV[4]) then
+local time = now[1] * 1000000 + now[2]
+if time > tonumber(ARGV[4]) then
   return {2, time, 0}
 end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then

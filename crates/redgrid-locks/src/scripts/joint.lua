@@ -7,14 +7,14 @@
 -- ARGV[2i + 2], ARGV[2i + 3]  of the i-th
 --          a release: holder, channel
 --          an acquire: holder, lease in milliseconds
--- Returns  the time (microseconds since 1970, as text), and for each what its own script would have returned; an error in its
---          place says that it was not done, and of an acquire 1 alone is {1, time, 0}, 2 alone {2, time, 0}
+-- Returns  the time (microseconds since 1970), and for each what its own script would have returned; an error in its
+--          place says that it was not done, and of an acquire 1 alone is the time, 2 alone {2, time, 0}
 --
 -- Work: O(keys), writes each. Sent twice, each does what its own script does when it is sent twice. A server that is full
 -- looks for memory only before the first write of a script: behind a release it grants.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-local releases, is_late, publish = tonumber(ARGV[1]), tonumber(time) > tonumber(ARGV[2]), ARGV[3]
+local time = now[1] * 1000000 + now[2]
+local releases, is_late, publish = tonumber(ARGV[1]), time > tonumber(ARGV[2]), ARGV[3]
 local answers = {time}
 
 local function acquire(key, holder, lease)

@@ -12,8 +12,8 @@
 --
 -- Work: O(1), writes two keys. Never sent twice: a late copy could shorten what was lengthened since.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-if tonumber(time) > tonumber(ARGV[3]) then
+local time = now[1] * 1000000 + now[2]
+if time > tonumber(ARGV[3]) then
   return {2, time}
 end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then

@@ -9,7 +9,7 @@
 -- ARGV[4]  writer     field of the write hold under which it may read, or empty
 -- ARGV[5]  since      when it was first refused, in microseconds since 1970; 0 for who has just come
 -- ARGV[6]  waits      1: under a writer that is gone, it waits as any other; 0: it is told
--- Returns  {1, time, 0}      granted at `time` (microseconds since 1970, as text)
+-- Returns  {1, time, 0}      granted at `time` (microseconds since 1970)
 --          {0, time, left}   a writer has it, or goes first: the lock's PTTL, or how long the waiting writer is believed
 --          {0, time, -2}     the writer under which it may read is gone
 --          {2, time, 0}      too late
@@ -17,8 +17,8 @@
 -- Work: O(clients with a waiting writer), writes two keys. Sent twice, it enters once: fields are set, never counted, and a
 -- lifetime is never shortened.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-if tonumber(time) > tonumber(ARGV[3]) then
+local time = now[1] * 1000000 + now[2]
+if time > tonumber(ARGV[3]) then
   return {2, time, 0}
 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
@@ -33,7 +33,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
       return {0, time, redis.call('PTTL', KEYS[1])}
     end
     local waiting = redis.pcall('HGETALL', KEYS[3])
-    local ms, since, left = math.floor(tonumber(time) / 1000), tonumber(ARGV[5]), 0
+    local ms, since, left = math.floor(time / 1000), tonumber(ARGV[5]), 0
     for _, writer in ipairs(waiting.err and {} or waiting) do
       local came, believed = string.match(writer, '^(%d+) (%d+)')
       if came and (since == 0 or tonumber(came) < since) then

@@ -14,8 +14,8 @@
 -- finds itself and takes nothing from anybody; later it would take the lock from whoever came since, so no copy is sent for
 -- longer than that.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-if tonumber(time) > tonumber(ARGV[3]) then
+local time = now[1] * 1000000 + now[2]
+if time > tonumber(ARGV[3]) then
   return {2, time, 0}
 end
 local holders = redis.call('HKEYS', KEYS[1])

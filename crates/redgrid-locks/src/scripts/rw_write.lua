@@ -8,14 +8,14 @@
 -- ARGV[4]  reader     field of the read hold that is to write, or empty
 -- ARGV[5]  mark       field in `waiting`: the client's id, or the reader that is to write
 -- ARGV[6]  waits      milliseconds for which readers are to step back if it is taken; 0 for who only looks
--- Returns  {1, time, 0}      granted at `time` (microseconds since 1970, as text): the fencing token
+-- Returns  {1, time, 0}      granted at `time` (microseconds since 1970): the fencing token
 --          {0, time, left}   taken by others; its PTTL. -2: the reader that is to write is not in
 --          {2, time, 0}      too late
 --
 -- Work: O(1), writes two keys. Sent twice, it enters once: fields are set, never counted, and a lease is never shortened.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-if tonumber(time) > tonumber(ARGV[3]) then
+local time = now[1] * 1000000 + now[2]
+if time > tonumber(ARGV[3]) then
   return {2, time, 0}
 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
@@ -30,7 +30,7 @@ if not free and mode == 'read' and ARGV[4] ~= '' then
 end
 if not free then
   if ARGV[6] ~= '0' then
-    local ms, since = math.floor(tonumber(time) / 1000), time
+    local ms, since = math.floor(time / 1000), string.format('%.0f', time)
     local said = redis.pcall('HGET', KEYS[2], ARGV[5])
     local came, believed = string.match(type(said) == 'string' and said or '', '^(%d+) (%d+)')
     if came and tonumber(believed) > ms then

@@ -14,8 +14,8 @@
 -- Work: O(holders), writes one key. Sent twice within its lease, the second finds itself and takes nothing from anybody;
 -- later it would take the lock from whoever came since, so no copy is sent for longer than that.
 local now = redis.call('TIME')
-local time = now[1] .. string.format('%06d', now[2])
-if tonumber(time) > tonumber(ARGV[3]) then
+local time = now[1] * 1000000 + now[2]
+if time > tonumber(ARGV[3]) then
   return {2, time, 0}
 end
 local holders = redis.call('HKEYS', KEYS[1])
@@ -28,7 +28,7 @@ if KEYS[2] and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
 end
 if KEYS[2] and not token then
   local last = tonumber(redis.call('GET', KEYS[2]) or '0')
-  token = string.format('%.0f', math.max(last + 1, tonumber(time)))
+  token = string.format('%.0f', math.max(last + 1, time))
   redis.call('SET', KEYS[2], token)
 end
 redis.call('HSET', KEYS[1], ARGV[1], '1')

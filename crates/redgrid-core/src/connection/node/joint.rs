@@ -148,13 +148,15 @@ impl Joints {
         lane: Lane,
         (request, limit): (&Arc<Request>, Instant),
     ) -> Option<oneshot::Receiver<Result<Reply, ServerError>>> {
-        let (now, pace) = (node.clock.now(), node.pace());
+        let pace = node.pace();
         let mut lanes = self.lanes();
         let traffic = lanes.entry(lane).or_default();
         if traffic.waiting.is_empty() && traffic.has_room(pace) {
+            // Most are alone: then no clock is read.
             traffic.alone += 1;
             return None;
         }
+        let now = node.clock.now();
         let (answer, told) = oneshot::channel();
         let until = now + node.settings.timeout / WAITS;
         traffic.waiting.push_back(Call { request: Arc::clone(request), turn, since: now, until, limit, answer });
@@ -234,10 +236,13 @@ struct Leaving<'a> {
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        let (joints, now, pace) = (&self.node.joints, self.node.clock.now(), self.node.pace());
+        let joints = &self.node.joints;
         let drains = joints.change(self.lane, |traffic| {
             traffic.alone -= 1;
-            traffic.is_awaited(now) && traffic.has_room(pace)
+            // Where nobody waits no clock is read.
+            !traffic.waiting.is_empty()
+                && traffic.has_room(self.node.pace())
+                && traffic.is_awaited(self.node.clock.now())
         });
         if drains {
             joints.runtime.spawn(pinned(|| drain(Weak::clone(&joints.node), self.lane)));
@@ -369,13 +374,14 @@ async fn together(
             let (mut answers, mut alone) = (answers.into_iter(), Vec::new());
             // Read once, and not by each of them.
             let time = answers.next().unwrap_or(Reply::Nil);
-            let time = time.clone().into_typed().map_or(time, Reply::Int);
             for (call, answer) in calls.into_iter().zip(answers) {
                 let told = match answer {
                     Reply::Error(_) => {
                         alone.push(call);
                         continue;
                     }
+                    // Granted is what most are told.
+                    Reply::Int(1) if call.turn == Turn::Second => time.clone(),
                     Reply::Int(short) if call.turn == Turn::Second => {
                         Reply::Array(vec![Reply::Int(short), time.clone(), Reply::Int(0)])
                     }
