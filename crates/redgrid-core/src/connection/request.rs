@@ -74,6 +74,8 @@ pub enum Arg {
     /// Where the command goes by which a script publishes on the channels of its keys: `PUBLISH`, or `SPUBLISH` where they are
     /// sharded.
     Publish,
+    /// Where `SPUBLISH` goes, and nothing where channels are not sharded: behind all other arguments.
+    Sharded,
     /// A key that stands behind arguments; it is among the request's keys, too.
     Key(Bytes),
 }
@@ -81,7 +83,7 @@ pub enum Arg {
 impl Arg {
     /// Whether it is not one of those that are the same for all who leave at the same time.
     pub(crate) fn is_its_own(&self) -> bool {
-        !matches!(self, Arg::NotAfter | Arg::Publish)
+        !matches!(self, Arg::NotAfter | Arg::Publish | Arg::Sharded)
     }
 }
 
@@ -196,6 +198,13 @@ impl Request {
         self
     }
 
+    /// Adds the place where that command is written only if it is not `PUBLISH`: behind all other arguments.
+    #[inline]
+    pub fn sharded_here(mut self) -> Self {
+        self.args.push(Arg::Sharded);
+        self
+    }
+
     /// Says that carrying it out twice is the same as once, so that it may be sent again after a lost reply.
     #[inline]
     pub fn idempotent(mut self) -> Self {
@@ -281,6 +290,11 @@ impl Request {
     /// Whether it may be sent again after a lost reply.
     pub fn is_idempotent(&self) -> bool {
         self.idempotent
+    }
+
+    /// Whether it takes more than one command, or a connection that may have to be made first: each step has a time of its own.
+    pub(crate) fn has_steps(&self) -> bool {
+        self.aside || self.adjacent || matches!(self.what, What::Together(_))
     }
 
     /// Until when, by our clock, it may be carried out.

@@ -34,8 +34,9 @@ use self::traffic::{Call, Pace, Traffic, Turns};
 use super::Node;
 use crate::clock::Instant;
 use crate::connection::core::is_one_thread;
+use crate::connection::link::Ends;
 use crate::connection::slot::slot;
-use crate::connection::{Answering, Arg, Reply, Request};
+use crate::connection::{Answering, Arg, Reply, Request, Server};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
 use crate::script::{Joint, Turn};
@@ -124,6 +125,7 @@ impl Joints {
         (joint, turn): (&'static Joint, Turn),
         request: &'a Arc<Request>,
         limit: Instant,
+        ends: Ends,
     ) -> Answering<'a> {
         let key = request.first_key();
         let at = if self.by_slot { slot(key) } else { node.commands.seat(key) };
@@ -133,7 +135,7 @@ impl Joints {
                 let leaving = Leaving { node, lane };
                 Answering::fetched(|| async move {
                     let _leaving = leaving;
-                    node.one(node.line(request), request, Some(limit)).await
+                    node.one(node.line(request), request, Some(limit), ends).await
                 })
             }
             Some(told) => Answering::told(told),
@@ -315,7 +317,7 @@ async fn send(
         return None;
     }
     join_all(alone.into_iter().map(async |Call { request, limit, answer, .. }| {
-        let asking = node.one(node.line(&request), &request, Some(limit));
+        let asking = node.one(node.line(&request), &request, Some(limit), Ends::WithCaller);
         if let Some(answered) = in_time(node, limit, asking).await {
             let _ = answer.send(answered);
         }
