@@ -433,8 +433,10 @@ fn granted(call: &Call, answer: &Result<Reply, ServerError>) -> Option<u64> {
     if !matches!(call.name.as_str(), "lock/acquire" | "lock/seize") {
         return None;
     }
-    let (status, time, _) = answer.clone().ok()?.into_typed::<(i64, u64, i64)>().ok()?;
-    (status == 1).then_some(time)
+    match answer.clone().ok()? {
+        Reply::Int(time) => u64::try_from(time).ok(),
+        told => told.into_typed::<(i64, u64, i64)>().ok().filter(|told| told.0 == 1).map(|told| told.1),
+    }
 }
 
 impl fmt::Display for Line {

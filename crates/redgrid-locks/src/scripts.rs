@@ -106,7 +106,10 @@ impl HoldKind for OneHolder {
     }
 
     fn release(&self, claim: Claim<'_>) -> Request {
-        self.told(one(&RELEASE, claim), claim).joins(&JOINT, Turn::First).idempotent()
+        let request = one(&RELEASE, claim);
+        // In this order it is an argument less in most places.
+        let request = if self.tells { request.arg(claim.target.channel.clone()).sharded_here() } else { request };
+        request.joins(&JOINT, Turn::First).idempotent()
     }
 
     fn give_way(&self, claim: Claim<'_>) -> Request {

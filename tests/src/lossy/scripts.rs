@@ -22,14 +22,15 @@ impl Call {
     /// What goes over the wire for `request` when its time limit is written as `not_after`.
     pub fn of(request: &Request, not_after: &Bytes) -> Call {
         let argument = |arg: &Arg| match arg {
-            Arg::Bytes(bytes) | Arg::Key(bytes) => bytes.clone(),
-            Arg::NotAfter => not_after.clone(),
-            Arg::Publish => Bytes::from_static(b"PUBLISH"),
+            Arg::Bytes(bytes) | Arg::Key(bytes) => Some(bytes.clone()),
+            Arg::NotAfter => Some(not_after.clone()),
+            Arg::Publish => Some(Bytes::from_static(b"PUBLISH")),
+            Arg::Sharded => None,
         };
         Call {
             name: request.label().to_owned(),
             keys: request.touched().to_vec(),
-            args: request.arguments().iter().map(argument).collect(),
+            args: request.arguments().iter().filter_map(argument).collect(),
         }
     }
 
@@ -75,7 +76,12 @@ fn text(text: impl Into<Bytes>) -> Reply {
 
 /// `{status, time, left}`.
 fn told(status: i64, time: u64, left: i64) -> Reply {
-    Reply::Array(vec![Reply::Int(status), text(time.to_string()), Reply::Int(left)])
+    Reply::Array(vec![Reply::Int(status), micros(time), Reply::Int(left)])
+}
+
+/// A time of the server, as Lua tells a number.
+fn micros(time: u64) -> Reply {
+    Reply::Int(i64::try_from(time).unwrap_or(i64::MAX))
 }
 
 fn is_late(time: u64, call: &Call, at: usize) -> bool {
@@ -92,12 +98,12 @@ fn acquire(store: &mut Store, call: &Call) -> Reply {
             return told(0, time, store.pttl(key));
         }
         if store.pttl(key) >= call.int(1) {
-            return told(1, time, 0);
+            return micros(time);
         }
     }
     store.hset(key, holder, b"1");
     store.pexpire(key, call.int(1));
-    told(1, time, 0)
+    micros(time)
 }
 
 fn seize(store: &mut Store, call: &Call) -> Reply {
@@ -137,7 +143,7 @@ fn release(store: &mut Store, call: &Call) -> Reply {
     if store.hdel(&call.keys[0], &call.args[0]) == 0 {
         return Reply::Int(0);
     }
-    Reply::Int(1 + store.publish(&call.args[2], "0"))
+    Reply::Int(1 + store.publish(&call.args[1], "0"))
 }
 
 fn give_way(store: &mut Store, call: &Call) -> Reply {
@@ -159,7 +165,7 @@ fn linger(store: &mut Store, call: &Call) -> Reply {
 
 fn extend(store: &mut Store, call: &Call) -> Reply {
     let (key, time) = (&call.keys[0], store.time());
-    let told = |status| Reply::Array(vec![Reply::Int(status), text(time.to_string())]);
+    let told = |status| Reply::Array(vec![Reply::Int(status), micros(time)]);
     if is_late(time, call, 2) {
         return told(2);
     }
