@@ -182,6 +182,33 @@ async fn who_waits_is_told_when_the_connection_is_given_up() {
     node.close().await;
 }
 
+/// What has come is not looked at while something is asked all the time: each is told by himself, and that has the connection looked at.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_is_told_and_the_connection_given_up_while_others_ask_all_the_time() {
+    let (_server, proxy, config) = behind_a_proxy().await;
+    let client = Client::connect(config).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    proxy.set_both(Fault::BlackHole);
+    let others = async {
+        let mut often = tokio::time::interval(Duration::from_millis(20));
+        loop {
+            often.tick().await;
+            let client = client.clone();
+            tokio::spawn(async move { client.run::<i64>(Request::command("INCR").key("others")).await });
+        }
+    };
+    let told = async {
+        let told = client.run::<i64>(Request::command("INCR").key("name")).await;
+        assert!(told.as_ref().is_err_and(ServerError::is_unknown), "{told:?}");
+        wait_until(SOON, async || client.epoch_of(b"name").is_none()).await;
+    };
+    let told = tokio::time::timeout(2 * SOON, told);
+    match select(pin!(told), pin!(others)).await {
+        Either::Left((told, _)) => told.expect("an answer, or that there is none"),
+        Either::Right(((), _)) => unreachable!("they go on asking"),
+    }
+}
+
 #[tokio::test]
 async fn a_connection_on_which_nobody_is_greeted_is_given_up() {
     let (_server, proxy, config) = behind_a_proxy().await;
