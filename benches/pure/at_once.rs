@@ -58,8 +58,9 @@ impl AtOnce {
         Ok(match request.label() {
             "lock/acquire" => {
                 let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-                let (granted, left) = if self.is_held_by_others.load(Ordering::Relaxed) { (0, 30_000) } else { (1, 0) };
-                Reply::Array(vec![Reply::Int(granted), Reply::Bytes(micros.to_string().into()), Reply::Int(left)])
+                let time = Reply::Int(micros as i64);
+                let is_busy = self.is_held_by_others.load(Ordering::Relaxed);
+                if is_busy { Reply::Array(vec![Reply::Int(0), time, Reply::Int(30_000)]) } else { time }
             }
             // It was held, and nobody listened.
             "lock/release" => Reply::Int(1),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redgrid_core::clock::Clock;
 use redgrid_core::config::Durability;
 use redgrid_core::{Arg, Client, Code, Config, Reply, Request, Server, ServerError};
-use redgrid_locks::{Acquire, ExtendError, Lock, LockGuard, ReleaseError};
+use redgrid_locks::{Acquire, AcquireError, ExtendError, Lock, LockGuard, ReleaseError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::made::{Made, granted};
 use redgrid_tests::{NOTHING, SOON};
@@ -272,4 +272,24 @@ async fn what_may_not_stay_taken_is_asked_for_once() {
     let held = lock.acquire().lease(SOON * 3).at_least(SOON).await.unwrap();
     let told = held.release().await;
     assert!(matches!(told, Err(ReleaseError::Refused { .. })), "{told:?}");
+}
+
+/// What grants a lock is the time of the grant: a number that is none may have been anything, and what it took is given back.
+#[tokio::test(start_paused = true)]
+async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_given_back() {
+    for answer in [1, 0, -1] {
+        let released = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&released);
+        let (lock, _client) = lock_on(Made::new("one:1", move |request: &Request| {
+            counted.fetch_add(usize::from(request.label() == "lock/release"), Ordering::Relaxed);
+            Ok(Reply::Int(answer))
+        }));
+        let told = lock.acquire().await.map(|guard| guard.token());
+        assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
+    }
+    let (lock, _client) = lock_on(Made::new("one:1", |request: &Request| {
+        Ok(Reply::Int(if request.label() == "lock/acquire" { 1_700_000_000_000_000 } else { 1 }))
+    }));
+    assert_eq!(lock.acquire().await.unwrap().token().get(), 1_700_000_000_000_000);
 }

@@ -21,7 +21,7 @@ use fred::prelude::Value;
 use tokio::task::JoinHandle;
 
 use super::lines::Lines;
-use super::link::{Ends, Greeting, Link, Named};
+use super::link::{Greeting, Link, Named};
 use super::way::Way;
 use super::{Epoch, Reply};
 use crate::clock::{Clock, Instant};
@@ -69,7 +69,7 @@ impl Aside {
     /// Sends one command, when it is its turn.
     pub(super) async fn send(&self, (name, args): Words) -> Result<Reply, ServerError> {
         let (lane, _, _turn) = self.turn().await?;
-        lane.link.send(name, args, Ends::InTime).await
+        lane.link.send(name, args).await
     }
 
     /// Has all of `commands` carried out, or none.

@@ -4,12 +4,13 @@
 //! out is sent again only if it says of itself that twice is the same as once. Each copy has a time limit of its own.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use super::link::patience;
-use super::route::{Answer, SentOn, Waits, from, unanswered};
+use super::route::{Answer, once_telling};
 use super::{Doubt, Epoch, Reply, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
@@ -171,9 +172,9 @@ pub(super) fn exchange<'a>(
             let Answer { result, by, epoch, at_home } = match request.reads {
                 true => {
                     let reader = topology.reader(request.first_key());
-                    from(topology, reader, request, limit, Waits::InTime).await
+                    once_telling(topology, reader, request, limit, &AtomicBool::new(false)).await
                 }
-                false => unless_replaced(topology, request, limit, settings.timeout).await,
+                false => unless_replaced(topology, request, limit).await,
             };
             let received = clock.now();
             let again = match &result {
@@ -223,25 +224,18 @@ pub(super) fn exchange<'a>(
 ///
 /// What may be sent again is asked of the new one also where the old one merely gave the slot away; the answer to another counts
 /// then, as one that has given a slot away says so.
-///
-/// What is one command is given up after `timeout`: its server sets it no end.
-async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant, timeout: Duration) -> Answer {
+async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
     let (key, home) = (request.first_key(), topology.primary(request.first_key()));
-    let timeout = if request.has_steps() { Duration::MAX } else { timeout };
     let last_words = patience(home.time().round_trip());
     let is_replaced = || {
         !is_same(&topology.primary(key), &home)
             && (request.is_idempotent() || !topology.primaries().iter().any(|primary| is_same(primary, &home)))
     };
-    let sent_on = SentOn::default();
-    let has_it = || sent_on.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let mut asked = pin!(from(topology, Arc::clone(&home), request, limit, Waits::ByHimself(&sent_on)));
-    // One timer for what most are answered before.
-    let soon = last_words.min(timeout);
-    let given_up = async {
-        tokio::time::sleep(soon).await;
-        let replaced = async {
-            tokio::time::sleep(last_words - soon).await;
+    let sent_on = AtomicBool::new(false);
+    let mut asked = pin!(once_telling(topology, Arc::clone(&home), request, limit, &sent_on));
+    let replaced = async {
+        tokio::time::sleep(last_words).await;
+        let overdue = async {
             let mut changes = topology.changes();
             let mut doubted = false;
             while !is_replaced() {
@@ -255,24 +249,12 @@ async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit:
                 }
             }
             tokio::time::sleep(last_words).await;
-            if has_it().is_some() {
+            if sent_on.load(Ordering::Relaxed) {
                 // Another has it, and is waited for.
                 std::future::pending::<()>().await;
             }
         };
-        let overdue = async {
-            tokio::select! {
-                biased;
-                () = tokio::time::sleep(timeout - soon) => match has_it() {
-                    Some(other) => unanswered(topology, other, false),
-                    None => unanswered(topology, Arc::clone(&home), true),
-                },
-                () = replaced => {
-                    Answer { result: Err(replaced_meanwhile()), by: Arc::clone(&home), epoch: None, at_home: true }
-                }
-            }
-        };
-        Box::pin(overdue).await
+        Box::pin(overdue).await;
     };
     tokio::select! {
         biased;
@@ -280,7 +262,7 @@ async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit:
             true => Answer { result: Err(replaced_meanwhile()), ..answer },
             false => answer,
         },
-        answer = given_up => answer,
+        () = replaced => Answer { result: Err(replaced_meanwhile()), by: home, epoch: None, at_home: true },
     }
 }
 

@@ -79,15 +79,6 @@ pub(super) enum Named {
     Any(Bytes),
 }
 
-/// When it ends that an answer is waited for.
-#[derive(Clone, Copy)]
-pub(super) enum Ends {
-    /// After the client's timeout.
-    InTime,
-    /// When the caller gives it up, who has a timer of his own.
-    WithCaller,
-}
-
 impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -139,8 +130,7 @@ const OTHER_PART: Duration = Duration::from_millis(100);
 
 pub(super) struct Link {
     fred: Fred,
-    /// Of what is given up after the timeout, and of what its caller gives up.
-    options: [Options; 2],
+    options: Options,
     greeting: Greeting,
     clock: Clock,
     client_name: String,
@@ -181,12 +171,12 @@ impl Link {
             .map_err(|error| ServerError::not_sent(format!("the client could not be built: {error}")))?;
         let link = Arc::new(Link {
             fred,
-            options: [settings.timeout, Duration::ZERO].map(|timeout| Options {
+            options: Options {
                 fail_fast: true,
                 max_attempts: Some(1),
-                timeout: Some(timeout),
+                timeout: Some(settings.timeout),
                 ..Options::default()
-            }),
+            },
             greeting,
             clock,
             client_name,
@@ -259,14 +249,14 @@ impl Link {
     /// Sends one command, once. The order of first polls is the order on the wire.
     ///
     /// Where a provider has the password, a command that was refused for want of a login is sent again behind one.
-    pub(super) async fn send(&self, name: Named, args: Vec<Value>, ends: Ends) -> Result<Reply, ServerError> {
-        let Some(login) = &self.login else { return self.send_once(name, args, ends).await };
+    pub(super) async fn send(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
+        let Some(login) = &self.login else { return self.send_once(name, args).await };
         let count = login.count();
-        match self.send_once(name.clone(), args.clone(), ends).await {
+        match self.send_once(name.clone(), args.clone()).await {
             Err(refused) if wants_login(&refused) => {
                 let again = async {
                     login.again(count, |credentials| self.authenticate(credentials)).await?;
-                    self.send_once(name, args, ends).await
+                    self.send_once(name, args).await
                 };
                 // Boxed: it is rare, and the future of every call would have room for it.
                 Box::pin(again).await
@@ -278,16 +268,16 @@ impl Link {
     async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
         let user = credentials.username.unwrap_or_else(|| "default".into());
         let args = vec![user.into(), credentials.password.reveal().into()];
-        self.send_once(Named::Known("AUTH"), args, Ends::InTime).await.map(drop)
+        self.send_once(Named::Known("AUTH"), args).await.map(drop)
     }
 
-    async fn send_once(&self, name: Named, args: Vec<Value>, ends: Ends) -> Result<Reply, ServerError> {
+    async fn send_once(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
         let asked = self.silence.asked(self.clock.now());
-        let answer = self.fred.with_options(&self.options[ends as usize]).custom_raw(name.command(), args).await;
-        match answer.is_ok() {
-            true => asked.answered(self.clock.now()),
-            false => drop(asked),
+        let answer = self.fred.with_options(&self.options).custom_raw(name.command(), args).await;
+        if answer.is_ok() {
+            asked.answered(self.clock.now());
         }
+        drop(asked);
         match answer {
             Ok(frame) => match into_reply(frame) {
                 Reply::Error(error) => {
@@ -313,7 +303,7 @@ impl Link {
         name: &'static str,
         args: Vec<Value>,
     ) -> impl Future<Output = Result<Reply, ServerError>> {
-        self.send(Named::Known(name), args, Ends::InTime)
+        self.send(Named::Known(name), args)
     }
 
     /// Drops the connection and makes another, because what it says can no longer be believed.
@@ -385,9 +375,8 @@ impl Link {
         let answers = pipeline.try_all::<Value>().await;
         if answers.iter().any(|answer| answer.as_ref().err().is_none_or(|error| refusal(error).is_some())) {
             asked.answered(self.clock.now());
-        } else {
-            drop(asked);
         }
+        drop(asked);
         let mut answers: Vec<_> = answers
             .into_iter()
             .map(|answer| match answer {

@@ -17,7 +17,7 @@ use self::joint::Joints;
 use super::aside::Aside;
 use super::commit::Commits;
 use super::lines::Lines;
-use super::link::{Ends, Greeting, Link, Part};
+use super::link::{Greeting, Link, Part};
 use super::subscriber::{Carries, Subscriber};
 use super::way::{Entry, Place, Way};
 use super::{Answering, ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
@@ -141,6 +141,11 @@ impl Node {
         }))
     }
 
+    /// Has it looked at soon whether it still has its part; where not, it is not believed until it has.
+    pub(super) fn look_after(&self) {
+        self.commands.doubt();
+    }
+
     /// Whether a replica is to be asked: it is connected, has its part, and is not behind.
     pub(super) fn is_fit(&self) -> bool {
         self.commands.is_up() && !self.is_behind()
@@ -236,19 +241,19 @@ impl Node {
         });
     }
 
-    /// Carries out one request, alone or together with those of others. What is one command ends as it is said.
-    fn alone<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>, ends: Ends) -> Answering<'a> {
+    /// Carries out one request, alone or together with those of others.
+    fn alone<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>) -> Answering<'a> {
         if !self.commands.is_up() && !request.aside {
             return Answering::fetched(async || Err(self.commands.down()));
         }
         match (request.joint, limit) {
-            (Some(how), Some(limit)) => self.joints.call(self, how, request, limit, ends),
+            (Some(how), Some(limit)) => self.joints.call(self, how, request, limit),
             _ if request.adjacent => Answering::fetched(async move || {
                 let request = Request { not_after: limit, ..Request::clone(request) };
                 let answer = self.together(vec![request]).await.pop();
                 answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
             }),
-            _ => Answering::fetched(|| self.one(self.line(request), request, limit, ends)),
+            _ => Answering::fetched(|| self.one(self.line(request), request, limit)),
         }
     }
 
@@ -285,15 +290,15 @@ impl Server for Node {
         match <[Request; 1]>::try_from(requests) {
             Ok([request]) => {
                 let limit = request.limit();
-                vec![self.alone(&Arc::new(request), limit, Ends::InTime).await]
+                vec![self.alone(&Arc::new(request), limit).await]
             }
             // Polled in their order for the first time, and a first poll hands the bytes to fred.
             Err(requests) => {
                 // What is to stay in its order goes by one connection.
                 let line = requests.iter().all(|request| request.in_order).then(|| Arc::clone(self.line(&requests[0])));
                 let one = async |request: Request| match &line {
-                    Some(line) => self.one(line, &request, request.limit(), Ends::InTime).await,
-                    None => self.one(self.line(&request), &request, request.limit(), Ends::InTime).await,
+                    Some(line) => self.one(line, &request, request.limit()).await,
+                    None => self.one(self.line(&request), &request, request.limit()).await,
                 };
                 Box::pin(join_all(requests.into_iter().map(one))).await
             }
@@ -301,15 +306,7 @@ impl Server for Node {
     }
 
     fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> Answering<'a> {
-        self.alone(request, Some(limit), Ends::InTime)
-    }
-
-    fn ask_patiently<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> Answering<'a> {
-        self.alone(request, Some(limit), Ends::WithCaller)
-    }
-
-    fn look_after(&self) {
-        self.commands.doubt();
+        self.alone(request, Some(limit))
     }
 
     async fn commit(&self, since: Epoch, durability: Durability, tag: &[u8]) -> Result<(), CommitError> {

@@ -292,11 +292,6 @@ impl Request {
         self.idempotent
     }
 
-    /// Whether it takes more than one command, or a connection that may have to be made first: each step has a time of its own.
-    pub(crate) fn has_steps(&self) -> bool {
-        self.aside || self.adjacent || matches!(self.what, What::Together(_))
-    }
-
     /// Until when, by our clock, it may be carried out.
     pub fn limit(&self) -> Option<Instant> {
         self.not_after

@@ -3,7 +3,8 @@
 //! MOVED and ASK say that nothing was carried out, so following them is not sending twice. Whatever else goes wrong is reason
 //! to look at the topology anew; what to do about the request itself is decided in `exchange`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::slot::hash_tag;
 use super::{CommitError, Doubt, Epoch, Reply, Request, Server, Topology};
@@ -71,42 +72,27 @@ impl Redirection {
     }
 }
 
-/// Who has a copy by now, where the first that was asked has sent it on.
-pub(super) type SentOn = Mutex<Option<Arc<dyn Server>>>;
-
-/// Who waits for one copy, and for how long.
-#[derive(Clone, Copy)]
-pub(super) enum Waits<'a> {
-    /// Whoever is asked answers in time, or says that there is no answer.
-    InTime,
-    /// The caller gives it up when its time is over, and is to know by then who has it.
-    ByHimself(&'a SentOn),
-}
-
 /// Sends one copy of `request`, not to be carried out after `limit`.
 pub(crate) async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
     let key = request.first_key();
     let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
-    from(topology, to, &Arc::new(request), limit, Waits::InTime).await
+    once_telling(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await
 }
 
-/// The same, beginning with `by`.
-pub(super) async fn from(
+/// The same, beginning with `by`; `sent_on` is set as soon as that one has sent it on to another.
+pub(super) async fn once_telling(
     topology: &dyn Topology,
     mut by: Arc<dyn Server>,
     request: &Arc<Request>,
     limit: Instant,
-    waits: Waits<'_>,
+    sent_on: &AtomicBool,
 ) -> Answer {
     let mut asking = false;
     let mut hops = 0;
     loop {
         let epoch = by.current_epoch();
         let result = match asking {
-            false => match waits {
-                Waits::InTime => by.ask(request, limit).await,
-                Waits::ByHimself(_) => by.ask_patiently(request, limit).await,
-            },
+            false => by.ask(request, limit).await,
             true => {
                 let copy = Request::clone(request).not_after(limit).adjacent();
                 one_of(by.call(vec![Request::command("ASKING"), copy]).await)
@@ -124,6 +110,7 @@ pub(super) async fn from(
             return Answer { result, by, epoch, at_home };
         };
         hops += 1;
+        sent_on.store(true, Ordering::Relaxed);
         let next = match redirection {
             Redirection::Moved { slot, address } => {
                 asking = false;
@@ -136,19 +123,11 @@ pub(super) async fn from(
                 topology.at(&address)
             }
         };
-        let Some(next) = next else { return Answer { result, by, epoch, at_home } };
-        if let Waits::ByHimself(sent_on) = waits {
-            *sent_on.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&next));
+        match next {
+            Some(next) => by = next,
+            None => return Answer { result, by, epoch, at_home },
         }
-        by = next;
     }
-}
-
-/// What is true of a copy that `by` has not answered in time.
-pub(super) fn unanswered(topology: &dyn Topology, by: Arc<dyn Server>, at_home: bool) -> Answer {
-    by.look_after();
-    topology.doubt(Doubt::Node(by.id().clone()));
-    Answer { result: Err(ServerError::unknown("no answer came in time")), by, epoch: None, at_home }
 }
 
 /// What became of a copy, which comes last. Where the ASKING before it was refused, the target took the copy for astray; what

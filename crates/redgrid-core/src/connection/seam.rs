@@ -122,15 +122,6 @@ pub trait Server: Send + Sync + 'static {
         })
     }
 
-    /// The same, but the answer to what is one command may come at any time, or never: whoever asks gives it up when the client's `timeout`
-    /// is over, and has the server [looked after](Server::look_after). So each has one timer, and not two.
-    fn ask_patiently<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> Answering<'a> {
-        self.ask(request, limit)
-    }
-
-    /// Has it looked at soon whether it still answers, and has its part; where not, it is not believed until it has.
-    fn look_after(&self) {}
-
     /// Waits until all that was answered in the epoch `since` before this call is as durable as asked. With
     /// [`Durability::Primary`] nothing is sent and nothing waited for.
     ///

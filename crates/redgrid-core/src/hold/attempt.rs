@@ -408,6 +408,9 @@ pub(super) fn failure_of(error: ServerError) -> Failure {
     }
 }
 
+/// No server's clock shows less, in microseconds since 1970: a year of 2001. What is less is no time.
+const EARLIEST: i64 = 1_000_000_000_000_000;
+
 /// What an answer to an acquire means; it also tells the server's time.
 pub(super) fn judge(asked: &Exchange) -> Verdict {
     let reply = match &asked.result {
@@ -416,7 +419,7 @@ pub(super) fn judge(asked: &Exchange) -> Verdict {
     };
     let answer = match reply {
         // Granted then, and from nobody: what most are told.
-        Reply::Int(time) => u64::try_from(*time).map(|time| (1, time, 0, time)).map_err(|_| misfit(reply)),
+        Reply::Int(time) if *time > EARLIEST => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
         // Part by part: a copy of the list would be one more for each acquire.
         Reply::Array(parts) => match &parts[..] {
             [status, time, left] => read(status, time, left, time),

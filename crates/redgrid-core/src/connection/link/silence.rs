@@ -100,14 +100,10 @@ impl Silence {
 pub(super) struct Asked<'a>(&'a Silence);
 
 impl Asked<'_> {
-    /// The server has said something, and owes no answer to this.
-    pub(super) fn answered(self, now: Instant) {
+    /// The server has said something.
+    pub(super) fn answered(&self, now: Instant) {
         let mut owed = self.0.owed();
         (owed.since, owed.unheard) = (now, Instant::NEVER);
-        owed.answers -= 1;
-        drop(owed);
-        // Taken off already.
-        std::mem::forget(self);
     }
 }
 
@@ -136,6 +132,7 @@ mod tests {
         assert_eq!(silence.lasts(&clock), 30 * MS);
         tokio::time::advance(10 * MS).await;
         first.answered(clock.now());
+        drop(first);
         tokio::time::advance(20 * MS).await;
         assert_eq!(silence.lasts(&clock), 20 * MS);
         // Given up, it is owed no more.

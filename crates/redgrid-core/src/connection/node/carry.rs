@@ -8,7 +8,7 @@ use fred::prelude::Value;
 
 use super::Node;
 use crate::clock::Instant;
-use crate::connection::link::{Ends, Link, Named};
+use crate::connection::link::{Link, Named};
 use crate::connection::request::What;
 use crate::connection::{Arg, Reply, Request};
 use crate::error::{Code, ServerError};
@@ -43,7 +43,7 @@ fn fitting(word: &Bytes) -> Result<Value, ServerError> {
 
 /// Has a server keep a library of functions.
 async fn load(link: &Link, code: &Bytes) -> Result<(), ServerError> {
-    match link.send(Named::Known("FUNCTION"), vec!["LOAD".into(), code.clone().into()], Ends::InTime).await {
+    match link.send(Named::Known("FUNCTION"), vec!["LOAD".into(), code.clone().into()]).await {
         // Another client was quicker, or it is another library of that name.
         Err(ServerError::Refused { message, .. }) if message.contains("already exists") => Ok(()),
         answer => answer.map(drop),
@@ -55,13 +55,12 @@ impl Node {
         self.commands.of(request.keys.first().map(|key| &key[..]))
     }
 
-    /// Carries out one request, not after `limit`. What is one command ends as it is said.
+    /// Carries out one request, not after `limit`.
     pub(super) async fn one(
         &self,
         link: &Link,
         request: &Request,
         limit: Option<Instant>,
-        ends: Ends,
     ) -> Result<Reply, ServerError> {
         if let What::Together(parts) = &request.what {
             return Box::pin(self.at_once(false, parts)).await;
@@ -73,7 +72,7 @@ impl Node {
             if request.aside {
                 return Box::pin(self.aside.send((name, args))).await;
             }
-            let answer = link.send(name, args, ends).await;
+            let answer = link.send(name, args).await;
             let Err(ServerError::Refused { message, .. }) = &answer else { return answer };
             // Not carried out in any of these cases, so sending it once more is safe; its time limit is written anew.
             match (&request.what, message) {
@@ -97,7 +96,7 @@ impl Node {
 
     /// Carries out a script of ours with these keys, so many of them, and these arguments, which take no more than `room`.
     ///
-    /// It is for what is made of the parts of many requests: none has to be made of them for it. The caller gives it up in time.
+    /// It is for what is made of the parts of many requests: none has to be made of them for it.
     pub(super) async fn script<'a>(
         &self,
         (link, body): (&Link, &Body),
@@ -110,10 +109,10 @@ impl Node {
             words.extend([Value::from(head), Value::from(keys.len() as i64)]);
             self.behind(words, keys.clone(), args.clone(), limit)
         };
-        match link.send(Named::Known("EVALSHA"), words(body.sha().clone())?, Ends::WithCaller).await {
+        match link.send(Named::Known("EVALSHA"), words(body.sha().clone())?).await {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
                 // Boxed: it is rare, and whoever sends would have room for it.
-                Box::pin(link.send(Named::Known("EVAL"), words(body.bytes())?, Ends::WithCaller)).await
+                Box::pin(link.send(Named::Known("EVAL"), words(body.bytes())?)).await
             }
             answer => answer,
         }

@@ -34,9 +34,8 @@ use self::traffic::{Call, Pace, Traffic, Turns};
 use super::Node;
 use crate::clock::Instant;
 use crate::connection::core::is_one_thread;
-use crate::connection::link::Ends;
 use crate::connection::slot::slot;
-use crate::connection::{Answering, Arg, Reply, Request, Server};
+use crate::connection::{Answering, Arg, Reply, Request};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
 use crate::script::{Joint, Turn};
@@ -125,7 +124,6 @@ impl Joints {
         (joint, turn): (&'static Joint, Turn),
         request: &'a Arc<Request>,
         limit: Instant,
-        ends: Ends,
     ) -> Answering<'a> {
         let key = request.first_key();
         let at = if self.by_slot { slot(key) } else { node.commands.seat(key) };
@@ -135,7 +133,7 @@ impl Joints {
                 let leaving = Leaving { node, lane };
                 Answering::fetched(|| async move {
                     let _leaving = leaving;
-                    node.one(node.line(request), request, Some(limit), ends).await
+                    node.one(node.line(request), request, Some(limit)).await
                 })
             }
             Some(told) => Answering::told(told),
@@ -317,7 +315,7 @@ async fn send(
         return None;
     }
     join_all(alone.into_iter().map(async |Call { request, limit, answer, .. }| {
-        let asking = node.one(node.line(&request), &request, Some(limit), Ends::WithCaller);
+        let asking = node.one(node.line(&request), &request, Some(limit));
         if let Some(answered) = in_time(node, limit, asking).await {
             let _ = answer.send(answered);
         }
