@@ -151,9 +151,9 @@ impl Plan {
         self.happens(10.0)
     }
 
-    /// Whether a subscription is denied.
-    pub fn denies_subscription(&mut self) -> bool {
-        self.happens(5.0)
+    /// Whether a subscription is denied; `again` is one for what is subscribed already, which is rare.
+    pub fn denies_subscription(&mut self, again: bool) -> bool {
+        self.happens(if again { 500.0 } else { 5.0 })
     }
 
     /// What becomes of what is on its way when a connection is lost.

@@ -137,6 +137,11 @@ impl Store {
         self.listeners.entry(channel).or_default().insert(connection);
     }
 
+    /// Whether a connection has subscribed it.
+    pub fn is_subscribed(&self, connection: usize, channel: &Bytes) -> bool {
+        self.listeners.get(channel).is_some_and(|listeners| listeners.contains(&connection))
+    }
+
     /// `UNSUBSCRIBE` on a connection.
     pub fn unsubscribe(&mut self, connection: usize, channel: &Bytes) {
         if let Some(listeners) = self.listeners.get_mut(channel) {

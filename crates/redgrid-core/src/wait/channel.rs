@@ -27,6 +27,9 @@ pub(super) struct Channel {
     pub(super) force: Force,
     /// It was sent to its home to be subscribed, at whatever connection.
     pub(super) asked: bool,
+    /// It was confirmed there once, perhaps by the present connection: then it is subscribed, although it was asked for again and
+    /// refused.
+    pub(super) known: bool,
     /// What to look at when polling.
     pub(super) poll: Option<Poll>,
     /// Messages heard on it.
@@ -168,8 +171,20 @@ impl Sink {
 
 impl Channel {
     pub(super) fn new(key: Bytes, home: NodeId, primary: NodeId, reach: Reach, kind: ChannelKind) -> Channel {
-        let force = Force::Wanted;
-        Channel { key, home, primary, reach, kind, watchers: HashMap::new(), force, asked: false, poll: None, heard: 0 }
+        let watchers = HashMap::new();
+        Channel {
+            key,
+            home,
+            primary,
+            reach,
+            kind,
+            watchers,
+            force: Force::Wanted,
+            asked: false,
+            known: false,
+            poll: None,
+            heard: 0,
+        }
     }
 
     /// Whether it is wanted at a node, as this kind.
@@ -180,7 +195,7 @@ impl Channel {
     /// Whether it may be subscribed at its home. What was confirmed by a connection that has gone, or not confirmed, may be
     /// so on the present one: a gap is told of a moment after it.
     pub(super) fn may_be_subscribed(&self) -> bool {
-        self.asked && !matches!(self.force, Force::Denied | Force::Postponed)
+        self.asked && (self.known || !matches!(self.force, Force::Denied | Force::Postponed))
     }
 
     pub(super) fn tell(&mut self, name: &Bytes, payload: &Bytes) {

@@ -367,7 +367,7 @@ impl Hub {
                 continue;
             }
             (channel.home, channel.primary) = (home.id().clone(), primary.id().clone());
-            (channel.kind, channel.asked) = (kind, false);
+            (channel.kind, channel.asked, channel.known) = (kind, false, false);
             channel.set(Force::Wanted);
             let due = channel.poll.as_mut().map(|poll| {
                 poll.due = now + UNSUBSCRIBED_POLL;

@@ -339,8 +339,9 @@ impl Hub {
                 }
                 continue;
             };
+            channel.known = true;
             if desired.gaps != gaps {
-                // Confirmed by a connection that has gone since.
+                // Confirmed by a connection that has gone since, or by the one that was told of late.
                 desired.to_join.insert(name.clone());
                 continue;
             }

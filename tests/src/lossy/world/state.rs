@@ -225,7 +225,8 @@ impl State {
                 if self.links[client].subscriber != Some(subscriber) {
                     return;
                 }
-                let denied = on && self.plan.denies_subscription();
+                let again = channels.iter().any(|channel| self.store.is_subscribed(client, channel));
+                let denied = on && self.plan.denies_subscription(again);
                 for channel in channels {
                     match on {
                         true if denied => {}
