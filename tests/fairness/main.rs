@@ -155,9 +155,11 @@ const MS: Duration = Duration::from_millis(1);
 #[tokio::test(flavor = "multi_thread")]
 async fn three_processes_have_equal_shares() {
     let server = server().await;
-    for (tasks, section) in [(16, 0), (1, 0), (16, 5), (1, 5)] {
+    // Where each has one task, nobody listens while he is in, and who is next is a matter of chance: equal in the long run. Of 12
+    // contests of 500 turns 4 had more than 1.25, of 12 of 2,000 none, of 12 of 4,000 the most was 1.10.
+    for (tasks, section, turns) in [(16, 0, 500), (1, 0, 4000), (16, 5, 500), (1, 5, 500)] {
         one_of_three(&format!("3 processes of {tasks} tasks, {section} ms"), async || {
-            let outcome = contest(&server, 3, tasks, section * MS, 500).await;
+            let outcome = contest(&server, 3, tasks, section * MS, turns).await;
             if outcome.spread() <= 1.25 { Ok(()) } else { Err(format!("{:.2}: {outcome:?}", outcome.spread())) }
         })
         .await;
