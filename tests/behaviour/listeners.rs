@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Reply, Server, ShardServers, Topology};
+use redgrid_core::{Client, Config, Push, Reply, Server, ShardServers, Topology};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 use redgrid_tests::made::Made;
@@ -26,6 +26,7 @@ impl Shard {
 /// The first shard has all slots, until the first change; then the second one has.
 struct Moving {
     shards: [Shard; 2],
+    is_sharded: bool,
     changes: watch::Sender<u64>,
 }
 
@@ -59,7 +60,7 @@ impl Topology for Moving {
     }
 
     fn is_sharded(&self) -> bool {
-        true
+        self.is_sharded
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -72,7 +73,7 @@ impl Topology for Moving {
 #[tokio::test]
 async fn notices_are_heard_from_the_primary_and_no_channel_stays_at_the_replica_that_its_slot_has_left() {
     let shards = [Shard::of("one"), Shard::of("two")];
-    let moving = Arc::new(Moving { shards, changes: watch::Sender::new(0) });
+    let moving = Arc::new(Moving { shards, is_sharded: true, changes: watch::Sender::new(0) });
     let config = Config::single("one").unwrap();
     let client = Client::over(Arc::clone(&moving) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let watched = client.watch("channel".into(), "channel".into());
@@ -82,4 +83,39 @@ async fn notices_are_heard_from_the_primary_and_no_channel_stays_at_the_replica_
     wait_until(SOON, async || watched.in_force() && listened() == [(1, 1), (0, 0)]).await;
     moving.changes.send_modify(|count| *count += 1);
     wait_until(SOON, async || watched.in_force() && listened() == [(0, 0), (1, 1)]).await;
+}
+
+/// It may have been subscribed by the connection that is there, as a gap is told of late.
+#[tokio::test]
+async fn what_is_refused_when_it_is_asked_for_again_is_unsubscribed_when_nobody_watches_it() {
+    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Nil)));
+    let made = Arc::clone(&server) as Arc<dyn Server>;
+    let client = Client::over_one(made, Config::single("one").unwrap(), Clock::boot()).unwrap();
+    let watched = client.watch("channel".into(), "channel".into());
+    wait_until(SOON, async || watched.in_force()).await;
+    let without = server.listened().len() - 1;
+    server.deny("channel".into());
+    server.push(Push::Gap);
+    // Beside another one, and alone.
+    wait_until(SOON, async || !watched.in_force() && server.refused() > 1).await;
+    drop(watched);
+    wait_until(SOON, async || server.listened().len() == without).await;
+}
+
+/// The replica stays where its channels are when its primary is another one, and may have kept what was subscribed there.
+#[tokio::test]
+async fn what_a_replica_refuses_under_another_primary_is_unsubscribed_there() {
+    let [one, two] = [Shard::of("one"), Shard::of("two")];
+    let replica = Arc::clone(&one.replica);
+    let shards = [one, Shard { replica: Arc::clone(&replica), ..two }];
+    let moving = Arc::new(Moving { shards, is_sharded: false, changes: watch::Sender::new(0) });
+    let config = Config::single("one").unwrap();
+    let client = Client::over(Arc::clone(&moving) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
+    let watched = client.watch("channel".into(), "channel".into());
+    wait_until(SOON, async || watched.in_force()).await;
+    replica.deny("channel".into());
+    moving.changes.send_modify(|count| *count += 1);
+    wait_until(SOON, async || !watched.in_force() && replica.refused() > 0).await;
+    drop(watched);
+    wait_until(SOON, async || replica.listened().is_empty()).await;
 }

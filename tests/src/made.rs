@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::config::Durability;
 use redgrid_core::{
-    ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
+    ChannelKind, Code, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
 };
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -22,6 +22,9 @@ pub struct Made {
     answer: Box<dyn Fn(&Request) -> Answer + Send + Sync>,
     asked: AtomicUsize,
     listened: Mutex<BTreeSet<Bytes>>,
+    /// Channels that it refuses to subscribe; what is subscribed stays so.
+    denied: Mutex<BTreeSet<Bytes>>,
+    refused: AtomicUsize,
     /// A channel whose subscription is not confirmed until it is said so.
     kept_back: Option<Bytes>,
     /// Requests of this kind are not answered until it is said so.
@@ -45,6 +48,8 @@ impl Made {
             answer: Box::new(answer),
             asked: AtomicUsize::new(0),
             listened: Mutex::default(),
+            denied: Mutex::default(),
+            refused: AtomicUsize::new(0),
             kept_back: None,
             stuck_at: None,
             confirm: Notify::new(),
@@ -106,6 +111,16 @@ impl Made {
         self.listened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
+    /// How many subscriptions it has refused.
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// From here on a channel is refused; what is subscribed stays so.
+    pub fn deny(&self, channel: Bytes) {
+        self.denied.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(channel);
+    }
+
     /// Pushes something to its client.
     pub fn push(&self, push: Push) {
         if let Some(pushes) = &*self.pushes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
@@ -150,11 +165,17 @@ impl Server for Made {
 
     async fn subscribe(&self, _: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
         let is_kept_back = self.kept_back.as_ref().is_some_and(|channel| channels.contains(channel));
-        self.listened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(channels);
+        let denied = self.denied.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let (refused, subscribed): (Vec<_>, Vec<_>) =
+            channels.into_iter().partition(|channel| denied.contains(channel));
+        self.listened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(subscribed);
         if is_kept_back {
             self.confirm.notified().await;
         }
-        Ok(Refused::new())
+        self.refused.fetch_add(refused.len(), Ordering::Relaxed);
+        let message = "NOPERM one of the channels is denied";
+        let why = || ServerError::Refused { code: Code::of(message), message: message.to_owned() };
+        Ok(refused.into_iter().map(|channel| (channel, why())).collect())
     }
 
     async fn unsubscribe(&self, _: ChannelKind, channels: Vec<Bytes>) {

@@ -168,7 +168,7 @@ impl Subscriber {
         kind: ChannelKind,
         channels: &[String],
     ) -> Result<Refused, ServerError> {
-        subscribed.plain.extend(channels.iter().cloned());
+        let new: Vec<_> = channels.iter().filter(|channel| subscribed.plain.insert((*channel).clone())).collect();
         let expected = subscribed.plain.len();
         // Both are on their way before either is waited for: first polls keep their order.
         let subscribe = async {
@@ -183,8 +183,8 @@ impl Subscriber {
         if counted?.is_none_or(|counted| counted >= expected) {
             return Ok(Vec::new());
         }
-        // SUBSCRIBE is all or nothing: one denied channel denies them all.
-        channels.iter().for_each(|channel| {
+        // SUBSCRIBE is all or nothing: one denied channel denies them all, and what was subscribed before stays so.
+        new.into_iter().for_each(|channel| {
             subscribed.plain.remove(channel);
         });
         Ok(all_denied(channels))

@@ -27,8 +27,8 @@ pub(super) struct Channel {
     pub(super) force: Force,
     /// It was sent to its home to be subscribed, at whatever connection.
     pub(super) asked: bool,
-    /// It was confirmed there once, perhaps by the present connection: then it is subscribed, although it was asked for again and
-    /// refused.
+    /// It was confirmed there once, or what became of it was not told: then it may be subscribed, although it was asked for again
+    /// and refused.
     pub(super) known: bool,
     /// What to look at when polling.
     pub(super) poll: Option<Poll>,

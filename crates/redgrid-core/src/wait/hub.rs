@@ -62,6 +62,11 @@ impl State {
             let interrupted = post.desired.interrupted;
             *post = begin();
             post.desired.interrupted = interrupted;
+            // Nothing more comes of what was being unsubscribed at the former one.
+            self.ending.retain(|_, sinks| {
+                sinks.retain(|(at, _)| at != home.id());
+                !sinks.is_empty()
+            });
             for (name, channel) in &mut self.channels {
                 if channel.primary == *home.id() {
                     post.desired.polls.extend(channel.poll.as_ref().map(|poll| (poll.due, name.clone())));
@@ -70,6 +75,8 @@ impl State {
                     continue;
                 }
                 post.desired.interrupted |= channel.force == Force::Confirmed;
+                // Nothing was subscribed on the connections of this one.
+                (channel.asked, channel.known) = (false, false);
                 channel.set(Force::Wanted);
                 post.desired.to_join.insert(name.clone());
                 if channel.watchers.is_empty() {
@@ -378,9 +385,12 @@ impl Hub {
             lane.polls.notify_one();
             let Post { lane, desired, .. } = state.post(self, &home);
             desired.interrupted |= interrupted;
-            desired.to_end.remove(&(kind, name.clone()));
-            desired.to_join.insert(name);
+            let is_there_still = desired.to_end.remove(&(kind, name.clone()));
+            desired.to_join.insert(name.clone());
             lane.wanted.notify_one();
+            if let Some(channel) = state.channels.get_mut(&name).filter(|_| is_there_still) {
+                (channel.asked, channel.known) = (true, true);
+            }
         }
         let mut nodes = self.topology.primaries();
         nodes.extend(self.topology.shards().into_iter().flat_map(|shard| shard.replicas));

@@ -277,15 +277,19 @@ impl Hub {
         for (kind, name) in std::mem::take(to_end) {
             leaving[place(kind)].push(name);
         }
-        // The server knows it by its name alone: what another one still hears stays subscribed.
+        // The server knows it by its name alone: while there is another one of that name it stays subscribed.
         for (kind, leaving) in KINDS.into_iter().zip(&mut *leaving) {
             leaving.retain(|name| {
-                let is_heard = |other: &Bytes| {
-                    let channel = channels.get(other).filter(|_| other != name);
-                    channel.is_some_and(|channel| channel.is_at(lane.server.id(), kind) && !channel.watchers.is_empty())
-                };
-                let stays = namesakes(&on_wire(name)).iter().any(is_heard);
-                if stays {
+                let (mut stays, mut is_heard) = (false, false);
+                for other in namesakes(&on_wire(name)).iter().filter(|other| *other != name) {
+                    let other = channels.get_mut(other).filter(|other| other.is_at(lane.server.id(), kind));
+                    let Some(other) = other else { continue };
+                    // Who is the last to go has it unsubscribed, whatever became of what was asked in his name.
+                    (other.asked, other.known, stays) = (true, true, true);
+                    is_heard |= !other.watchers.is_empty();
+                }
+                // Where nobody hears it, the end of the other one is told to those who do until then.
+                if is_heard {
                     ending.remove(name);
                 }
                 !stays
@@ -377,7 +381,7 @@ impl Hub {
         {
             let mut state = self.state();
             let State { channels, denied, posts, .. } = &mut *state;
-            let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
+            let Some(Post { desired, .. }) = posts.get_mut(node).filter(|post| post.is_of(lane)) else { return };
             for (name, why) in &refused {
                 let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
                     continue;
@@ -417,11 +421,12 @@ impl Hub {
         {
             let mut state = self.state();
             let State { channels, posts, .. } = &mut *state;
-            let Some(Post { desired, .. }) = posts.get_mut(node) else { return };
+            let Some(Post { desired, .. }) = posts.get_mut(node).filter(|post| post.is_of(lane)) else { return };
             for name in chunk {
-                if !channels.get(name).is_some_and(|channel| channel.is_at(node, kind)) {
+                let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
                     continue;
-                }
+                };
+                channel.known = true;
                 // One that is tried alone stays so: in a chunk it could have the others denied again.
                 let again = if suspect { &mut desired.to_try } else { &mut desired.to_join };
                 again.insert(name.clone());
