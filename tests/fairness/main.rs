@@ -155,12 +155,18 @@ const MS: Duration = Duration::from_millis(1);
 #[tokio::test(flavor = "multi_thread")]
 async fn three_processes_have_equal_shares() {
     let server = server().await;
-    // Where each has one task, nobody listens while he is in, and who is next is a matter of chance: equal in the long run. Of 12
-    // contests of 500 turns 4 had more than 1.25, of 12 of 2,000 none, of 12 of 4,000 the most was 1.10.
+    // Where each has one task, nobody listens while he is in, and who is next and how often he goes on within his stretch is a matter
+    // of chance: equal in the long run. Of 12 contests of 500 turns 4 had more than 1.25, of 12 of 2,000 none, of 12 of 4,000 the most
+    // was 1.10; with 5 ms inside, 500 are enough: of 12 the most was 1.20.
     for (tasks, section, turns) in [(16, 0, 500), (1, 0, 4000), (16, 5, 500), (1, 5, 500)] {
         one_of_three(&format!("3 processes of {tasks} tasks, {section} ms"), async || {
             let outcome = contest(&server, 3, tasks, section * MS, turns).await;
-            if outcome.spread() <= 1.25 { Ok(()) } else { Err(format!("{:.2}: {outcome:?}", outcome.spread())) }
+            let is_whole = outcome.turns >= turns;
+            if outcome.spread() <= 1.25 && is_whole {
+                Ok(())
+            } else {
+                Err(format!("{:.2}: {outcome:?}", outcome.spread()))
+            }
         })
         .await;
     }
