@@ -163,10 +163,9 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
 /// lifetimes: who was asked may still answer.
 async fn held(observer: &Observer) -> Vec<String> {
     let keys = observer.keys("*").await.expect("an answer");
-    let stays = |key: &String| {
-        let (begins, ends) = (["redgrid_once:", "redgrid_latch:"], [":counter", ":semaphore"]);
-        begins.iter().any(|part| key.starts_with(part)) || ends.iter().any(|part| key.ends_with(part))
-    };
+    let of_round = |key: &str| key.contains("}:redgrid-") && (key.ends_with(":counter") || key.ends_with(":semaphore"));
+    let is_remembered = |key: &str| key.starts_with("redgrid_once:") || key.starts_with("redgrid_latch:");
+    let stays = |key: &String| is_remembered(key) || of_round(key);
     keys.into_iter().filter(|key| !stays(key)).collect()
 }
 

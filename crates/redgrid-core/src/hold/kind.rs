@@ -114,9 +114,9 @@ pub trait HoldKind: Send + Sync + 'static {
     }
 
     /// Takes the name if it is free. Answers `{status, time, left}`: status 1 granted, 0 busy, 2 too late; `time` is the
-    /// server's, in microseconds since 1970, as a number or as text; `left` is the holder's PTTL when busy. A fourth element is the token
-    /// of the grant, which otherwise is `time`; only a kind that does not hand over may have tokens of its own. A number alone is the
-    /// time of a grant from nobody.
+    /// server's, in microseconds since 1970, as a number or as text; `left` is the holder's PTTL when busy. A fourth element is
+    /// the token of the grant, which otherwise is `time`; only a kind that does not hand over may have tokens of its own. A
+    /// number alone is the time of a grant from nobody.
     fn acquire(&self, claim: Claim<'_>) -> Request;
 
     /// Takes the name whoever has it, and tells the redgrid holders that lose it on their channel, `notices` followed by
