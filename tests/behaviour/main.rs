@@ -46,6 +46,7 @@ mod fenced;
 mod gcra;
 mod geo;
 mod geo_model;
+mod given_back;
 mod guards;
 mod hand_on;
 mod handover;

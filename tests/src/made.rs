@@ -20,6 +20,7 @@ pub struct Made {
     epoch: watch::Sender<Option<Epoch>>,
     time: ServerClock,
     answer: Box<dyn Fn(&Request) -> Answer + Send + Sync>,
+    restarts: AtomicUsize,
     asked: AtomicUsize,
     listened: Mutex<BTreeSet<Bytes>>,
     /// Channels that it refuses to subscribe; what is subscribed stays so.
@@ -46,6 +47,7 @@ impl Made {
             epoch: watch::Sender::new(Some(Epoch { run_id: "one".into(), connection: 1 })),
             time: ServerClock::default(),
             answer: Box::new(answer),
+            restarts: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
             listened: Mutex::default(),
             denied: Mutex::default(),
@@ -69,6 +71,17 @@ impl Made {
     /// Has it come up.
     pub fn up(&self) {
         self.epoch.send_replace(Some(Epoch { run_id: "one".into(), connection: 2 }));
+    }
+
+    /// Has it go down.
+    pub fn lost(&self) {
+        self.epoch.send_replace(None);
+    }
+
+    /// Has another process take its place.
+    pub fn restarted(&self) {
+        let number = self.restarts.fetch_add(1, Ordering::Relaxed) as u64 + 3;
+        self.epoch.send_replace(Some(Epoch { run_id: format!("restarted {number}").into(), connection: number }));
     }
 
     /// The same, which subscribes a channel and does not confirm it.

@@ -11,6 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::events::{Events, Views, Watching};
 use super::exchange::{Exchange, Persistence, Progress, exchange, jittered};
+use super::given_back::GivenBack;
 use super::route::commit;
 use super::{CommitError, Deployment, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
@@ -43,6 +44,7 @@ pub(crate) struct Core {
     pub(crate) hub: Arc<Hub>,
     pub(super) events: Arc<Events>,
     pub(crate) seats: Seats,
+    pub(crate) given_back: GivenBack,
     /// See [`is_one_thread`].
     pub(crate) one_thread: bool,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -64,8 +66,17 @@ impl Core {
         persistence: Persistence,
         progress: &'a Progress,
     ) -> Pin<Box<dyn Future<Output = Exchange> + Send + 'a>> {
-        // Shared: who waits to leave together with others is in their hands, too.
-        let request = Arc::new(request);
+        self.exchange_shared(Arc::new(request), until, persistence, progress)
+    }
+
+    /// The same of a request that is kept: who waits to leave together with others is in their hands, too.
+    pub(super) fn exchange_shared<'a>(
+        &'a self,
+        request: Arc<Request>,
+        until: Instant,
+        persistence: Persistence,
+        progress: &'a Progress,
+    ) -> Pin<Box<dyn Future<Output = Exchange> + Send + 'a>> {
         pinned(|| async move {
             let mut unanswered = None;
             loop {
@@ -249,6 +260,7 @@ pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, pools: Arc<Pools>
             }
         }
         core.hub.rehome();
+        core.given_back.look();
         table.verify_moved();
         pools.verify_all();
         if changes.changed().await.is_err() {

@@ -17,6 +17,7 @@ mod deployment;
 mod encryption;
 mod events;
 mod exchange;
+mod given_back;
 mod health;
 mod lines;
 mod link;

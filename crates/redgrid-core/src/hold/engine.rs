@@ -282,6 +282,7 @@ impl Table {
                 continue;
             }
             last = now_at;
+            self.core.given_back.look();
             self.verify(|tenure| is_same(&self.core.home(&tenure.target.key), &server));
         }
     }

@@ -17,7 +17,7 @@ use super::table::Table;
 use super::tenure::Tenure;
 use super::turn::{Audience, Turn};
 use crate::clock::Instant;
-use crate::connection::{Exchange, Persistence, Progress, Reply};
+use crate::connection::{Exchange, Persistence, Reply};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
 
@@ -318,7 +318,7 @@ impl Table {
                 Way::Linger(keep) => tenure.kind.linger(tenure.claim(&field, keep)),
             }
         };
-        self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await
+        self.core.give_back(request, until, Persistence::ToTheEnd).await
     }
 
     pub(super) fn release_landed(self: &Arc<Self>, id: Option<u64>, tenure: &Arc<Tenure>, audience: Option<Audience>) {
@@ -422,7 +422,7 @@ impl Table {
         let claims: Vec<_> = each.map(|(tenure, field)| tenure.claim(field, Duration::ZERO)).collect();
         let request = first.kind.release_many(&claims);
         let until = self.now() + self.core.settings.patience();
-        let asked = self.core.exchange(request, until, Persistence::Together, &Progress::default()).await;
+        let asked = self.core.give_back(request, until, Persistence::Together).await;
         if asked.result.is_err() && tenures.len() > 1 {
             // One bad name refuses them all, and so do names on both sides of a migration: one by one, then.
             for tenure in tenures {

@@ -195,8 +195,15 @@ impl Table {
             return None;
         }
         self.settle_late(tenure, asked.sent, Instant::PAST);
+        self.given_back_along(tenure, &asked);
         let was_ours = told.map(|told| matches!(told, Told::GivenBack));
         Some(Released { result: released(tenure, &asked, was_ours), audience: None })
+    }
+
+    /// A word was answered that gave the name back: what is remembered of it is its release.
+    fn given_back_along(&self, tenure: &Tenure, answered: &Exchange) {
+        let release = tenure.kind.release(tenure.claim(&tenure.copied_field(), Duration::ZERO));
+        self.core.given_back.remember(Arc::new(release), answered);
     }
 
     fn fields(&self, numbers: impl Iterator<Item = u64>) -> Vec<Bytes> {
@@ -320,6 +327,7 @@ impl Table {
                 state.schedule.remove(tenure.id);
                 drop(state);
                 self.settle_late(&tenure, asked.sent, Instant::PAST);
+                self.given_back_along(&tenure, asked);
                 return self.release_landed(None, &tenure, None);
             }
             Err(error) => {

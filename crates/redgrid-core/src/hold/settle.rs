@@ -10,7 +10,7 @@ use super::kind::{Claim, HoldKind, Target};
 use super::table::Table;
 use super::tenure::Tenure;
 use crate::clock::Instant;
-use crate::connection::{Persistence, Progress};
+use crate::connection::Persistence;
 
 /// Something that may be, or become, ours on the server although nobody here has it.
 pub(super) struct Settlement {
@@ -91,7 +91,7 @@ impl Table {
         let claim = Claim { target: &what.target, field: &what.field, lease: keep };
         let request = if keep.is_zero() { what.kind.release(claim) } else { what.kind.linger(claim) };
         let until = what.limit.max(self.now()) + what.lease;
-        let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
+        let asked = self.core.give_back(request, until, Persistence::ToTheEnd).await;
         if let Err(error) = asked.result {
             tracing::debug!(name = %what.target.name, %error, "could not give back; the lease ends it");
         }

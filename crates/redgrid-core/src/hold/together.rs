@@ -16,7 +16,7 @@ use super::tenure::Tenure;
 use super::terms;
 use super::turn::Audience;
 use crate::clock::Instant;
-use crate::connection::{Client, Exchange, Persistence, Progress};
+use crate::connection::{Client, Exchange, Persistence};
 use crate::error::ServerError;
 
 /// Holds of one client, kind and slot. Dropping it gives them all back in the background, together.
@@ -188,7 +188,7 @@ impl Table {
     }
 
     async fn send_all_back(&self, kind: &dyn HoldKind, claims: &[Claim<'_>], until: Instant) -> Exchange {
-        self.core.exchange(kind.release_many(claims), until, Persistence::Together, &Progress::default()).await
+        self.core.give_back(kind.release_many(claims), until, Persistence::Together).await
     }
 
     fn release_alone(self: &Arc<Self>, leaving: Leaving) -> oneshot::Receiver<Result<(), ReleaseError>> {
@@ -225,7 +225,7 @@ impl Table {
                 for claim in claims.into_iter().filter(|_| matches!(error, ServerError::Refused { .. })) {
                     let until = limit.max(self.now()) + lease;
                     let request = kind.release(claim);
-                    self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
+                    self.core.give_back(request, until, Persistence::ToTheEnd).await;
                 }
             }
             sent = sent.min(asked.sent);

@@ -133,7 +133,7 @@ impl OnceRequest {
 
 impl OnceRequest {
     /// The request where it is sent once, and nothing is remembered.
-    fn plain(self) -> Request {
+    pub(crate) fn plain(self) -> Request {
         let head = Request::script(&self.bodies.plain)
             .key(Bytes::copy_from_slice(self.request.first_key()))
             .keys(self.request.keys);

@@ -212,6 +212,13 @@ impl Counter {
     }
 }
 
+/// Gives a permit back by its id. Carried out once more it changes nothing.
+pub(super) fn return_of(source: &Source, id: PermitId) -> Request {
+    let call = RETURN.with([source.key.clone(), source.leases.clone()]);
+    let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_here().arg(source.channel.clone());
+    call.plain().idempotent()
+}
+
 fn within<T: PartialOrd + Debug>(
     source: &Source,
     option: &'static str,

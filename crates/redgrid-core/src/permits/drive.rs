@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use futures_util::future::join;
 
+use super::counter::return_of;
 use super::error::ReleaseError;
-use super::exchange::{Asked, Said};
+use super::exchange::{Asked, Said, Words};
 use super::pool::{Failure, Pool};
 use super::queue::{Back, Call, Entry, Extension, State};
 use super::settle::{Belief, Grant, Unproven};
@@ -179,6 +180,7 @@ impl Pool {
         let state = &mut *guard;
         state.contact = now;
         (state.paused_until, state.refusals, state.left) = (Instant::PAST, 0, said.left);
+        self.remember_back(&words, by);
         tell_back(self, back, &said.back);
 
         let mut beliefs = Vec::new();
@@ -256,6 +258,14 @@ impl Pool {
             self.lost.notify_waiters();
         }
         unproven
+    }
+
+    /// Permits that have ids go back once more to a primary that takes the place of this one. Of those without, a plain
+    /// number is all that the servers have: a second return would be one too many.
+    fn remember_back(&self, words: &Words, answered: &Exchange) {
+        for id in &words.back {
+            self.core.given_back.remember(Arc::new(return_of(&self.source, *id)), answered);
+        }
     }
 
     /// Permits are ours: those that one asked for, who may have left.

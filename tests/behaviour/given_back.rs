@@ -1,0 +1,80 @@
+//! Releases that were answered are sent once more to a process that takes the place of the one that answered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redgrid_core::clock::Clock;
+use redgrid_core::{Client, Config, Request, Server};
+use redgrid_locks::Lock;
+use redgrid_testkit::wait_until;
+use redgrid_tests::SOON;
+use redgrid_tests::made::{Made, granting};
+
+/// How many releases of a primary are remembered, and for how long while it goes on to answer.
+const MOST: usize = 8192;
+const KEPT: Duration = Duration::from_secs(5);
+
+/// A server that grants everything, its client, and how many releases it was sent.
+fn granted() -> (Arc<Made>, Client, Arc<AtomicUsize>) {
+    let releases = Arc::new(AtomicUsize::new(0));
+    let (grant, counted) = (granting("1"), Arc::clone(&releases));
+    let server = Arc::new(Made::new("made", move |request: &Request| {
+        counted.fetch_add(usize::from(request.label() == "lock/release"), Ordering::Relaxed);
+        grant(request)
+    }));
+    let config = Config::single("made").unwrap();
+    let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::runtime()).unwrap();
+    (server, client, releases)
+}
+
+async fn hold_and_release(client: &Client, many: usize) {
+    for _ in 0..many {
+        Lock::new(client, "a").acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
+/// Waits for so many releases in all, and whether more come.
+async fn are(releases: &AtomicUsize, many: usize) {
+    wait_until(SOON, async || releases.load(Ordering::Relaxed) >= many).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(releases.load(Ordering::Relaxed), many);
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_go_once_more_to_another_process_and_not_to_another_connection() {
+    let (server, client, releases) = granted();
+    hold_and_release(&client, 3).await;
+    // The same process, on another connection.
+    server.up();
+    are(&releases, 3).await;
+    server.restarted();
+    are(&releases, 6).await;
+    client.shutdown(SOON).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_releases_the_last_are_remembered() {
+    let (server, client, releases) = granted();
+    hold_and_release(&client, MOST + 10).await;
+    server.restarted();
+    are(&releases, MOST + 10 + MOST).await;
+    client.shutdown(SOON).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_are_forgotten_while_their_primary_answers_and_kept_while_it_is_missed() {
+    let (server, client, releases) = granted();
+    hold_and_release(&client, 3).await;
+    tokio::time::sleep(3 * KEPT).await;
+    server.lost();
+    tokio::time::sleep(KEPT).await;
+    server.restarted();
+    are(&releases, 3).await;
+    hold_and_release(&client, 2).await;
+    server.lost();
+    tokio::time::sleep(10 * KEPT).await;
+    server.restarted();
+    are(&releases, 3 + 2 + 2).await;
+    client.shutdown(SOON).await.unwrap();
+}
