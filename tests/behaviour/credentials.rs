@@ -234,7 +234,7 @@ async fn the_vault_is_asked_for_all_connections_together() {
 
 /// What docs/security.md and docs/acl.md say a user at the sentinels needs.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
-                       +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master";
+                       +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published() {

@@ -4,6 +4,7 @@ mod barriers;
 mod cluster;
 mod family;
 mod fixed;
+mod planned;
 mod sentinel;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use self::barriers::*;
 use self::cluster::*;
 use self::family::*;
 use self::fixed::*;
+use self::planned::*;
 use self::sentinel::*;
 use crate::ground::scenarios;
 
@@ -30,6 +32,12 @@ scenarios![
     sentinel_nobody_is_led_back_by_the_one_that_leads_an_election,
     sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it,
     sentinel_a_planned_failover_is_no_error_for_anybody,
+    sentinel_no_name_stays_locked_by_a_planned_failover,
+    sentinel_a_promoted_one_is_followed_before_the_sentinels_name_it,
+    sentinel_a_choice_holds_writes_back_for_a_moment_only,
+    sentinel_a_release_that_no_replica_heard_of_is_sent_again,
+    cluster_a_release_that_no_replica_heard_of_is_sent_again,
+    master_slave_a_release_that_no_replica_heard_of_is_sent_again,
     sentinel_any_one_sentinel_is_enough,
     sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary,
     sentinel_a_long_retry_delay_holds_up_no_failover,

@@ -109,7 +109,7 @@ async fn every_node_of_a_sentinel_deployment_is_looked_at() {
 
 /// What docs/security.md says a user at the sentinels needs.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
-                       +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master";
+                       +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_are_asked_with_the_login_that_is_set_for_them() {

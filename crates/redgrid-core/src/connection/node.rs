@@ -92,6 +92,8 @@ pub(super) struct Node {
     without_read_only: AtomicU64,
     /// Its data is older than a replica's may be.
     behind: AtomicBool,
+    /// Requests are not sent for a moment: another server is about to take its place.
+    held_back: AtomicBool,
     watchers: Mutex<Vec<JoinHandle<()>>>,
     joints: Joints,
 }
@@ -137,6 +139,7 @@ impl Node {
             commits: Commits::new(Arc::clone(&commands), way, settings, clock.clone()),
             commands,
             behind: AtomicBool::new(false),
+            held_back: AtomicBool::new(false),
             watchers: watchers.into(),
         }))
     }
@@ -156,6 +159,24 @@ impl Node {
         if self.behind.swap(behind, Ordering::AcqRel) != behind {
             let news = if behind { "a replica is behind, and left out" } else { "a replica has caught up" };
             tracing::info!(node = %self.id, news);
+        }
+    }
+
+    /// Has requests refused here instead of sent, or sent again; returns what was so before.
+    pub(super) fn hold_back(&self, on: bool) -> bool {
+        self.held_back.swap(on, Ordering::AcqRel)
+    }
+
+    /// Why a request can not be sent now, if it can not.
+    fn in_the_way(&self, is_aside: bool) -> Option<ServerError> {
+        match () {
+            // A server that runs a script for too long greets nobody, and is to be told to end it.
+            () if is_aside => None,
+            () if !self.commands.is_up() => Some(self.commands.down()),
+            () if self.held_back.load(Ordering::Acquire) => {
+                Some(ServerError::not_sent(format!("a failover is about to replace {}", self.id)))
+            }
+            () => None,
         }
     }
 
@@ -243,8 +264,8 @@ impl Node {
 
     /// Carries out one request, alone or together with those of others.
     fn alone<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>) -> Answering<'a> {
-        if !self.commands.is_up() && !request.aside {
-            return Answering::fetched(async || Err(self.commands.down()));
+        if let Some(error) = self.in_the_way(request.aside) {
+            return Answering::fetched(async || Err(error));
         }
         match (request.joint, limit) {
             (Some(how), Some(limit)) => self.joints.call(self, how, request, limit),
@@ -280,9 +301,8 @@ impl Server for Node {
     }
 
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
-        // A server that runs a script for too long greets nobody, and is to be told to end it.
-        if !self.commands.is_up() && !requests.iter().all(|request| request.aside) {
-            return requests.iter().map(|_| Err(self.commands.down())).collect();
+        if let Some(error) = self.in_the_way(requests.iter().all(|request| request.aside)) {
+            return requests.iter().map(|_| Err(error.clone())).collect();
         }
         if requests.iter().any(|request| request.adjacent) {
             return self.together(requests).await;

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -17,6 +18,10 @@ use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Doubt, Request, Server, ShardServers, Topology};
 use crate::error::ServerError;
+
+/// How long requests are held back at most while another server is promoted: 1.5 s. A sentinel promotes a replica within
+/// 0.1 s after it has chosen it, and a new connection takes about as long; one that takes longer may have given up.
+const HELD_BACK: Duration = Duration::from_millis(1500);
 
 /// A primary and its replicas.
 pub(super) struct Replicated {
@@ -118,6 +123,27 @@ impl Replicated {
         self.members().primary.as_ref().is_some_and(|(_, node)| !node.answers())
     }
 
+    /// Has no request sent to the primary for a moment, at most [`HELD_BACK`]: what it acknowledges would be lost when the
+    /// server that is being promoted takes its place. Callers wait as they do without a primary.
+    pub(super) fn hold_back(&self) {
+        let Some(node) = self.members().primary.as_ref().map(|(_, node)| Arc::clone(node)) else { return };
+        if node.hold_back(true) {
+            return;
+        }
+        let changes = self.changes.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(HELD_BACK).await;
+            go_on(&node, &changes);
+        });
+    }
+
+    /// Has requests sent to the primary again: none takes its place.
+    pub(super) fn go_on(&self) {
+        if let Some((_, node)) = &self.members().primary {
+            go_on(node, &self.changes);
+        }
+    }
+
     /// From now on this is the primary. The connections to the former one are closed: nothing more is written there.
     pub(super) fn set_primary(&self, address: Address) -> Result<(), ServerError> {
         self.set_primary_at(address, None)
@@ -189,6 +215,13 @@ impl Replicated {
 
     fn members(&self) -> std::sync::RwLockReadGuard<'_, Members> {
         self.members.read().unwrap_or_else(|p| p.into_inner())
+    }
+}
+
+/// Ends what [`Replicated::hold_back`] began; callers who wait try again at once.
+fn go_on(node: &Node, changes: &watch::Sender<u64>) {
+    if node.hold_back(false) {
+        changes.send_modify(|count| *count += 1);
     }
 }
 

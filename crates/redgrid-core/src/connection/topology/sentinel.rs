@@ -2,11 +2,13 @@
 //! primary; of several answers the one of the latest election counts. What they say is believed of a server that says the
 //! same of itself.
 //!
-//! The sentinel that leads an election promotes a replica at once and names it up to a second later, when it has asked that one
-//! how it goes. We ask the replica ourselves: where the former primary is down by the word of that sentinel, and the one it has
-//! chosen says that it is a primary, that one is followed. It is left again where its promotion was given up and most call the
-//! former one up.
+//! The sentinel that leads a failover, planned or not, promotes a replica at once and names it up to a second later, when it has
+//! asked that one how it goes. We ask the replica ourselves: as soon as the one that it has chosen says that it is a primary, that
+//! one is followed. It is left again where its promotion was given up and most call the former one up. Until then, for a
+//! moment, nothing is sent to the former one: what that one acknowledged after the promotion would be lost.
 
+mod ear;
+mod elected;
 mod told;
 
 use std::collections::{HashMap, HashSet};
@@ -14,20 +16,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use self::ear::Ear;
+use self::elected::Elected;
 use self::told::{Told, is_among_most, others_by, primary_by, replicas_by};
 use super::replicated::Replicated;
 use super::{EAGER_FOR, eager_interval, gap};
 use crate::config::{Address, Sentinel};
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::{ChannelKind, DeploymentKind, Push, Server};
+use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
 /// How long sentinels that have not answered are waited for when most have: 100 ms, one that lives answers much sooner.
@@ -39,13 +42,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// After how many looks without any answer a warning is logged, once until one answers: 5.
 const MOST_SILENT: u32 = 5;
-
-/// How long the sentinel that leads an election may take to count it before one that it has chosen has to be a primary by its own word,
-/// and backed by the sentinels, to be followed on: 10 s. It asks how that one goes every second.
-const COUNTED_WITHIN: Duration = Duration::from_secs(10);
-
-/// Where sentinels tell of a new primary.
-const SWITCHED: &str = "+switch-master";
 
 /// Begins to ask the sentinels.
 pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
@@ -60,6 +56,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>,
         switched: Arc::default(),
         latest: 0,
         elected: None,
+        held_back_for: None,
         missed_since: None,
         looked_after: None,
         silent: 0,
@@ -79,12 +76,14 @@ struct Watch {
     nodes: Nodes,
     seeds: Vec<Address>,
     sentinels: HashMap<Address, Asked>,
-    /// One of them has told of a new primary.
+    /// One of them has published that there is a new primary, or who is about to be.
     switched: Arc<Notify>,
     /// The election that is followed.
     latest: u64,
     /// Who wins the next one, perhaps.
     elected: Option<Elected>,
+    /// The replica for which requests were last held back, and the election before: not twice for the same one.
+    held_back_for: Option<(u64, Address)>,
     /// Since when the primary has not answered.
     missed_since: Option<Instant>,
     /// When the replicas were last looked after.
@@ -107,30 +106,19 @@ impl Drop for Asked {
     }
 }
 
-/// A replica that has been chosen to take the place of a primary that is down.
-struct Elected {
-    address: Address,
-    /// Connected as soon as it says that it is a primary.
-    node: Arc<Node>,
-    /// The last election before.
-    after: u64,
-    followed_at: Option<Instant>,
-    /// By the last answers it still is the one, or the former primary is still down.
-    is_backed: bool,
-}
-
-impl Elected {
-    fn is_primary(&self) -> bool {
-        self.node.epoch().borrow().is_some()
-    }
-}
-
 impl Watch {
     fn ask(&mut self, address: &Address) -> Result<(), ServerError> {
         if !self.sentinels.contains_key(address) {
             let node = self.nodes.open(address, Part::Sentinel)?;
             let pause = self.nodes.settings.retry_delay.min(LONGEST_PAUSE);
-            let listening = tokio::spawn(listen(Arc::clone(&node), Arc::clone(&self.switched), pause));
+            let ear = Ear {
+                node: Arc::clone(&node),
+                name: self.name.clone(),
+                replicated: Arc::clone(&self.replicated),
+                switched: Arc::clone(&self.switched),
+                pause,
+            };
+            let listening = tokio::spawn(ear.listen());
             self.sentinels.insert(address.clone(), Asked { node, listening, lost_at: Some(Instant::now()) });
             self.tell_sentinels();
         }
@@ -203,9 +191,7 @@ impl Watch {
                 elected.followed_at = Some(Instant::now());
             }
         }
-        // Nobody goes back to the former one because a new connection wavers.
-        let is_followed =
-            elected.followed_at.is_some_and(|at| goes_on(at.elapsed(), elected.is_primary(), elected.is_backed));
+        let is_followed = elected.is_followed();
         if elected.followed_at.is_some() && !is_followed {
             self.elected = None;
         }
@@ -263,7 +249,10 @@ impl Watch {
             return Ok(());
         }
         self.latest = told.epoch;
-        self.follow(told)?;
+        let leader = self.elected.as_ref().map(|elected| &elected.leader);
+        let is_heard =
+            leader.is_some_and(|leader| answers.iter().any(|(node, told)| told.is_ok() && Arc::ptr_eq(node, leader)));
+        self.follow(&by, told, is_heard)?;
         if self.nodes.settings.uses_replicas()
             && let Ok((up, down)) = replicas_by(&*by, name).await
         {
@@ -287,32 +276,44 @@ impl Watch {
         Ok(())
     }
 
-    /// Follows whom the sentinels name, or are about to name.
-    fn follow(&mut self, told: Told) -> Result<(), ServerError> {
-        // The election has been counted, and whoever has won it is named; or it was given up.
-        let is_over = |elected: &mut Elected| {
-            elected.after != told.epoch
-                || elected.followed_at.is_none() && told.elected.as_ref() != Some(&elected.address)
-        };
+    /// Follows the server that the sentinels name, or are about to name, by the word of `by`. `is_heard`: the one that leads the
+    /// failover has answered this time.
+    fn follow(&mut self, by: &Arc<Node>, told: Told, is_heard: bool) -> Result<(), ServerError> {
+        // The election has been counted, and the server that has won it is named; or it was given up.
+        let is_over =
+            |elected: &mut Elected| elected.after != told.epoch || elected.is_given_up(told.elected.as_ref(), is_heard);
         let before = self.elected.take_if(is_over);
         let has_chosen = told.elected.is_some();
         if let Some(address) = told.elected
             && self.elected.as_ref().is_none_or(|elected| elected.address != address)
         {
+            let held_back_for = Some((told.epoch, address.clone()));
+            if self.held_back_for != held_back_for {
+                self.held_back_for = held_back_for;
+                self.replicated.hold_back();
+            }
             let node = self.replicated.open(&address)?;
-            self.elected = Some(Elected { address, node, after: told.epoch, followed_at: None, is_backed: true });
+            self.elected = Some(Elected::new(address, node, told.epoch, by));
         } else if let Some(elected) = &mut self.elected {
             elected.is_backed = told.is_down || has_chosen;
+            if has_chosen {
+                elected.chosen_at = Instant::now();
+            }
         }
         if self.follow_elected() {
             return Ok(());
         }
+        let is_over = before.is_some() && self.elected.is_none();
         let opened = before.filter(|elected| elected.address == told.primary).map(|elected| elected.node);
-        self.replicated.set_primary_at(told.primary, opened)
+        self.replicated.set_primary_at(told.primary, opened)?;
+        if is_over {
+            self.replicated.go_on();
+        }
+        Ok(())
     }
 
     /// The answers, until all are there, or one tells of a later election than the one that is followed, or most are there
-    /// and the others take their time: a sentinel that died with the primary is not waited for.
+    /// and one of them has chosen a replica, or the others take their time: a sentinel that died with the primary is not waited for.
     async fn until_clear<T>(
         &self,
         mut asking: FuturesUnordered<impl Future<Output = (T, Result<Told, ServerError>)>>,
@@ -334,7 +335,11 @@ impl Watch {
                 return answers;
             }
             // Those that are behind do not make up a majority before all were asked.
-            if said.count() * 2 > all && newest >= self.latest {
+            let is_majority = said.clone().count() * 2 > all;
+            if is_majority && said.clone().any(|told| told.epoch >= self.latest && told.elected.is_some()) {
+                return answers;
+            }
+            if is_majority && newest >= self.latest {
                 enough.set(tokio::time::sleep(LONGEST_WAIT.min(self.nodes.settings.retry_delay)).right_future());
             }
         }
@@ -344,13 +349,6 @@ impl Watch {
     fn known(&self, node: &Arc<Node>) -> Option<&Address> {
         self.sentinels.iter().find_map(|(address, asked)| Arc::ptr_eq(&asked.node, node).then_some(address))
     }
-}
-
-/// Whether one that was chosen is followed on, so long after it was followed first. An election that is given up changes no count:
-/// who is left with it says that it is a primary for as long as nobody tells it otherwise, while all others go on with the former
-/// one. So after a while its own word is not enough.
-fn goes_on(followed_for: Duration, is_primary: bool, is_backed: bool) -> bool {
-    followed_for < COUNTED_WITHIN || is_primary && is_backed
 }
 
 /// Whether most of those that have answered take that primary for down. One alone may be cut off from it.
@@ -374,43 +372,9 @@ fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
 /// restarted is back before.
 const FORGOTTEN_AFTER: u32 = 10;
 
-/// Listens for news of a new primary for as long as it is not aborted. After a failure it waits a little: each costs a connection.
-async fn listen(node: Arc<Node>, switched: Arc<Notify>, pause: Duration) {
-    let mut pushes: mpsc::UnboundedReceiver<Push> = node.pushes();
-    loop {
-        let subscribed = node.subscribe(ChannelKind::Plain, vec![Bytes::from_static(SWITCHED.as_bytes())]).await;
-        match subscribed {
-            Ok(refused) if refused.is_empty() => switched.notify_one(),
-            _ => tokio::time::sleep(pause).await,
-        }
-        loop {
-            match pushes.recv().await {
-                Some(Push::Message { .. } | Push::ShardedMessage { .. } | Push::PatternMessage { .. }) => {
-                    switched.notify_one()
-                }
-                Some(Push::Ended { .. }) => {}
-                Some(Push::Gap | Push::EventsGap | Push::PatternsGap) => break,
-                None => return,
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::{Address, COUNTED_WITHIN, Told, goes_on, is_called_down, is_followed};
-
-    #[test]
-    fn a_promotion_that_was_given_up_is_not_followed_for_ever() {
-        let (soon, late) = (Duration::ZERO, COUNTED_WITHIN);
-        // While it may be under way, nobody goes back.
-        assert!(goes_on(soon, true, false) && goes_on(soon, false, false));
-        // Later it is to be a primary, and the one or the only one by the word of the sentinels.
-        assert!(goes_on(late, true, true));
-        assert!(!goes_on(late, true, false) && !goes_on(late, false, true));
-    }
+    use super::{Address, Told, is_called_down, is_followed};
 
     #[test]
     fn a_primary_is_down_by_the_word_of_most() {

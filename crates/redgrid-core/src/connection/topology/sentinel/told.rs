@@ -12,7 +12,7 @@ pub(super) struct Told {
     pub(super) primary: Address,
     /// Counts the elections.
     pub(super) epoch: u64,
-    /// Whom it has chosen in the election that it leads, and has not counted yet.
+    /// The replica that it has chosen, in the failover that it leads and has not counted yet.
     pub(super) elected: Option<Address>,
     /// It takes the primary for down.
     pub(super) is_down: bool,
@@ -74,10 +74,10 @@ fn epoch_in(facts: &Facts) -> u64 {
     facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default()
 }
 
-/// Whether the sentinel has another server take the place of this primary, because most say that it is down. A planned failover is
-/// none of these: there the former primary goes on until the sentinels name the other one.
+/// Whether the sentinel has another server take the place of this primary: because most say that it is down, or as planned. Where
+/// that was planned the former primary goes on to answer, and what it acknowledges after the promotion is lost.
 fn is_replaced(primary: &Facts) -> bool {
-    has_flag(primary, "o_down") && has_flag(primary, "failover_in_progress")
+    has_flag(primary, "failover_in_progress")
 }
 
 /// The replica that a sentinel has chosen, and told to be a primary.
@@ -117,10 +117,10 @@ mod tests {
     use super::{Facts, is_replaced};
 
     #[test]
-    fn another_takes_the_place_of_a_primary_only_where_that_one_is_down() {
+    fn another_takes_the_place_of_a_primary_that_is_down_or_as_planned() {
         let facts = |flags: &str| Facts::from([("flags".to_owned(), flags.to_owned())]);
         assert!(is_replaced(&facts("s_down,o_down,master,disconnected,failover_in_progress")));
-        assert!(!is_replaced(&facts("master,failover_in_progress")));
+        assert!(is_replaced(&facts("master,failover_in_progress")));
         assert!(!is_replaced(&facts("s_down,o_down,master,disconnected")));
     }
 }
