@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redgrid_core::{Client, Token};
 use redgrid_locks::HoldWatch;
@@ -12,6 +12,12 @@ use serde::Serialize;
 
 /// The longest a name not held before may take from the promotion on.
 const FIRST_GRANT_WITHIN: Duration = Duration::from_secs(1);
+
+/// The longest a task may stand still after a promotion.
+const STILL_FOR: Duration = Duration::from_secs(2);
+
+/// Tasks that do nothing for so long stand still.
+const STANDS_STILL: Duration = Duration::from_millis(100);
 
 /// How durable the grants of a task are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +54,12 @@ struct Books {
     named: Vec<Duration>,
     switched: Vec<Duration>,
     sent_to_demoted: u64,
+    /// From when to when a task stood still, and when another server had been promoted.
+    pauses: Vec<(Instant, Instant)>,
+    promoted_at: Vec<Instant>,
+    /// Writes without a lock that were acknowledged, and of these the ones that are gone.
+    writes: u64,
+    writes_lost: u64,
     default: Sums,
     all: Sums,
     /// The last grant of each name.
@@ -158,8 +170,24 @@ impl Account {
         books.after_told.push(after_told);
     }
 
-    pub(crate) fn promoted(&self, took: Duration) {
-        self.books().promotions.push(took);
+    pub(crate) fn promoted(&self, at: Instant, took: Duration) {
+        let mut books = self.books();
+        books.promotions.push(took);
+        books.promoted_at.push(at);
+    }
+
+    /// A task that asks for no durability has done something, for the first time after `last`.
+    pub(crate) fn went_on(&self, last: Instant) {
+        let now = Instant::now();
+        if now.saturating_duration_since(last) >= STANDS_STILL {
+            self.books().pauses.push((last, now));
+        }
+    }
+
+    pub(crate) fn wrote(&self, acknowledged: u64, lost: u64) {
+        let mut books = self.books();
+        books.writes += acknowledged;
+        books.writes_lost += lost;
     }
 
     pub(crate) fn told(&self, named: Duration, switched: Duration) {
@@ -223,6 +251,11 @@ pub(crate) struct Report {
     /// From when a client could first know of the promotion.
     after_told_ms: Spread,
     sent_to_demoted: u64,
+    /// How long tasks stood still, and for how long of that another server had been promoted.
+    still_ms: Spread,
+    still_after_ms: Spread,
+    writes: u64,
+    writes_lost: u64,
     default: Sums,
     all: Sums,
     pub(crate) violations: Vec<String>,
@@ -236,6 +269,16 @@ impl Report {
         if late > 0 {
             violations.push(format!("{late} first grants came later than {FIRST_GRANT_WITHIN:?} after the promotion"));
         }
+        let pauses: Vec<_> = books.pauses.iter().map(|(from, to)| *to - *from).collect();
+        let after = |(from, to): &(Instant, Instant)| {
+            let promoted = books.promoted_at.iter().find(|at| (from..=to).contains(at))?;
+            Some(*to - *promoted)
+        };
+        let pauses_after: Vec<_> = books.pauses.iter().filter_map(after).collect();
+        let longest = pauses_after.iter().max().copied().unwrap_or_default();
+        if longest > STILL_FOR {
+            violations.push(format!("a task stood still for {longest:?} after a promotion"));
+        }
         Report {
             topology: topology.to_owned(),
             fault,
@@ -247,6 +290,10 @@ impl Report {
             first_grant_ms: Spread::of(&books.first_grants),
             after_told_ms: Spread::of(&books.after_told),
             sent_to_demoted: books.sent_to_demoted,
+            still_ms: Spread::of(&pauses),
+            still_after_ms: Spread::of(&pauses_after),
+            writes: books.writes,
+            writes_lost: books.writes_lost,
             default: books.default.clone(),
             all: books.all.clone(),
             violations,

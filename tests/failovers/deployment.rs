@@ -22,17 +22,20 @@ pub(crate) enum Fault {
     Kill,
     /// By SIGSTOP; it goes on later, a primary by its own account.
     Stop,
+    /// By a planned failover: nothing is wrong with it, and it goes on.
+    Plan,
 }
 
 impl Fault {
     pub(crate) fn from_word(word: &str) -> Option<Self> {
-        [Fault::Kill, Fault::Stop].into_iter().find(|fault| fault.word() == word)
+        [Fault::Kill, Fault::Stop, Fault::Plan].into_iter().find(|fault| fault.word() == word)
     }
 
     pub(crate) fn word(self) -> &'static str {
         match self {
             Fault::Kill => "kill",
             Fault::Stop => "stop",
+            Fault::Plan => "plan",
         }
     }
 }
@@ -111,6 +114,23 @@ impl Deployment {
         let whole = ["SENTINEL", "MASTER", name];
         // The second answers name, ip and port, each behind its label.
         timeout(3 * SOON, async { tokio::join!(first(&by_name, 1), first(&whole, 5)) }).await.ok()
+    }
+
+    /// Begins a planned failover: `SENTINEL FAILOVER`, or `CLUSTER FAILOVER` at a replica.
+    pub(crate) async fn replace(&self, primary: &RedisServer) -> Result<(), String> {
+        let text = |error: RedisError| error.to_string();
+        let begun = match self {
+            Deployment::Sentinel(sentinels) => {
+                let observer = sentinels.sentinels()[0].observer().await.map_err(text)?;
+                observer.cmd(&["SENTINEL", "FAILOVER", sentinels.master_name()]).await
+            }
+            Deployment::Cluster(_) => {
+                let replicas = self.replicas_of(primary).await?;
+                let successor = replicas.first().ok_or("a primary without a replica")?;
+                successor.observer().await.map_err(text)?.cmd(&["CLUSTER", "FAILOVER"]).await
+            }
+        };
+        begun.map(drop).map_err(text)
     }
 
     pub(crate) async fn settled(&self) -> Result<(), String> {

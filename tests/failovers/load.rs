@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redgrid_core::config::Durability;
 use redgrid_core::{Client, ServerError};
@@ -92,10 +92,13 @@ struct Worker {
 
 impl Worker {
     async fn work(self, over: Arc<AtomicBool>) {
-        let mut turn = 0;
+        let (mut turn, mut last) = (0, Instant::now());
         while !over.load(Ordering::Relaxed) {
             match self.lock.acquire().wait(WAIT).durability(self.durability).await {
                 Ok(guard) => {
+                    if self.mode == Mode::Default {
+                        self.account.went_on(std::mem::replace(&mut last, Instant::now()));
+                    }
                     self.account.granted(self.mode, &self.name, guard.token(), guard.watch());
                     self.use_it(&guard, turn).await;
                     turn += 1;

@@ -1,7 +1,7 @@
 //! Failovers under load, one after the other on one deployment, and what became of every promise.
 //!
-//! `failovers sentinel|cluster kill|stop ROUNDS` prints one line of JSON and ends with 1 where a promise was broken.
-//! `cargo xtask failovers` runs all four.
+//! `failovers sentinel|cluster kill|stop|plan ROUNDS` prints one line of JSON and ends with 1 where a promise was broken.
+//! `cargo xtask failovers` runs all of them.
 
 mod account;
 mod burst;
@@ -9,6 +9,7 @@ mod deployment;
 mod ledger;
 mod load;
 mod round;
+mod writers;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use deployment::{Deployment, Fault};
 use ledger::Ledger;
 use load::Load;
 use round::Rounds;
+use writers::Writers;
 
 /// Outlives a failover several times, so that what is believed before it is believed after it.
 const LEASE: Duration = Duration::from_secs(15);
@@ -53,7 +55,7 @@ async fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: failovers sentinel|cluster kill|stop ROUNDS");
+    eprintln!("usage: failovers sentinel|cluster kill|stop|plan ROUNDS");
     ExitCode::from(2)
 }
 
@@ -65,6 +67,7 @@ async fn play(deployment: &Deployment, fault: Fault, rounds: u32, account: &Arc<
     let store = RedisServer::start().await.expect("a server starts");
     let ledger = Arc::new(Ledger::on(&store).await);
     let load = Load::start(&clients, &ledger, account, durable);
+    let writers = Writers::start(&clients, account);
     load.until_moving().await;
     let stage = Rounds { deployment, clients: &clients, account, durable, fault };
     let mut played = 0;
@@ -79,6 +82,7 @@ async fn play(deployment: &Deployment, fault: Fault, rounds: u32, account: &Arc<
         load.until_moving().await;
     }
     load.end().await;
+    writers.end(&clients[0]).await;
     ledger.compare(account).await;
     account.compare_lists(&clients[0]).await;
     for client in &clients {

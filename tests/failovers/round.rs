@@ -41,11 +41,12 @@ impl Rounds<'_> {
         let watched = promotion(&replicas);
         let fails = async {
             let failed = match self.fault {
-                Fault::Kill => primary.kill().await,
-                Fault::Stop => primary.pause().await,
+                Fault::Kill => primary.kill().await.map_err(|error| error.to_string()),
+                Fault::Stop => primary.pause().await.map_err(|error| error.to_string()),
+                Fault::Plan => self.deployment.replace(primary).await,
             };
             bursts.iter().for_each(Burst::stop);
-            failed.map_err(|error| error.to_string()).map(|()| Instant::now())
+            failed.map(|()| Instant::now())
         };
         let granted = async {
             // Asked for while there is no primary, as an application would.
@@ -60,7 +61,7 @@ impl Rounds<'_> {
         if let Some((named, switched)) = told {
             self.account.told(named.saturating_duration_since(promoted), switched.saturating_duration_since(promoted));
         }
-        self.account.promoted(promoted.saturating_duration_since(failed));
+        self.account.promoted(promoted, promoted.saturating_duration_since(failed));
         for at in granted {
             let at = at?;
             self.account.first_grant(at.saturating_duration_since(promoted), at.saturating_duration_since(known));
@@ -96,6 +97,7 @@ impl Rounds<'_> {
         match self.fault {
             Fault::Kill => former.restart_empty().await.map_err(|error| error.to_string())?,
             Fault::Stop => former.resume().await.map_err(|error| error.to_string())?,
+            Fault::Plan => {}
         }
         let (scripts, before) = Scripts::of(former, self.fault).await?;
         self.deployment.settled().await?;

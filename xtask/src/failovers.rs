@@ -18,10 +18,17 @@ const A_ROUND: Duration = Duration::from_secs(60);
 /// For starting the servers, and counting in the end.
 const AROUND: Duration = Duration::from_secs(120);
 
-const RUNS: [(&str, &str); 4] = [("sentinel", "kill"), ("sentinel", "stop"), ("cluster", "kill"), ("cluster", "stop")];
+const RUNS: [(&str, &str); 6] = [
+    ("sentinel", "plan"),
+    ("sentinel", "kill"),
+    ("sentinel", "stop"),
+    ("cluster", "plan"),
+    ("cluster", "kill"),
+    ("cluster", "stop"),
+];
 
 /// Columns of the table: a heading, and where its value is in the line of JSON.
-const COLUMNS: [(&str, &str); 16] = [
+const COLUMNS: [(&str, &str); 19] = [
     ("deployment", "/topology"),
     ("fault", "/fault"),
     ("rounds", "/rounds"),
@@ -30,6 +37,9 @@ const COLUMNS: [(&str, &str); 16] = [
     ("grant p50", "/first_grant_ms/p50"),
     ("p99", "/first_grant_ms/p99"),
     ("max ms", "/first_grant_ms/max"),
+    ("still ms", "/still_after_ms/max"),
+    ("plain writes", "/writes"),
+    ("lost", "/writes_lost"),
     ("held", "/default/contested"),
     ("double", "/default/double_holds"),
     ("writes", "/default/pushes"),
@@ -40,7 +50,7 @@ const COLUMNS: [(&str, &str); 16] = [
     ("demoted", "/sent_to_demoted"),
 ];
 
-/// Runs all four, a line of JSON each, and a table at the end; fails where a promise was broken.
+/// Runs all of them, a line of JSON each, and a table at the end; fails where a promise was broken.
 pub(crate) fn play(rounds: u32) -> Result<ExitCode, Failure> {
     let server = install::server(&workspace()?)?;
     say("building");
