@@ -1,6 +1,6 @@
 //! A read-write lock of which something is gone on the server: its lifetime, a hold of ours, a reader that died.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redgrid_locks::{DowngradeError, Holder, LostReason, RwLock, UpgradeError};
 use redgrid_testkit::{Observer, wait_until};
@@ -50,6 +50,30 @@ async fn what_a_foreign_watchdog_has_shortened_is_there_again_after_the_next_loo
         assert!(left(&observer, "a").await < LONG + LONG / 10);
         read.release().await.unwrap();
     }
+}
+
+/// A server at its memory limit refuses SET. Neither a renewal nor a change of a lease may need one.
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_are_renewed_and_extended_on_a_full_server() {
+    let server = server().await;
+    let (lease, observer) = (1500 * MS, server.observer().await.unwrap());
+    let client = client_with(&server.url(), |config| config.watchdog_lease(lease)).await;
+    let renewed = RwLock::new(&client, "a").read().await.unwrap();
+    let fixed = RwLock::new(&client, "b").read().lease(lease).await.unwrap();
+    server.out_of_memory(true).await.unwrap();
+    fixed.extend(LONG).await.expect("a longer lease needs no memory");
+    fixed.extend(LONG / 2).await.expect("nor does a shorter one");
+    assert!(left(&observer, "b").await > LONG / 3);
+    let began = Instant::now();
+    wait_until(SOON, async || {
+        assert!(renewed.is_held(), "lost after {:?}", began.elapsed());
+        began.elapsed() > 2 * lease
+    })
+    .await;
+    assert!(fixed.is_held());
+    server.out_of_memory(false).await.unwrap();
+    renewed.release().await.unwrap();
+    fixed.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,4 @@
--- rw_lease.lua: set the lease of one holder of a read-write lock, shorter than before too, or leave it taken though its
--- holder has gone.
+-- rw_lease.lua: set the lease of one holder of a read-write lock, shorter than before too.
 --
 -- KEYS[1]  lock       hash: `mode`, and a field for each holder
 -- KEYS[2]  level      string of a reader; a writer has none, and names its lock again
@@ -19,7 +18,8 @@ end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return {0, time}
 end
-if KEYS[2] ~= KEYS[1] then
+-- A full server (maxmemory) refuses SET but not PEXPIRE: SET is for a level key that is missing.
+if KEYS[2] ~= KEYS[1] and redis.call('PEXPIRE', KEYS[2], ARGV[2]) == 0 then
   redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
 end
 if redis.call('HLEN', KEYS[1]) <= 2 or redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
