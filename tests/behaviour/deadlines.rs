@@ -1,9 +1,14 @@
 //! A holder stops believing before the server may give the lock away.
 
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redgrid_locks::{Lock, LockGuard};
+use redgrid_core::clock::Clock;
+use redgrid_core::{Client, Config, Reply, Request, Server};
+use redgrid_locks::{ExtendError, Lock, LockGuard, LostReason};
 use redgrid_testkit::{Direction, Fault, Observer, Proxy, RedisServer, ServerBinary, wait_until};
+use redgrid_tests::made::{Made, granted};
 use redgrid_tests::{SOON, client_with, server};
 
 const HOLDS: usize = 1000;
@@ -183,4 +188,34 @@ async fn a_renewal_is_counted_from_before_it_left() {
     wait_until(SOON, renewed).await;
     // The margin takes 400 ms of it, and the way of the answer as much.
     assert!(guard.remaining() < lease - Duration::from_millis(600), "{:?}", guard.remaining());
+}
+
+/// A lease is extended in time, but the answer is read late: after the hold was seen lost. It stays lost.
+///
+/// One thread, and nothing yields to it in between: the engine does not mark the end first.
+#[tokio::test]
+async fn a_hold_that_was_seen_lost_is_not_held_again_by_an_extension() {
+    let server = Arc::new(
+        Made::new("one:1", |request: &Request| match request.label() {
+            "lock/acquire" => Ok(granted("1700000000000000")),
+            _ => Ok(Reply::Array(vec![Reply::Int(1)])),
+        })
+        .stuck_at("lock/renew"),
+    );
+    let config = Config::single("one").unwrap().stretch(Duration::from_millis(500));
+    let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::runtime()).unwrap();
+    let held = Lock::new(&client, "a").acquire().lease(Duration::from_millis(300)).await.unwrap();
+    let mut extend = std::pin::pin!(held.extend(Duration::from_secs(600)));
+    assert!(futures_util::poll!(&mut extend).is_pending());
+    server.confirm();
+    while held.is_held() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let told = match futures_util::poll!(&mut extend) {
+        Poll::Ready(told) => told,
+        Poll::Pending => panic!("the answer is there"),
+    };
+    assert!(!held.is_held(), "{told:?}");
+    assert!(matches!(told, Err(ExtendError::Lost { reason: LostReason::Expired, .. })), "{told:?}");
+    assert_eq!(held.watch().lost_reason(), Some(LostReason::Expired));
 }

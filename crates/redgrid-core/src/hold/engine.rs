@@ -66,7 +66,7 @@ impl Table {
         let mut answers = Answers::new();
         let mut state = self.state();
         for tenure in state.schedule.ended(now, self.soon(now)) {
-            if now >= tenure.deadline() {
+            if tenure.has_expired(now) {
                 self.lose(&mut state, &tenure, LostReason::Expired);
             } else {
                 answers.extend(self.owner_due(&mut state, &tenure, now));
@@ -380,8 +380,8 @@ fn due_of(hold: &Hold, now: Instant) -> Due {
         hold.end(Phase::Released);
         return Due::NotTaken;
     }
-    let deadline = hold.deadline_of_its_own();
-    if now < deadline {
+    if !hold.has_run_out(now) {
+        let deadline = hold.deadline_of_its_own();
         return Due::At(if hold.is_offered() { deadline.min(hold.offered_until()) } else { deadline });
     }
     if hold.end(Phase::Expired) {

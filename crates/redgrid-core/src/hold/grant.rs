@@ -235,7 +235,7 @@ impl Grant {
         }
         let set = if shorter {
             if fixed {
-                hold.set_end(now, lease);
+                hold.set_end(now, lease, now);
                 table.owner_moved(&mut table.state(), hold);
             }
             if table.is_shared(hold) {
@@ -249,7 +249,7 @@ impl Grant {
         match set {
             Set::Done { sent } => {
                 if fixed && !shorter {
-                    hold.set_end(sent, lease);
+                    hold.set_end(sent, lease, tenure.clock.now());
                     table.owner_moved(&mut table.state(), hold);
                 }
                 match hold.lost() {
@@ -356,7 +356,7 @@ impl Table {
             } else if matches!(hold.wish.lease, Lease::Renewed(_)) {
                 // Others share it and have it renewed: this one has what was confirmed until now.
                 let now = self.now();
-                hold.set_end(now, terms::with_margin(hold.tenure.deadline().since(now)));
+                hold.set_end(now, terms::with_margin(hold.tenure.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);
             }
             // It may have been lost before: then its name is remembered for this guard alone.

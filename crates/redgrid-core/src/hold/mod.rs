@@ -11,6 +11,7 @@
 //! | `holder` | who holds: explicit, never a task or thread |
 //! | `tenure` | one grant of the server: its holder field, its deadline, its tokens |
 //! | `owners` | how many have had a tenure, and their tokens |
+//! | `deadline` | a deadline that stays passed once it was seen passed |
 //! | `state` | one hold: a task's share in a tenure, its own lease, its phase, its watchers |
 //! | `stretch` | the second level's decisions, as functions of their inputs |
 //! | `turn` | who goes first after a stretch |
@@ -42,6 +43,7 @@
 mod alarm;
 mod attempt;
 mod attend;
+mod deadline;
 mod detach;
 mod drive;
 mod engine;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::deadline::Deadline;
 use super::error::LostReason;
 use super::holder::HolderId;
 use super::tenure::Tenure;
@@ -87,7 +88,7 @@ pub(crate) struct Hold {
     /// When a fixed lease ends; never, for one that is renewed.
     ends: AtomicU64,
     /// Until when the hold is believed by its own lease: a margin before it ends.
-    deadline: AtomicU64,
+    deadline: Deadline,
     /// For who waits for its end, from when somebody does.
     ended: OnceLock<Box<Notify>>,
 }
@@ -105,13 +106,13 @@ impl Hold {
             phase: AtomicU8::new(Phase::Held as u8),
             offer: AtomicU8::new(OFFERED),
             ends: AtomicU64::new(Instant::NEVER.as_nanos()),
-            deadline: AtomicU64::new(Instant::NEVER.as_nanos()),
+            deadline: Deadline::new(Instant::NEVER),
             ended: OnceLock::new(),
             wish,
         };
         count::held(hold.tenure.kind.name());
         if let Lease::Fixed(lease) = hold.wish.lease {
-            hold.set_end(from, lease);
+            hold.set_end(from, lease, now);
         }
         let renewed_until = hold.wish.max_hold.map_or(Instant::NEVER, |longest| now + longest);
         hold.tenure.serve(
@@ -165,7 +166,17 @@ impl Hold {
     }
 
     pub(crate) fn deadline_of_its_own(&self) -> Instant {
-        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+        self.deadline.at()
+    }
+
+    /// Whether its own lease is not believed any more; from then on it stays so.
+    pub(crate) fn has_run_out(&self, now: Instant) -> bool {
+        self.deadline.has_passed(now)
+    }
+
+    /// The same for its own lease and that of its tenure.
+    fn has_expired(&self, now: Instant) -> bool {
+        self.has_run_out(now) || self.tenure.has_expired(now)
     }
 
     /// When its fixed lease ends, and the name goes to others.
@@ -173,15 +184,16 @@ impl Hold {
         Instant::from_nanos(self.ends.load(Ordering::Acquire))
     }
 
-    /// Sets a fixed lease, counted from `from`.
-    pub(crate) fn set_end(&self, from: Instant, lease: Duration) {
-        self.ends.store((from + lease).as_nanos(), Ordering::Release);
-        self.deadline.store(terms::deadline(from, lease).as_nanos(), Ordering::Release);
+    /// Sets a fixed lease, counted from `from`. A hold that has run out by `now` stays so.
+    pub(crate) fn set_end(&self, from: Instant, lease: Duration, now: Instant) {
+        if self.deadline.set(terms::deadline(from, lease), now) {
+            self.ends.store((from + lease).as_nanos(), Ordering::Release);
+        }
     }
 
     /// Whether the hold may be believed: by our own clock, without asking anybody.
     pub(crate) fn is_held(&self) -> bool {
-        self.phase() == Phase::Held && self.tenure.clock.now() < self.deadline()
+        self.phase() == Phase::Held && !self.has_expired(self.tenure.clock.now())
     }
 
     /// How it ended without us, if it did; a passed deadline counts although nobody has marked it yet.
@@ -192,7 +204,7 @@ impl Hold {
     /// The same for who has just read the clock.
     pub(crate) fn lost_by(&self, now: Instant) -> Option<LostReason> {
         match self.phase() {
-            Phase::Held if now >= self.deadline() => Some(LostReason::Expired),
+            Phase::Held if self.has_expired(now) => Some(LostReason::Expired),
             phase => phase.lost(),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use super::deadline::Deadline;
 use super::kind::{Claim, HoldKind, Target};
 use super::owners::Owners;
 use super::slot::SlotKey;
@@ -81,7 +82,7 @@ pub(crate) struct Tenure {
     pub(crate) granted: Instant,
     pub(crate) stretch_ends: Instant,
     owners: Owners,
-    deadline: AtomicU64,
+    deadline: Deadline,
     /// The lease that renewals write, in nanoseconds.
     lease: AtomicU64,
     /// Whether the present owner's lease is renewed, and until when.
@@ -183,7 +184,7 @@ impl Tenure {
             granted: granted.received,
             stretch_ends: granted.stretch_ends,
             owners: Owners::default(),
-            deadline: AtomicU64::new(terms::deadline(granted.sent, granted.lease).as_nanos()),
+            deadline: Deadline::new(terms::deadline(granted.sent, granted.lease)),
             lease: AtomicU64::new(nanos(granted.lease)),
             renewed: AtomicBool::new(false),
             renewed_until: AtomicU64::new(0),
@@ -245,7 +246,7 @@ impl Tenure {
 
     /// Until when it may be believed.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+        self.deadline.at()
     }
 
     /// A lengthening or a renewal was not answered, or does not count: the server may have it until then, although nobody here may
@@ -272,7 +273,12 @@ impl Tenure {
 
     /// The same for who has just read the clock.
     pub(crate) fn is_believed_at(&self, now: Instant) -> bool {
-        !self.over.load(Ordering::Acquire) && now < self.deadline()
+        !self.over.load(Ordering::Acquire) && !self.has_expired(now)
+    }
+
+    /// Whether its deadline has passed, or was seen passed before.
+    pub(crate) fn has_expired(&self, now: Instant) -> bool {
+        self.deadline.has_passed(now)
     }
 
     /// Whether it was found or given up as no longer ours.
@@ -373,10 +379,8 @@ impl Tenure {
         self.durable(|durable| durable.is = durability);
         let mut changing = self.changing();
         let now = self.clock.now();
-        // Once it is over it stays over: somebody may have been told.
-        if now < self.deadline() && changing.rare.as_ref().is_none_or(|rare| sent >= rare.shortenings.over()) {
-            self.deadline.fetch_max(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
-        } else {
+        let counts = changing.rare.as_ref().is_none_or(|rare| sent >= rare.shortenings.over());
+        if !counts || !self.deadline.extend(terms::deadline(sent, lease), now) {
             changing.may_reach(now + lease);
         }
         self.deadline()
@@ -385,7 +389,7 @@ impl Tenure {
     /// Lowers the deadline for a shortening that is about to leave, at `sent` or later.
     pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
         self.changing().rare.get_or_insert_default().shortenings.unanswered.push(Instant::NEVER);
-        self.deadline.fetch_min(terms::deadline(sent, lease).as_nanos(), Ordering::AcqRel);
+        self.deadline.lower(terms::deadline(sent, lease));
     }
 
     /// The shortening was answered by now, or may be carried out until `unanswered_until`. What leaves from then on counts

@@ -1,0 +1,117 @@
+//! A deadline that stays passed once it was seen passed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::clock::Instant;
+
+/// Set once an observer has seen the deadline passed.
+const PASSED: u64 = 1 << 63;
+
+/// The largest instant that fits beside the mark. It stands for [`Instant::NEVER`].
+const NEVER: u64 = PASSED - 1;
+
+/// Until when something is believed.
+///
+/// One task extends it while others read it. An extension that is checked just before the deadline
+/// and stored just after it would turn "passed" into "not passed" for an observer in between. So an
+/// observer that sees the deadline passed marks it, in the same word, and no extension moves a
+/// marked deadline.
+pub(super) struct Deadline(AtomicU64);
+
+impl Deadline {
+    pub(super) fn new(at: Instant) -> Self {
+        Deadline(AtomicU64::new(encoded(at)))
+    }
+
+    /// The instant, whether it was seen passed or not.
+    pub(super) fn at(&self) -> Instant {
+        decoded(self.0.load(Ordering::Acquire))
+    }
+
+    /// Whether it has passed at `now`, or was seen passed before.
+    pub(super) fn has_passed(&self, now: Instant) -> bool {
+        let mark = |word| (word & PASSED == 0 && now >= decoded(word)).then_some(word | PASSED);
+        match self.0.load(Ordering::Acquire) {
+            // Most deadlines lie ahead: a load is enough.
+            word if word & PASSED == 0 && now < decoded(word) => false,
+            _ => match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, mark) {
+                Ok(_) => true,
+                Err(word) => word & PASSED != 0,
+            },
+        }
+    }
+
+    /// Moves it to `to`, forwards or backwards; false if it has passed at `now`.
+    pub(super) fn set(&self, to: Instant, now: Instant) -> bool {
+        self.update(now, |_| to)
+    }
+
+    /// Moves it forwards to `to`; false if it has passed at `now`.
+    pub(super) fn extend(&self, to: Instant, now: Instant) -> bool {
+        self.update(now, |at| at.max(to))
+    }
+
+    /// Moves it backwards to `to`.
+    pub(super) fn lower(&self, to: Instant) {
+        let earlier = |word| Some(encoded(decoded(word).min(to)) | (word & PASSED));
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
+    }
+
+    fn update(&self, now: Instant, to: impl Fn(Instant) -> Instant) -> bool {
+        if self.has_passed(now) {
+            return false;
+        }
+        let moved = |word| (word & PASSED == 0).then(|| encoded(to(decoded(word))));
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved).is_ok()
+    }
+}
+
+fn encoded(at: Instant) -> u64 {
+    at.as_nanos().min(NEVER)
+}
+
+fn decoded(word: u64) -> Instant {
+    match word & NEVER {
+        NEVER => Instant::NEVER,
+        nanos => Instant::from_nanos(nanos),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::PAST + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn it_moves_until_it_has_passed() {
+        let deadline = Deadline::new(at(10));
+        assert!(!deadline.has_passed(at(9)));
+        assert!(deadline.extend(at(20), at(9)) && deadline.at() == at(20));
+        assert!(deadline.extend(at(15), at(9)) && deadline.at() == at(20));
+        assert!(deadline.set(at(12), at(9)) && deadline.at() == at(12));
+        deadline.lower(at(11));
+        deadline.lower(at(30));
+        assert_eq!(deadline.at(), at(11));
+        assert!(!deadline.extend(at(30), at(11)) && deadline.at() == at(11));
+        assert!(!Deadline::new(Instant::NEVER).has_passed(at(1)));
+        assert_eq!(Deadline::new(Instant::NEVER).at(), Instant::NEVER);
+    }
+
+    /// The extender read its clock before the deadline, and was slower than an observer.
+    #[test]
+    fn an_extension_that_was_checked_in_time_comes_too_late_once_it_was_seen_passed() {
+        for now in [at(9), at(10), at(11)] {
+            let deadline = Deadline::new(at(10));
+            assert!(deadline.has_passed(at(10)));
+            assert!(!deadline.extend(at(20), now) && !deadline.set(at(20), now), "{now:?}");
+            assert!(deadline.has_passed(at(9)) && deadline.at() == at(10));
+            deadline.lower(at(5));
+            assert!(deadline.has_passed(at(1)) && deadline.at() == at(5));
+        }
+    }
+}
