@@ -5,6 +5,7 @@ mod adder_totals;
 mod adder_troubles;
 mod adders;
 mod arguments;
+mod at_least;
 mod atomic_crowds;
 mod atomic_updates;
 mod atomics;

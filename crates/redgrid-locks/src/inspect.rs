@@ -8,6 +8,8 @@ use redgrid_core::hold::Target;
 use redgrid_core::name::companion;
 use redgrid_core::{Client, Script, ServerError};
 
+use crate::scripts::KEPT;
+
 static PLACES: Script<2> = Script::new("fair/places", include_str!("scripts/fair_places.lua"));
 pub(crate) static INSPECT: Script<1> = Script::new("lock/inspect", include_str!("scripts/inspect.lua"));
 
@@ -32,8 +34,9 @@ pub struct LockHolder {
 }
 
 impl LockHolder {
-    /// The holder with this field.
+    /// The holder with this field. A lock that is kept for its `at_least` still names the holder that released it.
     pub(crate) fn of(field: &str, entries: u64) -> Self {
+        let field = field.strip_suffix(KEPT).unwrap_or(field);
         let form = field.rsplit_once(':').and_then(|(id, number)| Some((id, number.parse().ok()?)));
         let (client, number) = form.map_or((field, None), |(id, number)| (id, Some(number)));
         LockHolder { client: client.to_owned(), number, entries }

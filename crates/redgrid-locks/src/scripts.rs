@@ -21,6 +21,9 @@ pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!
 static JOINT: Joint = Joint::new("lock/joint", include_str!("scripts/joint.lua"), 2);
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
+/// What follows the holder in the field that keeps a lock taken for its `at_least` after a release.
+pub(crate) const KEPT: &str = ":kept";
+
 /// A lock of one holder in a hash of its own: Redisson's RLock on the wire, and what differs from it in a point.
 pub(crate) struct OneHolder {
     name: &'static str,

@@ -155,10 +155,14 @@ fn give_way(store: &mut Store, call: &Call) -> Reply {
 }
 
 fn linger(store: &mut Store, call: &Call) -> Reply {
-    if !store.hexists(&call.keys[0], &call.args[0]) {
-        return Reply::Int(0);
+    let (key, holder) = (&call.keys[0], &call.args[0]);
+    let kept = [&holder[..], b":kept"].concat().into();
+    if !store.hexists(key, holder) {
+        return Reply::Int(i64::from(store.hexists(key, &kept)));
     }
-    store.pexpire(&call.keys[0], call.int(1));
+    store.pexpire(key, call.int(1));
+    store.hset(key, &kept, b"1");
+    store.hdel(key, holder);
     store.publish(&call.args[3], "0");
     Reply::Int(1)
 }

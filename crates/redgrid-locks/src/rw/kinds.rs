@@ -7,7 +7,7 @@ use redgrid_core::hold::{Claim, Entrance, HoldKind, Target};
 use redgrid_core::{BulkScript, Request, Script};
 
 use crate::inspect::INSPECT;
-use crate::scripts::{RENEW, millis};
+use crate::scripts::{KEPT, RENEW, millis};
 
 static READ: Script<3> = Script::new("rw/read", include_str!("../scripts/rw_read.lua"));
 static WRITE: Script<2> = Script::new("rw/write", include_str!("../scripts/rw_write.lua"));
@@ -17,7 +17,7 @@ static END_READ: Script<3> = Script::new("rw/end-read", include_str!("../scripts
 static END_WRITE: Script<2> = Script::new("rw/end-write", include_str!("../scripts/rw_end_write.lua"));
 static END_MANY: BulkScript = BulkScript::new("rw/end-many", include_str!("../scripts/rw_end_many.lua"));
 static LEASE: Script<2> = Script::new("rw/lease", include_str!("../scripts/rw_lease.lua"));
-static LINGER: Script<2> = Script::new("rw/linger", include_str!("../scripts/rw_linger.lua"));
+static LINGER: Script<3> = Script::new("rw/linger", include_str!("../scripts/rw_linger.lua"));
 static RENEW_READS: BulkScript = BulkScript::new("rw/renew", include_str!("../scripts/rw_renew.lua"));
 static SEIZE: Script<1> = Script::new("rw/seize", include_str!("../scripts/rw_seize.lua"));
 static BURY: BulkScript = BulkScript::new("rw/bury", include_str!("../scripts/rw_bury.lua"));
@@ -60,6 +60,11 @@ fn level_of(key: &[u8], field: &[u8], entry: usize) -> Bytes {
 /// A writer's field, by which Redisson tells it from a reader's.
 fn writer(field: &[u8]) -> Bytes {
     [field, b":write"].concat().into()
+}
+
+/// The field that keeps a lock taken after its holder has gone.
+fn kept(field: &[u8]) -> Bytes {
+    [field, KEPT.as_bytes()].concat().into()
 }
 
 fn lock(claim: &Claim<'_>) -> Bytes {
@@ -148,8 +153,9 @@ impl HoldKind for Reading {
     }
 
     fn linger(&self, claim: Claim<'_>) -> Request {
-        let request = LINGER.with([lock(&claim), level(&claim)]).arg(claim.field.clone()).int(millis(claim.lease));
-        request.publish_here().arg(claim.target.channel.clone()).idempotent()
+        let kept = level_of(&claim.target.key, &kept(claim.field), 1);
+        let request = LINGER.with([lock(&claim), level(&claim), kept]).arg(claim.field.clone());
+        request.int(millis(claim.lease)).publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
     fn extend(&self, claim: Claim<'_>) -> Request {
@@ -231,8 +237,8 @@ impl HoldKind for Writing {
     }
 
     fn linger(&self, claim: Claim<'_>) -> Request {
-        let request = LINGER.with([lock(&claim), lock(&claim)]).arg(writer(claim.field)).int(millis(claim.lease));
-        request.publish_here().arg(claim.target.channel.clone()).idempotent()
+        let request = LINGER.with([lock(&claim), lock(&claim), lock(&claim)]).arg(writer(claim.field));
+        request.int(millis(claim.lease)).publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
     fn extend(&self, claim: Claim<'_>) -> Request {

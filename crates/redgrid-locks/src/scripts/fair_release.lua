@@ -6,24 +6,31 @@
 -- KEYS[4i]      alive    sorted set, ours
 -- ARGV[1]       publish  PUBLISH or SPUBLISH
 -- ARGV[4i - 2]  holder
--- ARGV[4i - 1]  keep     how long the lock stays taken and nobody's, milliseconds; 0 frees it
+-- ARGV[4i - 1]  keep     how long the lock stays taken by the field `<holder>:kept`, milliseconds; 0 frees it
 -- ARGV[4i]      channel  where places are told, up to the holder
 -- ARGV[4i + 1]  wait     what a place is worth, milliseconds
 -- Returns  1 the lock was this holder's; 0 it was not (but a place may have been). Of several locks a list, with -1 for one that
 --          can not be read or written
 --
--- Work: O(1) each, O(n) for n places where somebody goes out of the queue. Sent twice, it answers 0 the second time (with
--- `keep`, 1, and keeps a little longer).
+-- A lock that is kept loses its holder field, so that a late renewal changes nothing.
+--
+-- Work: O(1) each, O(n) for n places where one leaves the queue. Sent twice, it answers 0 the second time; with `keep` it
+-- answers 1 and changes nothing.
 local publish = ARGV[1]
 local function give_back(k, holder, keep, channel, wait)
-  local held
+  local held, kept = nil, holder .. ':kept'
   if keep == '0' then
     held = redis.call('HDEL', k[1], holder)
+  elseif redis.call('HEXISTS', k[1], kept) == 1 then
+    return 1
   else
     held = redis.call('HEXISTS', k[1], holder)
   end
   if held == 1 and keep ~= '0' then
+    -- In this order: a full server refuses HSET as the first write, and a hash without fields loses its lifetime.
     redis.call('PEXPIRE', k[1], keep)
+    redis.call('HSET', k[1], kept, '1')
+    redis.call('HDEL', k[1], holder)
   end
   forgive(k, 0)
   local is_place = held == 0 and redis.call('ZSCORE', k[3], holder)

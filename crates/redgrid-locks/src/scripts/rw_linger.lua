@@ -1,23 +1,33 @@
--- rw_linger.lua: leave a read-write lock taken for a while, though its holder has gone.
+-- rw_linger.lua: keep a read-write lock taken for a while, though its holder has gone.
 --
 -- KEYS[1]  lock     hash: `mode`, and a field for each holder
 -- KEYS[2]  level    string of a reader; a writer has none, and names its lock again
+-- KEYS[3]  kept     level key of the field that replaces a reader; of a writer the lock again
 -- ARGV[1]  holder
 -- ARGV[2]  keep     milliseconds from now
 -- ARGV[3]  publish  PUBLISH or SPUBLISH
--- ARGV[4]  channel  where waiters listen: they were told a longer time and are to look again
--- Returns  1  it ends after `keep`; later where others are in
+-- ARGV[4]  channel  where waiters listen: they knew a longer time and are to look again
+-- Returns  1  it ends after `keep`; later where others hold it
 --          0  it was not this holder's
 --
--- Work: O(1), writes two keys. Sent twice, it keeps a little longer.
+-- The field `<holder>:kept` replaces the holder: a late renewal does not find its field and changes nothing.
+--
+-- Work: O(1), writes three keys. Sent twice, it answers 1 the second time and changes nothing.
+local kept = ARGV[1] .. ':kept'
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
-  return 0
-end
-if KEYS[2] ~= KEYS[1] then
-  redis.call('SET', KEYS[2], '1', 'PX', ARGV[2])
+  return redis.call('HEXISTS', KEYS[1], kept)
 end
 if redis.call('HLEN', KEYS[1]) <= 2 or redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+-- DEL comes before the writes that need memory: a full server refuses those as the first write of a script.
+if KEYS[2] ~= KEYS[1] then
+  redis.call('DEL', KEYS[2])
+end
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('HSET', KEYS[1], kept, '1')
+if KEYS[2] ~= KEYS[1] then
+  redis.call('SET', KEYS[3], '1', 'PX', ARGV[2])
 end
 redis.pcall(ARGV[3], ARGV[4], '0')
 return 1
