@@ -274,6 +274,32 @@ async fn what_may_not_stay_taken_is_asked_for_once() {
     assert!(matches!(told, Err(ReleaseError::Refused { .. })), "{told:?}");
 }
 
+/// The server's clock is set back by five seconds: a copy of an acquire that is still on its way is carried out for so much longer than
+/// it was meant to be, and what it may have taken is given back once more after that.
+#[tokio::test(start_paused = true)]
+async fn what_a_late_copy_takes_is_given_back_although_the_servers_clock_was_set_back() {
+    let releases = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&releases);
+    let server = Arc::new(Made::new("one:1", move |request: &Request| match request.label() {
+        "lock/release" => {
+            seen.lock().unwrap().push(tokio::time::Instant::now());
+            Ok(Reply::Int(0))
+        }
+        _ => Err(no_answer()),
+    }));
+    let clock = Clock::runtime();
+    let config = Config::single("one").unwrap().retries(0);
+    let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, clock.clone()).unwrap();
+    let told = Lock::new(&client, "a").acquire().await;
+    assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+    let (begin, time, step) = (tokio::time::Instant::now(), 1_700_000_000_000_000, Duration::from_secs(5));
+    for shown in [time, time - step.as_micros() as u64] {
+        server.time().observe_exchange(shown, clock.now(), clock.now());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    wait_until(SOON, async || releases.lock().unwrap().last().is_some_and(|at| *at >= begin + step)).await;
+}
+
 /// What grants a lock is the time of the grant: a number that is none may have been anything, and what it took is given back.
 #[tokio::test(start_paused = true)]
 async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_given_back() {

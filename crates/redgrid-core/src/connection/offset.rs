@@ -18,6 +18,9 @@ const DRIFT_PPM: u64 = 500;
 /// this time is used, as it had the shortest way; a server clock that was set back is followed after it.
 const WINDOW: Duration = Duration::from_secs(10);
 
+/// What an answer may seem too early by without a step of the server's clock: 1 ms. It covers rounding and a slew.
+const SLACK: i128 = 1000;
+
 /// The lower bound of `server time − our time`, and how long a round trip takes. Shared by all that talk to one node.
 #[derive(Debug, Default)]
 pub struct ServerClock {
@@ -33,6 +36,31 @@ struct Samples {
     /// The best of the window before, so that a change of windows does not forget at once.
     former: Option<Sample>,
     since: Option<Instant>,
+    /// When the server's clock was last found set back, and by how much within the two windows before.
+    set_back: Option<(Instant, Duration)>,
+}
+
+impl Samples {
+    /// The highest lower bound.
+    fn offset(&self, now: Instant) -> Option<i128> {
+        let best = self.best.map(|sample| sample.aged(now));
+        let former = self.former.filter(|sample| now.since(sample.at) < 2 * WINDOW).map(|sample| sample.aged(now));
+        best.max(former)
+    }
+
+    fn set_back(&self, now: Instant) -> Duration {
+        self.set_back.filter(|(at, _)| now.since(*at) < 2 * WINDOW).map_or(Duration::ZERO, |(_, by)| by)
+    }
+
+    /// Forgets what was learned if a reply that was received at `received` shows that the server's clock was set back: its offset
+    /// is no higher than `highest`.
+    fn notice_step_back(&mut self, highest: i128, received: Instant) {
+        let Some(step) = self.offset(received).map(|offset| offset - highest).filter(|step| *step > SLACK) else {
+            return;
+        };
+        let by = self.set_back(received) + Duration::from_micros(u64::try_from(step).unwrap_or(u64::MAX));
+        *self = Samples { set_back: Some((received, by)), ..Samples::default() };
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +88,7 @@ impl ServerClock {
         match samples.since {
             Some(since) if received.since(since) < WINDOW => {}
             _ => {
-                *samples = Samples { former: samples.best, best: None, since: Some(received) };
+                *samples = Samples { former: samples.best, best: None, since: Some(received), ..*samples };
                 let former = self.round_trip.swap(0, Ordering::Relaxed);
                 self.former_round_trip.store(former, Ordering::Relaxed);
             }
@@ -71,9 +99,26 @@ impl ServerClock {
     }
 
     /// Takes in a server time from the reply to a request that left at `sent`, and how long that took.
+    ///
+    /// The server read its clock after the request left, so the offset is at most `server − sent`. A lower bound above
+    /// that was learned before the server's clock was set back.
     pub fn observe_exchange(&self, server_micros: u64, sent: Instant, received: Instant) {
-        self.observe(server_micros, received);
+        let is_older = {
+            let mut samples = self.lock();
+            samples.notice_step_back(i128::from(server_micros) + 1 - i128::from(sent.as_nanos() / 1000), received);
+            // A request that left before the step may have been answered before it.
+            samples.set_back.is_some_and(|(at, _)| sent < at && at < received)
+        };
+        if !is_older {
+            self.observe(server_micros, received);
+        }
         self.observe_round_trip(sent, received);
+    }
+
+    /// By how much the server's clock was found set back within the last 10 to 20 s: what was sent before is carried out for so much
+    /// longer than it was meant to be.
+    pub fn set_back(&self, now: Instant) -> Duration {
+        self.lock().set_back(now)
     }
 
     /// Takes in how long a request took.
@@ -101,10 +146,7 @@ impl ServerClock {
     /// The server's time at our instant `at`, in microseconds since 1970, or a little less; `None` before the first
     /// sample.
     pub fn at(&self, at: Instant, now: Instant) -> Option<u64> {
-        let samples = *self.lock();
-        let best = samples.best.map(|s| s.aged(now));
-        let former = samples.former.filter(|s| now.since(s.at) < 2 * WINDOW).map(|s| s.aged(now));
-        let offset = best.max(former)?;
+        let offset = self.lock().offset(now)?;
         u64::try_from(offset + i128::from(at.as_nanos() / 1000)).ok()
     }
 
@@ -160,6 +202,28 @@ mod tests {
         let truth = 1_000_000 + 3_600_000_000;
         let told = clock.at(hour, hour).unwrap();
         assert!(told < truth - 1_000_000 && told > truth - 3_000_000);
+    }
+
+    #[test]
+    fn a_server_clock_that_was_set_back_is_followed_at_once() {
+        let clock = ServerClock::default();
+        clock.observe_exchange(9_000_000_000, at(0), at(2));
+        // Replies that are only slow show nothing.
+        clock.observe_exchange(9_001_000_000, at(1000), at(4000));
+        assert_eq!(clock.set_back(at(4000)), Duration::ZERO);
+        // By 8,998 s.
+        clock.observe_exchange(7_000_000, at(5000), at(5002));
+        assert!(clock.at(at(5002), at(5002)).unwrap() <= 7_002_000);
+        let by = Duration::from_secs(8998);
+        let set_back = clock.set_back(at(5002));
+        assert!(set_back <= by && set_back + Duration::from_secs(1) > by, "{set_back:?}");
+        // Sent before the step, and answered before it.
+        clock.observe_exchange(9_004_999_000, at(4990), at(5010));
+        assert!(clock.at(at(5010), at(5010)).unwrap() <= 7_010_000);
+        // Another step adds to it; later it is forgotten.
+        clock.observe_exchange(5_000_000, at(6000), at(6001));
+        assert!(clock.set_back(at(6001)) > set_back);
+        assert_eq!(clock.set_back(at(26_001)), Duration::ZERO);
     }
 
     #[test]

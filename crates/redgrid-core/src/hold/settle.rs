@@ -12,6 +12,9 @@ use super::tenure::Tenure;
 use crate::clock::Instant;
 use crate::connection::Persistence;
 
+/// The longest step of a server's clock that a settlement waits for: 20 s. No copy is on its way for longer than that.
+const LONGEST_STEP: Duration = Duration::from_secs(20);
+
 /// Something that may be, or become, ours on the server although nobody here has it.
 pub(super) struct Settlement {
     pub(super) kind: &'static dyn HoldKind,
@@ -64,13 +67,24 @@ impl Table {
     pub(super) fn settle(self: &Arc<Self>, what: Settlement) {
         let table = Arc::clone(self);
         self.hand_over(Box::pin(async move {
-            // What left before the limit may have been carried out before a late copy.
-            if what.at_once && table.release_unclaimed(&what).await >= what.limit {
-                return;
+            let mut left = Instant::PAST;
+            if what.at_once {
+                left = table.release_unclaimed(&what).await;
             }
-            table.core.clock.sleep_until(what.limit).await;
-            table.release_unclaimed(&what).await;
+            // What left before the limit may have been carried out before a late copy.
+            while left < table.certain_limit(&what) || left == Instant::PAST {
+                table.core.clock.sleep_until(table.certain_limit(&what)).await;
+                left = table.release_unclaimed(&what).await;
+            }
         }));
+    }
+
+    /// From when on no late copy is carried out: later than its limit where the server's clock was set back meanwhile.
+    fn certain_limit(&self, what: &Settlement) -> Instant {
+        if what.limit == Instant::PAST {
+            return what.limit;
+        }
+        what.limit + self.core.home(&what.target.key).time().set_back(self.now()).min(LONGEST_STEP)
     }
 
     /// The same, waiting for the first release as long as one answer may take.
@@ -80,7 +94,7 @@ impl Table {
             left = self.release_unclaimed(&what) => left,
             () = self.core.clock.sleep_until(until) => Instant::PAST,
         };
-        if left < what.limit || left == Instant::PAST {
+        if left < self.certain_limit(&what) || left == Instant::PAST {
             self.settle(Settlement { at_once: left == Instant::PAST, ..what });
         }
     }

@@ -268,8 +268,9 @@ impl Link {
     }
 
     async fn ask_time(&self, time: &ServerClock) -> Result<(), ServerError> {
+        let sent = self.clock.now();
         let (seconds, micros) = self.send_static("TIME", Vec::new()).await?.into_typed::<(u64, u64)>()?;
-        time.observe(seconds * 1_000_000 + micros, self.clock.now());
+        time.observe_exchange(seconds * 1_000_000 + micros, sent, self.clock.now());
         Ok(())
     }
 
