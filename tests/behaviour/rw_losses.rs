@@ -159,3 +159,21 @@ async fn a_writer_that_waits_does_not_wait_longer_for_a_reader_that_died_than_it
     write.release().await.unwrap();
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }
+
+/// A user who may not set lifetimes cannot take the lock by force. The readers inside are not disturbed by the attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_may_not_be_forced_leaves_the_lock_to_its_readers() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    observer.cmd(&["ACL", "SETUSER", "timeless", "on", ">secret", "~*", "&*", "+@all", "-pexpire"]).await.unwrap();
+    let (one, forcing) =
+        (client(&server).await, client_with(&server.url_for("timeless", "secret"), |config| config).await);
+    let read = RwLock::new(&one, "a").read().await.unwrap();
+    let told = RwLock::new(&forcing, "a").force_release().await;
+    assert!(told.is_err(), "{told:?}");
+    let other = client(&server).await;
+    let second = RwLock::new(&other, "a").try_read().await.unwrap().expect("readers share it");
+    assert!(read.is_held());
+    second.release().await.unwrap();
+    read.release().await.unwrap();
+}

@@ -22,11 +22,14 @@ local holders = redis.call('HKEYS', KEYS[1])
 if #holders == 0 and ARGV[4] == '1' then
   return {0, time, -2}
 end
+local mode = redis.call('HGET', KEYS[1], 'mode')
 redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[1], '1')
 local bounded = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
 if type(bounded) == 'table' then
   redis.call('HDEL', KEYS[1], ARGV[1])
-  if #holders == 0 then
+  if mode then
+    redis.call('HSET', KEYS[1], 'mode', mode)
+  else
     redis.call('HDEL', KEYS[1], 'mode')
   end
   return bounded
