@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  lock       hash; one field, the holder; absent when free
 -- KEYS[2]  birth      string; `<run id> <time>`: which process of a server remembers, and from when on it votes
--- KEYS[3]  token      string; the last token that was given, where tokens are counted
+-- KEYS[3]  token      string; the last token that was given, where tokens are counted; ends 30 days after that
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  lease      milliseconds
 -- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
@@ -12,6 +12,9 @@
 --          {2, time, 0}         too late
 --
 -- Work: O(1), writes one key or two. Sent twice, it takes once and answers the same token.
+-- A token is at least the time, so a counter that has ended goes on above what it gave: clocks of the servers differ by less
+-- than its lifetime.
+local LASTS = 2592000000
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
 if time > tonumber(ARGV[3]) then
@@ -31,7 +34,7 @@ end
 if KEYS[3] and not token then
   local last = tonumber(redis.call('GET', KEYS[3]) or '0')
   token = string.format('%.0f', math.max(last + 1, time))
-  redis.call('SET', KEYS[3], token)
+  redis.call('SET', KEYS[3], token, 'PX', LASTS)
 end
 redis.call('HSET', KEYS[1], ARGV[1], '1')
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
