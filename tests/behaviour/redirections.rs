@@ -6,10 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Code, Config, Event, Reply, Request, Server, ServerError, Topology};
-use redgrid_locks::Lock;
+use redgrid_locks::{Lock, LostReason};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
-use redgrid_tests::made::{Made, granting};
+use redgrid_tests::made::{Made, granted, granting};
 use tokio::sync::watch;
 
 /// A node that sends everybody on, and the one it sends them to.
@@ -72,6 +72,29 @@ async fn what_a_primary_grants_after_it_was_replaced_is_not_believed() {
     owner.confirm();
     let guard = acquiring.await.unwrap().unwrap();
     assert_eq!(guard.token().get(), 1_700_000_000_000_001);
+}
+
+/// The same of a renewal: the hold ends when its last lease does.
+#[tokio::test(start_paused = true)]
+async fn what_a_primary_renews_after_it_was_replaced_moves_no_deadline() {
+    let renews = |request: &Request| match request.label() {
+        "lock/acquire" => Ok(granted("1700000000000000")),
+        _ => Ok(Reply::Array(vec![Reply::Int(1)])),
+    };
+    let is_down = |_: &Request| Err(ServerError::NotSent { reason: "no connection".into() });
+    let owner = Arc::new(Made::new("owner:1", renews).stuck_at("lock/renew"));
+    let target = Arc::new(Made::new("target:1", is_down));
+    let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
+    let lease = Duration::from_secs(6);
+    let config = Config::single("owner").unwrap().watchdog_lease(lease);
+    let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::runtime()).unwrap();
+    let begin = tokio::time::Instant::now();
+    let guard = Lock::new(&client, "a").acquire().await.unwrap();
+    wait_until(SOON, async || owner.asked() > 1).await;
+    two.changes.send_modify(|count| *count += 1);
+    owner.confirm();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert!(begin.elapsed() < lease, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]

@@ -224,7 +224,7 @@ pub(super) fn exchange<'a>(
 ///
 /// What may be sent again is asked of the new one also where the old one merely gave the slot away; the answer to another counts
 /// then, as one that has given a slot away says so.
-async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
+pub(crate) async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
     let (key, home) = (request.first_key(), topology.primary(request.first_key()));
     let last_words = patience(home.time().round_trip());
     let is_replaced = || {

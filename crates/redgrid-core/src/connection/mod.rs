@@ -46,7 +46,7 @@ pub use commit::CommitError;
 pub use deployment::{Deployment, DeploymentKind, Shard};
 pub(crate) use events::Events;
 pub use events::{Event, EventReceiver};
-pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over, jittered};
+pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over, jittered, unless_replaced};
 pub use health::{Health, HealthCheck, NodeHealth, NodePart};
 pub use offset::ServerClock;
 pub use primary::Primary;

@@ -18,7 +18,7 @@ use super::tenure::Tenure;
 use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Reply, Server, certainly_over, is_same, once};
+use crate::connection::{Reply, Server, certainly_over, is_same, unless_replaced};
 use crate::error::{Code, ServerError};
 use crate::observe::count;
 
@@ -79,8 +79,13 @@ impl Table {
     /// The lease of the present owner ends, that of the tenure does not: first it is told, and a margin later the next has it.
     fn owner_due(self: &Arc<Self>, state: &mut State, tenure: &Arc<Tenure>, now: Instant) -> Answers {
         let key = tenure.slot_key();
-        let slot = state.slots.get_mut(&key).filter(|slot| slot.has(tenure) && !slot.holds.is_empty());
-        let Some(slot) = slot else { return Answers::new() };
+        let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(tenure)) else { return Answers::new() };
+        if slot.holds.is_empty() {
+            // Between two owners. The end that was noted is the former one's; that of the tenure stays noted.
+            tenure.set_owner_due(Instant::NEVER);
+            state.schedule.moved(tenure.id);
+            return Answers::new();
+        }
         let (mut due, mut keep_until) = (Instant::NEVER, Instant::PAST);
         for hold in std::mem::take(&mut slot.holds) {
             match due_of(&hold, now) {
@@ -164,12 +169,13 @@ impl Table {
             let fields: Vec<_> = tenures.iter().map(|tenure| tenure.copied_field()).collect();
             let each = tenures.iter().zip(&fields).zip(&leases);
             let claims: Vec<_> = each.map(|((tenure, field), lease)| tenure.claim(field, *lease)).collect();
-            let (request, limit) = (kind.renew(&claims), sent + self.core.settings.timeout);
+            let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.timeout);
             // An answer that is lost, or late, is not waited for as long as the node would: the lease may be shorter than that,
             // and twice is once. When it comes after all it counts: a machine that is too slow for every answer would
             // otherwise lose what the server has kept for it.
             let shortest = tenures.iter().map(|tenure| tenure.deadline().since(sent)).min().unwrap_or_default();
-            let mut asking = pin!(once(&*self.core.topology, request, limit));
+            // A primary that was replaced meanwhile does not know of it: what it answers moves no deadline.
+            let mut asking = pin!(unless_replaced(&*self.core.topology, &request, limit));
             // What gives back what may have been renewed by then does not give up before that is over.
             let unsure = |by: Instant| {
                 for (tenure, lease) in tenures.iter().zip(&leases).filter(|(_, lease)| !lease.is_zero()) {
