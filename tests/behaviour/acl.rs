@@ -1,6 +1,8 @@
 //! The published least-privilege line is enough.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redgrid_locks::Lock;
@@ -127,5 +129,67 @@ async fn a_password_may_have_spaces_quotes_and_whatever_else() {
         client.wait_ready(SOON).await.unwrap_or_else(|error| panic!("{password:?}: {error:?}"));
         let user: String = client.command("ACL").arg("WHOAMI").query().await.unwrap();
         assert_eq!(user, "app", "{password:?}");
+    }
+}
+
+/// A user who may not publish: who listens for a release finds out by its poll, and is given the time for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_may_not_publish_lets_others_in_although_its_own_tasks_wait() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let rules = ["on", ">secret", "~*", "&*", "+@all", "-publish", "-spublish"];
+    observer.cmd(&[&["ACL", "SETUSER", "mute"][..], &rules[..]].concat()).await.unwrap();
+    let url = server.url_for("mute", "secret");
+    let (busy, other) = (client_with(&url, |config| config).await, client_with(&url, |config| config).await);
+    let (stop, sections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let tasks = [(); 16].map(|()| {
+        let (lock, stop, sections) = (Lock::new(&busy, "a"), Arc::clone(&stop), Arc::clone(&sections));
+        tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let guard = lock.acquire().await.unwrap();
+                // A section: hardly ever is the lock found free by chance.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                sections.fetch_add(1, Ordering::Relaxed);
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    let lock = Lock::new(&other, "a");
+    // By chance it may get in now and then between two sections.
+    let all = async {
+        for _ in 0..6 {
+            lock.acquire().await.unwrap().release().await.unwrap();
+        }
+    };
+    let told = tokio::time::timeout(SOON, all).await;
+    stop.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(told.is_ok(), "it was kept out");
+    // A stretch has two or three of them.
+    let sections = sections.load(Ordering::Relaxed);
+    assert!(sections < 50 * 6, "{sections} sections while another got in six times");
+}
+
+/// Without others that listen there is nothing to wait for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_may_not_publish_and_is_alone_waits_for_nobody() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let rules = ["on", ">secret", "~*", "&*", "+@all", "-publish", "-spublish"];
+    observer.cmd(&[&["ACL", "SETUSER", "mute"][..], &rules[..]].concat()).await.unwrap();
+    let interval = Duration::from_secs(600);
+    let client = client_with(&server.url_for("mute", "secret"), |config| config.poll_interval(interval)).await;
+    let tasks = [(); 4].map(|()| {
+        let lock = Lock::new(&client, "a");
+        tokio::spawn(async move {
+            for _ in 0..1000 {
+                lock.acquire().await.unwrap().release().await.unwrap();
+            }
+        })
+    });
+    for task in tasks {
+        tokio::time::timeout(2 * SOON, task).await.expect("it is alone").unwrap();
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::attempt::Attempt;
 use super::slot::{Busy, SlotKey, send};
-use super::table::Table;
+use super::table::{State, Table};
 use super::terms::Backoff;
 use super::turn::Turn;
 use crate::clock::Instant;
@@ -88,6 +88,11 @@ impl Course {
         let heard = self.hub.heard(&self.channel);
         self.turn.as_mut().is_none_or(|turn| turn.is_over(heard))
     }
+
+    /// Ends the turn. Returns of how many listeners how many took none, where that is known.
+    fn end_turn(&mut self) -> Option<(u64, u64)> {
+        self.turn.take()?.missing(self.hub.heard(&self.channel))
+    }
 }
 
 impl Table {
@@ -142,7 +147,8 @@ impl Table {
 
     fn step(self: &Arc<Self>, course: &mut Course) -> Step {
         let mut state = self.state();
-        let Some(slot) = state.slots.get_mut(&course.key) else { return Step::Done };
+        let State { slots, phantoms, .. } = &mut *state;
+        let Some(slot) = slots.get_mut(&course.key) else { return Step::Done };
         slot.contended = false;
         slot.queue.retain(|entry| !entry.answer.is_closed());
         if slot.queue.is_empty() {
@@ -159,7 +165,11 @@ impl Table {
             return Step::Done;
         }
         if let Some(tenure) = &slot.tenure {
-            (course.turn, course.tries) = (None, 0);
+            course.tries = 0;
+            if let Some((listeners, missing)) = course.end_turn() {
+                // It ended by silence, and the name was free: those are no listeners that wait.
+                phantoms.turn_ended(&course.key, listeners, missing, self.now());
+            }
             let half = self.stretch(slot.kind, &course.key) / 2;
             let listens = course.backoff.is_none();
             return Step::Local { listen_at: if listens { tenure.stretch_ends - half } else { Instant::NEVER } };
@@ -200,7 +210,9 @@ impl Table {
         self.look_for_the_dead(course).await;
         loop {
             if course.turn.is_some() && course.turn_is_over() {
-                course.turn = None;
+                if let Some((listeners, missing)) = course.end_turn() {
+                    self.state().phantoms.turn_ended(&course.key, listeners, missing, self.now());
+                }
                 course.silent = 0;
                 return;
             }

@@ -131,14 +131,16 @@ pub trait HoldKind: Send + Sync + 'static {
         None
     }
 
-    /// Gives the name back. Answers 0 when it was not ours, otherwise one more than the subscribers that were told.
+    /// Gives the name back. Answers 0 when it was not ours, otherwise one more than the subscribers that were told. Where the
+    /// message was refused it answers `{status, 2}`, with the subscribers that did not get it.
     fn release(&self, claim: Claim<'_>) -> Request;
 
     /// The same at the end of a stretch, while others of this process wait. Answers `{status, waiting}`: the status as that
-    /// of `release`, and 1 when somebody waits who can not be told.
+    /// of `release`; `waiting` is 1 when a waiter cannot be reached by messages, 2 when the message was refused.
     fn give_way(&self, claim: Claim<'_>) -> Request;
 
-    /// Leaves the name taken for another `claim.lease` and ours no more. Answers 1, or 0 when it was not ours.
+    /// Keeps the name taken for another `claim.lease` by a field of its own: it is ours no more, and no late renewal finds
+    /// our field. Answers 1, or 0 when it was not ours.
     fn linger(&self, claim: Claim<'_>) -> Request;
 
     /// Sets the lease, shorter too. Answers `{status, time}`: status 1 done, 0 not ours, 2 too late.
@@ -147,7 +149,8 @@ pub trait HoldKind: Send + Sync + 'static {
     /// Lengthens many leases, never shortens one. Answers a list: 1 renewed, 0 not ours, anything else not known.
     fn renew(&self, claims: &[Claim<'_>]) -> Request;
 
-    /// Gives many back. Answers a list as `release` does; -1 for one that can not be written.
+    /// Gives many back. Answers a list as `release` does; -1 for one that cannot be written, and -2 less the subscribers
+    /// for one whose message was refused.
     fn release_many(&self, claims: &[Claim<'_>]) -> Request;
 }
 

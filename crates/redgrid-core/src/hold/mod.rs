@@ -15,6 +15,7 @@
 //! | `state` | one hold: a task's share in a tenure, its own lease, its phase, its watchers |
 //! | `stretch` | the second level's decisions, as functions of their inputs |
 //! | `turn` | who goes first after a stretch |
+//! | `phantoms` | listeners that never take their turn |
 //! | `slot` | one name: what we have of it, who waits, what is under way |
 //! | `leaving` | leaving a queue: where nothing goes by places, at the same cost however long it is |
 //! | `share` | one key in several slots: grants that several tasks share, and holds beside holds |
@@ -56,6 +57,7 @@ mod lease;
 mod leaving;
 mod many;
 mod owners;
+mod phantoms;
 mod place;
 mod recent;
 mod release;

@@ -36,7 +36,12 @@ struct Answered {
     was_ours: bool,
     listeners: u64,
     unseen: bool,
+    /// The release could not be published.
+    refused: bool,
 }
+
+/// In place of whether a waiter is unseen: the server refused to publish the release.
+const REFUSED: u64 = 2;
 
 impl Answered {
     fn read(reply: Reply) -> Result<Answered, ServerError> {
@@ -44,7 +49,8 @@ impl Answered {
             Reply::Array(_) => reply.into_typed::<(u64, u64)>()?,
             status => (status.into_typed()?, 0),
         };
-        Ok(Answered { was_ours: status > 0, listeners: status.saturating_sub(1), unseen: waiting > 0 })
+        let (unseen, refused) = (waiting == 1, waiting == REFUSED);
+        Ok(Answered { was_ours: status > 0, listeners: status.saturating_sub(1), unseen, refused })
     }
 }
 
@@ -266,8 +272,9 @@ impl Table {
         let is_free = !matches!(way, Way::Linger(_));
         let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && is_free);
         let audience = audience.map(|answer| {
-            let told = Audience { listeners: answer.listeners, by_replica: false, unseen: answer.unseen, heard };
-            told.with(copied)
+            let (listeners, unseen) = (answer.listeners, answer.unseen);
+            let unannounced = answer.refused.then_some(self.core.settings.poll_interval);
+            Audience { listeners, unseen, unannounced, heard, ..Audience::default() }.with(copied)
         });
         let result = released(tenure, &asked, answer.map(|answer| answer.was_ours));
         Released { result, audience }
@@ -329,6 +336,7 @@ impl Table {
         let beside = u64::from(state.waits_beside(tenure.kind, &tenure.target));
         let audience = audience.filter(|_| !tenure.kind.shares());
         let audience = audience.map(|told| Audience { listeners: told.listeners + beside, ..told });
+        let audience = audience.map(|told| state.phantoms.without(&key, told, now));
         let Some(slot) = state.slots.get_mut(&key) else { return };
         slot.contact = now;
         slot.landed(tenure.id);

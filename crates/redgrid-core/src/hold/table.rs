@@ -14,6 +14,7 @@ use super::flight::{Flight, Work};
 use super::grant::Grant;
 use super::holder::{Holder, HolderId};
 use super::kind::{HoldKind, Target};
+use super::phantoms::Phantoms;
 use super::recent::{Recent, Recents};
 use super::schedule::Schedule;
 use super::share::{Parts, Place};
@@ -54,6 +55,8 @@ pub(super) struct State {
     pub(super) schedule: Schedule,
     /// Names that others wait for and that we have just let go of.
     recent: Recents,
+    /// Listeners that never take their turn.
+    pub(super) phantoms: Phantoms,
     /// Tenures that were taken by force before their grant was known here, and when that was told.
     pub(super) forced: HashMap<u64, Instant>,
     pub(super) closed: bool,

@@ -173,16 +173,18 @@ impl Table {
         let answers = answers.ok().filter(|answers| answers.len() == going.len());
         for (nth, (id, tenure)) in going.iter().enumerate() {
             let status = answers.as_ref().map_or(-1, |answers| answers[nth]);
-            if status < 0 {
+            if status == -1 {
                 // It can not be written, or all were refused, or are on both sides of a migration: on its own it is told why.
                 let leaving = Leaving { id: *id, tenure: Arc::clone(tenure), keep_until: Instant::PAST };
                 waited.push(self.release_begun(leaving));
                 continue;
             }
-            let listeners = status.unsigned_abs().saturating_sub(1);
-            let told = Audience { listeners, by_replica: false, unseen: false, heard: heard[nth] };
-            let audience = (status > 0).then_some(told.with(copied.get(nth).copied()));
-            errors.extend(released(tenure, &asked, Ok(status > 0)).err());
+            // Below -1 the message was refused.
+            let unannounced = (status < -1).then_some(self.core.settings.poll_interval);
+            let listeners = status.unsigned_abs().saturating_sub(if status < 0 { 2 } else { 1 });
+            let told = Audience { listeners, unannounced, heard: heard[nth], ..Audience::default() };
+            let audience = (status != 0).then_some(told.with(copied.get(nth).copied()));
+            errors.extend(released(tenure, &asked, Ok(status != 0)).err());
             self.release_landed(Some(*id), tenure, audience);
         }
     }

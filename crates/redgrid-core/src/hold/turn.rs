@@ -15,8 +15,14 @@ const SILENCE: Duration = Duration::from_millis(2);
 const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
 
 /// The silence that counts before a release has been heard here that is passed on by a replica: 20 ms. A replica that does not
-/// lag needs a fraction of it, and those who listen at the same one hear of it when we do.
-const SILENCE_BY_REPLICA: Duration = Duration::from_millis(20);
+/// lag needs a fraction of it, and those who listen at the same one hear of it when we do. The same is given to a listener
+/// before it counts as one that takes no turn.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// How much longer than its poll interval a listener may take to notice a release that was not published, as a part of the
+/// interval: a quarter. The poll runs at most every 100 ms.
+const LATE_POLL: u32 = 4;
+const POLL_TICK: Duration = Duration::from_millis(100);
 
 /// How long after a release a request of the same process still obeys the turn that the release began: two stretches of
 /// another. A turn that is forgotten within one lets two processes that leave and return shut out a third (found by the
@@ -24,7 +30,7 @@ const SILENCE_BY_REPLICA: Duration = Duration::from_millis(20);
 const STRETCHES: u32 = 2;
 
 /// What a release said about those who wait elsewhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Audience {
     /// Subscribers that its message reached, or will reach by a replica.
     pub(crate) listeners: u64,
@@ -32,8 +38,14 @@ pub(crate) struct Audience {
     pub(crate) by_replica: bool,
     /// Somebody waits who can not be told.
     pub(crate) unseen: bool,
+    /// The server refused to publish the release: listeners notice it by their poll, which has this interval.
+    pub(crate) unannounced: Option<Duration>,
     /// How many messages had been heard here before the release left, where the subscription was in force.
     pub(crate) heard: Option<u64>,
+    /// Listeners that are not counted, because they never took a turn.
+    pub(crate) ignored: u64,
+    /// Whether a listener is given more time than usual, before it counts as one that takes no turn.
+    pub(crate) patient: bool,
 }
 
 impl Audience {
@@ -70,6 +82,11 @@ pub(crate) struct Turn {
     silence: Duration,
     /// It passes by a replica.
     by_replica: bool,
+    /// No message says who has had a turn: only the full silence ends it.
+    unannounced: bool,
+    /// It is for all listeners: none was ignored.
+    is_for_all: bool,
+    patient: bool,
 }
 
 impl Turn {
@@ -78,30 +95,52 @@ impl Turn {
         if audience.others() == 0 && !audience.unseen {
             return None;
         }
-        let silence = if audience.unseen { SILENCE_FOR_POLLERS } else { SILENCE.max(round_trip * 2) };
-        let Audience { listeners, unseen, heard, by_replica } = audience;
-        Some(Turn { passes: listeners + u64::from(unseen), unseen, from: heard, silence, by_replica })
+        let Audience { listeners, unseen, unannounced, heard, by_replica, ignored, patient } = audience;
+        let silence = match unannounced {
+            Some(interval) => interval + interval / LATE_POLL + POLL_TICK,
+            None if unseen => SILENCE_FOR_POLLERS,
+            None => SILENCE.max(round_trip * 2),
+        };
+        let (passes, unannounced) = (listeners + u64::from(unseen), unannounced.is_some());
+        let is_for_all = ignored == 0;
+        Some(Turn { passes, unseen, from: heard, silence, by_replica, unannounced, is_for_all, patient })
     }
 
     /// Whether it is known that somebody waits: a listener may listen for another reason, who left a mark does not.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.unseen
+        self.unseen || self.unannounced
     }
 
     /// How long silence must last until one probe is due: up to twice as long for who has more messages to let
     /// pass, so that the one whose turn is next also probes first. Never as long as a stretch: a probe at its end would steal
     /// the turn of whoever waits for its message.
     pub(crate) fn silence(&self, heard: Option<u64>) -> Duration {
+        if self.unannounced {
+            return self.silence;
+        }
         let passed = heard.zip(self.from).map_or(0, |(heard, from)| heard.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
         // Not even our own release has come: nobody has heard of it who could try.
-        let least = if self.by_replica && passed == 0 { SILENCE_BY_REPLICA } else { Duration::ZERO };
+        let least = match self.patient || (self.by_replica && passed == 0) {
+            true => PATIENCE,
+            false => Duration::ZERO,
+        };
         self.silence.max(least).mul_f64(1.0 + left)
     }
 
     /// The same for who begins to listen anew: the count begins with that.
     pub(crate) fn elsewhere(self) -> Turn {
         Turn { from: None, ..self }
+    }
+
+    /// Of how many listeners how many have had no turn, now that `heard` messages were heard. `None` where that says nothing
+    /// of them: some were ignored, or a waiter is known that gets no messages.
+    pub(crate) fn missing(&self, heard: Option<u64>) -> Option<(u64, u64)> {
+        if !self.is_for_all || self.is_wanted() {
+            return None;
+        }
+        let passed = heard?.checked_sub(self.from?)?;
+        Some((self.passes, self.passes.saturating_sub(passed)))
     }
 
     /// A message of our own came in between, which is nobody's turn.
@@ -134,7 +173,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn audience(listeners: u64, heard: Option<u64>) -> Audience {
-        Audience { listeners, by_replica: false, unseen: false, heard }
+        Audience { listeners, heard, ..Audience::default() }
     }
 
     #[test]
@@ -162,7 +201,7 @@ mod tests {
 
     #[test]
     fn who_can_only_poll_is_given_the_time_of_a_poll() {
-        let unseen = Audience { listeners: 1, by_replica: false, unseen: true, heard: Some(0) };
+        let unseen = Audience { unseen: true, ..audience(1, Some(0)) };
         let mut turn = Turn::after(unseen, MS).unwrap();
         assert_eq!(turn.silence(Some(2)), SILENCE_FOR_POLLERS);
         // Our own message, and that of whoever could not be told.
@@ -170,11 +209,21 @@ mod tests {
     }
 
     #[test]
+    fn listeners_to_a_release_that_was_not_published_are_given_the_time_of_their_poll() {
+        let interval = 1000 * MS;
+        let refused = |listeners| Audience { unannounced: Some(interval), ..audience(listeners, Some(7)) };
+        assert_eq!(Turn::after(refused(1), MS), None);
+        let turn = Turn::after(refused(2), MS).unwrap();
+        assert!(turn.is_wanted() && turn.silence(Some(7)) > interval + POLL_TICK);
+        assert_eq!(turn.silence(Some(8)), turn.silence(None));
+    }
+
+    #[test]
     fn who_listens_at_a_replica_is_counted_there_and_given_the_time_to_hear() {
         // The primary reaches nobody: without the replica's count there would be no turn.
         assert_eq!(Turn::after(audience(0, Some(7)), MS), None);
         let mut turn = Turn::after(audience(0, Some(7)).with(Some(Copied::Listeners(2))), MS).unwrap();
-        assert_eq!(turn.silence(Some(7)), 2 * SILENCE_BY_REPLICA);
+        assert_eq!(turn.silence(Some(7)), 2 * PATIENCE);
         assert!(turn.silence(Some(8)) < 2 * SILENCE);
         assert_eq!([8, 9].map(|heard| turn.is_over(Some(heard))), [false, true]);
         // Alone there, and alone although nobody was counted there.

@@ -237,7 +237,7 @@ impl Pool {
         }
         if ends_stretch {
             let listeners = said.told.unwrap_or(0);
-            let audience = Audience { listeners, by_replica: false, unseen: false, heard }.with(copied);
+            let audience = Audience { listeners, heard, ..Audience::default() }.with(copied);
             let round_trip = by.received.since(by.sent);
             match Turn::after(audience, round_trip) {
                 Some(turn) => {

@@ -6,12 +6,17 @@
 -- ARGV[2]  publish  PUBLISH or SPUBLISH; absent where nobody is told
 -- ARGV[3]  channel  where waiters listen; the message is `0`
 -- Returns  {1 + n, waiting}  it was this holder's, and is free; n subscribers were told; waiting is 1 with the mark
+--          {1 + n, 2}        the same, but the message was refused; n subscribers did not get it
 --          {0, 0}            it was not this holder's
 --
 -- Work: O(1), writes one key. Sent twice, it answers {0, 0} the second time.
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
   return {0, 0}
 end
--- Free already: a message that may not be sent does not undo it, and waiters look by themselves.
-local told = ARGV[2] and redis.pcall(ARGV[2], ARGV[3], '0')
-return {type(told) == 'number' and told + 1 or 1, redis.call('EXISTS', KEYS[2])}
+local told = ARGV[2] and redis.pcall(ARGV[2], ARGV[3], '0') or 0
+if type(told) == 'number' then
+  return {told + 1, redis.call('EXISTS', KEYS[2])}
+end
+-- Free already: a refused message does not undo it. Who would have heard it finds out by its poll; without a count it is two.
+local listeners = redis.pcall('PUBSUB', ARGV[2] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[3])
+return {1 + (listeners[2] or 2), 2}

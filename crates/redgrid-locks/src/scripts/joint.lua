@@ -60,9 +60,14 @@ for i, key in ipairs(KEYS) do
   else
     local done = redis.pcall('HDEL', key, holder)
     if done == 1 then
-      -- Free already: a message that may not be sent does not undo it, and waiters look by themselves.
       local told = redis.pcall(publish, other, '0')
-      done = type(told) == 'number' and told + 1 or 1
+      if type(told) == 'number' then
+        done = told + 1
+      else
+        -- As release.lua: free already, and the message was refused.
+        local listeners = redis.pcall('PUBSUB', publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', other)
+        done = {1 + (listeners[2] or 2), 2}
+      end
     end
     answers[i + 1] = done
   end

@@ -8,6 +8,7 @@
 -- ARGV[3]  channel   where candidates listen; the message is `0`
 -- ARGV[4]  observed  where observers listen; the message is `0`
 -- Returns  {1 + n, waiting}  it was this holder's, and is free; n candidates were told; waiting is 1 with the mark
+--          {1 + n, 2}        the same, but the message was refused; n candidates did not get it
 --          {0, 0}            it was not this holder's
 --
 -- Work: O(1), writes two keys. Sent twice, it answers {0, 0} the second time.
@@ -20,5 +21,9 @@ if redis.pcall('HGET', KEYS[2], 'holder') == ARGV[1] then
 end
 redis.pcall(ARGV[2], ARGV[4], '0')
 local told = redis.pcall(ARGV[2], ARGV[3], '0')
-local waiting = redis.pcall('EXISTS', KEYS[3])
-return {type(told) == 'number' and told + 1 or 1, type(waiting) == 'number' and waiting or 0}
+if type(told) == 'number' then
+  return {told + 1, redis.pcall('EXISTS', KEYS[3]) == 1 and 1 or 0}
+end
+-- Who would have heard it finds out by its poll; without a count it is two.
+local listeners = redis.pcall('PUBSUB', ARGV[2] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[3])
+return {1 + (listeners[2] or 2), 2}

@@ -4,8 +4,8 @@
 -- ARGV[1]       publish  PUBLISH or SPUBLISH
 -- ARGV[2i]      holder
 -- ARGV[2i + 1]  channel  where its waiters listen; empty where nobody is told
--- Returns  a list: 1 + n it was this holder's, and is free, and n subscribers were told; 0 it was not; -1 it can not be
---          written
+-- Returns  a list: 1 + n it was this holder's, and is free, and n subscribers were told; -2 - n the same, but the message was
+--          refused and n subscribers did not get it; 0 it was not this holder's; -1 it can not be written
 --
 -- Work: O(keys), writes each of ours. Sent twice, it answers 0 the second time.
 local out = {}
@@ -15,7 +15,12 @@ for i, key in ipairs(KEYS) do
     freed = -1
   elseif freed == 1 and ARGV[2 * i + 1] ~= '' then
     local told = redis.pcall(ARGV[1], ARGV[2 * i + 1], '0')
-    freed = type(told) == 'number' and told + 1 or 1
+    if type(told) == 'number' then
+      freed = told + 1
+    else
+      local listeners = redis.pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[2 * i + 1])
+      freed = -2 - (listeners[2] or 2)
+    end
   end
   out[i] = freed
 end

@@ -6,6 +6,7 @@
 -- ARGV[2]  publish  PUBLISH or SPUBLISH
 -- ARGV[3]  channel  where waiters listen; the message is `1`, which wakes all readers
 -- Returns  {1 + n, waiting}  it was this writer's; n subscribers were told; waiting is 1 with the mark
+--          {1 + n, 2}        the same, but the message was refused; n subscribers did not get it
 --          {0, 0}            it was not this writer's
 --
 -- Work: O(1), writes one key. Sent twice, it answers {0, 0} the second time.
@@ -17,6 +18,10 @@ if redis.call('HLEN', KEYS[1]) > 1 then
 else
   redis.call('DEL', KEYS[1])
 end
--- Done already: a message that may not be sent does not undo it, and waiters look by themselves.
 local told = redis.pcall(ARGV[2], ARGV[3], '1')
-return {type(told) == 'number' and told + 1 or 1, redis.pcall('EXISTS', KEYS[2]) == 1 and 1 or 0}
+if type(told) == 'number' then
+  return {told + 1, redis.pcall('EXISTS', KEYS[2]) == 1 and 1 or 0}
+end
+-- Done already: a refused message does not undo it. Who would have heard it finds out by its poll; without a count it is two.
+local listeners = redis.pcall('PUBSUB', ARGV[2] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[3])
+return {1 + (listeners[2] or 2), 2}
