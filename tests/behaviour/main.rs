@@ -87,6 +87,7 @@ mod multimaps_model;
 mod multimaps_whole;
 mod native_caches_model;
 mod object_events;
+mod object_table;
 mod objects;
 mod once;
 mod parts;

@@ -41,7 +41,7 @@ async fn left(observer: &Observer, name: &str) -> Vec<String> {
 }
 
 /// Makes one of a type, in use, and gives what every object has of it; what uses it ends with the second.
-async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, Box<dyn Send>) {
+pub(crate) async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, Box<dyn Send>) {
     let long = Duration::from_secs(60);
     match kind {
         "lock" => {
@@ -182,7 +182,7 @@ async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, Box<dyn Sen
 }
 
 /// What every object has, of that type.
-fn object_of(kind: &str, client: &Client, name: &str) -> Object {
+pub(crate) fn object_of(kind: &str, client: &Client, name: &str) -> Object {
     match kind {
         "lock" => Lock::new(client, name).object(),
         "fair lock" => FairLock::new(client, name).object(),
@@ -210,7 +210,7 @@ fn object_of(kind: &str, client: &Client, name: &str) -> Object {
     }
 }
 
-const TYPES: [&str; 24] = [
+pub(crate) const TYPES: [&str; 24] = [
     "lock",
     "fair lock",
     "fenced lock",

@@ -66,9 +66,9 @@ impl<T, C: Codec> BloomFilter<T, C> {
         BloomFilter { place: self.place, codec, known: self.known, elements: PhantomData }
     }
 
-    /// What every object has, of both keys: whether it is there (once something was added), its lifetime, other names, its size in memory.
+    /// What every object has, of both keys: whether it exists (once it is made), its lifetime, other names, its size in memory.
     pub fn object(&self) -> Object {
-        self.place.object(bloom_filter)
+        self.place.object(bloom_filter).and_faces(2)
     }
 
     /// Makes the filter, if there is none: of the fewest bits by which, when `expected_insertions` are in it, a share of

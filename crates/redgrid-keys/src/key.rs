@@ -28,14 +28,18 @@ pub(crate) enum Role {
 }
 
 impl Key {
-    /// That of a key on the server; `None` where it is not under the namespace. `beside` is the object beside which it was found to be.
-    pub(crate) fn found(namespace: &str, wire: Bytes, beside: Option<Bytes>) -> Option<Key> {
-        let (object, role) = match (beside, belongings::belongs_to(&wire)) {
-            (Some(object), _) => (object, Role::Goes),
+    /// That of a key on the server; `None` where it is not under the namespace. `found` is the object to which it was found to belong,
+    /// and what it is to that, where its shape does not tell.
+    pub(crate) fn found(namespace: &str, wire: Bytes, found: Option<(Bytes, Role)>) -> Option<Key> {
+        let (object, role) = match (found, belongings::belongs_to(&wire)) {
+            (Some(found), _) => found,
             (None, Some((object, Fate::Is))) => (object, Role::Own),
-            (None, Some((object, Fate::Goes))) => (object, Role::Goes),
+            (None, Some((object, Fate::Goes | Fate::IsAlone))) => (object, Role::Goes),
             (None, Some((object, Fate::Stays))) => (object, Role::Stays),
-            (None, None) => (wire.clone(), Role::Own),
+            (None, None) => match in_braces(namespace, &wire) {
+                Some(object) => (object, Role::Goes),
+                None => (wire.clone(), Role::Own),
+            },
         };
         let name = match namespace {
             "" => object,
@@ -91,6 +95,14 @@ impl Key {
             namespace => [namespace.as_bytes(), b":", &self.name].concat().into(),
         }
     }
+}
+
+/// The object in whose braces a key is: `{namespace:name}:…`. No name of the namespace begins with a brace, so the key is a companion,
+/// whether its object is there or not.
+fn in_braces(namespace: &str, wire: &Bytes) -> Option<Bytes> {
+    let inner = wire.strip_prefix(b"{").filter(|_| !namespace.is_empty())?;
+    inner.strip_prefix(namespace.as_bytes())?.strip_prefix(b":")?;
+    Some(wire.slice_ref(&inner[..inner.iter().position(|byte| *byte == b'}')?]))
 }
 
 /// As text; bytes that are none are escaped.
@@ -223,6 +235,8 @@ mod tests {
         for others in ["a", "production:a", "redisson_lock_queue:{a}", "prod", "other:prod:a"] {
             assert_eq!(told("prod", others), None, "{others}");
         }
+        assert_eq!(told("prod", "{prod:a}:anything"), beside("a"));
+        assert_eq!(told("", "{prod:a}:anything"), own("{prod:a}:anything"));
         assert!(found("", "redgrid_fence:{a}").unwrap().outlives());
         assert_eq!(found("prod", "redgrid_fence:{prod:a}").unwrap().object("prod"), "prod:a");
     }

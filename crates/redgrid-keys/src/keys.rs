@@ -7,11 +7,12 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::belongings::{belongings, beside, faces};
-use redgrid_core::object::{Lifetime, Object, ObjectError, layouts};
+use redgrid_core::object::{Layout, Lifetime, Object, ObjectError, layouts};
 use redgrid_core::{Client, LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, Name, Request, millis_since_1970};
 
 use crate::key::Kind;
 use crate::many::{Deed, counted, each, keys_of};
+use crate::multimap;
 use crate::row;
 use crate::walk::Shown;
 use crate::{Key, KeysError, Listing, ToKey};
@@ -221,15 +222,17 @@ impl Keys {
     /// Dropping it changes nothing.
     #[doc(alias = "getType")]
     pub async fn kind(&self, name: impl ToKey) -> Result<Option<Kind>, KeysError> {
-        let key = name.to_key(&self.client)?;
-        for face in faces(&key.object(self.client.namespace().as_str())) {
+        let object = name.to_key(&self.client)?.object(self.client.namespace().as_str());
+        for face in faces(&object) {
             let request = Request::command("TYPE").key(face).idempotent();
             let word: Bytes = self.client.run(request).await.map_err(KeysError::of_read)?;
             if let Some(kind) = Kind::of(&word) {
                 return Ok(Some(kind));
             }
         }
-        Ok(None)
+        // An empty Bloom filter is its configuration.
+        let beside = row::beside(&self.client, &object).await.map_err(KeysError::of_read)?;
+        Ok((!beside.is_empty()).then_some(Kind::Hash))
     }
 
     /// The slot of a name in a cluster; 0 where there are no slots. Asks nobody.
@@ -243,32 +246,44 @@ impl Keys {
         name.to_key(&self.client).map(|key| self.client.slot(&key.object(namespace)))
     }
 
-    /// The object of a name, whatever it is, with what belongs to it: what is beside it is looked at for that.
+    /// The object of a name, whatever its type, with all keys that belong to it. They are looked up for that, once.
     ///
     /// # Errors
     ///
-    /// [`KeysError`] says what is true then.
+    /// [`KeysError`] says what is true then. A multimap is [`ObjectError::InvalidArgument`]: its own `object()` knows the values of its
+    /// keys, and so do [`Keys::delete`], [`Keys::expire_in`], [`Keys::rename`] and [`Keys::copy`].
     ///
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
     pub async fn object(&self, name: impl AsRef<str>) -> Result<Object, KeysError> {
         let name = Name::new(name)?;
+        if self.multimap(&name).await?.is_some() {
+            let (option, got) = ("name", "that of a multimap, which has an `object()` of its own".to_owned());
+            let expected = "one whose keys its name tells".to_owned();
+            return Err(ObjectError::InvalidArgument { name, option, expected, got }.into());
+        }
         let key = self.client.key(&name);
         let own = row::beside(&self.client, &key).await.map_err(|source| ObjectError::of_read(&name, source))?;
         let [timeout, value, permits, allocation, config] = beside(&key);
-        let layout = if own.contains(&timeout) {
-            layouts::permit_expirable_semaphore
+        let (layout, count): (Layout, _) = if own.contains(&timeout) {
+            (layouts::permit_expirable_semaphore, 1)
         } else if own.contains(&allocation) {
-            layouts::id_generator
+            (layouts::id_generator, 1)
         } else if own.contains(&config) {
-            layouts::bloom_filter
+            (layouts::bloom_filter, 2)
         } else if own.contains(&value) || own.contains(&permits) {
-            layouts::rate_limiter
+            (layouts::rate_limiter, 1)
         } else {
-            belongings
+            (belongings, faces(&key).len())
         };
-        Ok(Object::with_layout(&self.client, Ok(name), layout).and_along(beside_tokens))
+        Ok(Object::with_layout(&self.client, Ok(name), layout).and_faces(count).and_along(beside_tokens))
+    }
+
+    /// What kind of multimap a name has, if it has one.
+    async fn multimap(&self, name: &Name) -> Result<Option<multimap::Found>, ObjectError> {
+        let looked = multimap::look(&self.client, &self.client.key(name)).await;
+        looked.map_err(|source| ObjectError::of_read(name, source))
     }
 
     /// Gives an object another name, with all that belongs to it; what has that name is replaced. See [`Object::rename`].
@@ -284,7 +299,11 @@ impl Keys {
     ///
     /// As [`Object::rename`].
     pub async fn rename(&self, from: impl AsRef<str>, to: impl AsRef<str>) -> Result<(), KeysError> {
-        self.object(from).await?.rename(to).await?;
+        let name = Name::new(from)?;
+        match self.multimap(&name).await? {
+            Some(found) => found.rename(&self.client, &name, to.as_ref(), true).await?,
+            None => self.object(name).await?.rename(to).await?,
+        };
         Ok(())
     }
 
@@ -299,7 +318,11 @@ impl Keys {
     /// As [`Keys::rename`].
     #[doc(alias = "renamenx")]
     pub async fn rename_unless_taken(&self, from: impl AsRef<str>, to: impl AsRef<str>) -> Result<bool, KeysError> {
-        Ok(self.object(from).await?.rename(to).unless_taken().await?)
+        let name = Name::new(from)?;
+        Ok(match self.multimap(&name).await? {
+            Some(found) => found.rename(&self.client, &name, to.as_ref(), false).await?,
+            None => self.object(name).await?.rename(to).unless_taken().await?,
+        })
     }
 
     /// Makes a second object with another name, with all that belongs to it, unless something has that name; tells whether it did.
@@ -313,7 +336,11 @@ impl Keys {
     ///
     /// As [`Object::copy_to`].
     pub async fn copy(&self, from: impl AsRef<str>, to: impl AsRef<str>) -> Result<bool, KeysError> {
-        Ok(self.object(from).await?.copy_to(to).await?)
+        let name = Name::new(from)?;
+        Ok(match self.multimap(&name).await? {
+            Some(found) => found.copy(&self.client, &name, to.as_ref()).await?,
+            None => self.object(name).await?.copy_to(to).await?,
+        })
     }
 
     async fn done<K: ToKey>(&self, names: impl IntoIterator<Item = K>, deed: Deed) -> Result<u64, KeysError> {

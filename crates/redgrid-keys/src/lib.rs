@@ -31,6 +31,7 @@ mod key;
 mod keys;
 mod listing;
 mod many;
+mod multimap;
 mod random;
 mod row;
 mod sweep;

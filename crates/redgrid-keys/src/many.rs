@@ -4,18 +4,24 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use redgrid_core::object::belongings::{beside, faces};
-use redgrid_core::{BulkScript, Client, Code, Request, ServerError};
+use redgrid_core::object::belongings::beside;
+use redgrid_core::{BulkScript, Client, Code, Name, Request, ServerError};
 
-use crate::row::{self, row};
+use crate::multimap;
+use crate::row::{self, faces, row};
 use crate::{Key, KeysError, NotDone, ToKey};
 
 static REMOVE: BulkScript =
     BulkScript::new("keys/remove", concat!(include_str!("scripts/rule.lua"), include_str!("scripts/remove.lua")));
 static LIVE: BulkScript =
     BulkScript::new("keys/live", concat!(include_str!("scripts/rule.lua"), include_str!("scripts/live.lua")));
-static COUNT: BulkScript = BulkScript::new("keys/count", include_str!("scripts/count.lua"));
-static LIFETIMES: BulkScript = BulkScript::new("keys/lifetimes", include_str!("scripts/lifetimes.lua"));
+static COUNT: BulkScript =
+    BulkScript::new("keys/count", concat!(include_str!("scripts/rule.lua"), include_str!("scripts/count.lua")));
+static LIFETIMES: BulkScript =
+    BulkScript::new("keys/lifetimes", concat!(include_str!("scripts/rule.lua"), include_str!("scripts/lifetimes.lua")));
+
+/// What a script answers of an object that may be a multimap: it is left to the client.
+const MAY_BE_MULTIMAP: i64 = -3;
 
 /// How many keys one script has at most: a server does nothing else meanwhile.
 const AT_ONCE: usize = 1_000;
@@ -55,7 +61,8 @@ impl Deed {
         }
     }
 
-    fn request(&self, rows: &[Vec<Bytes>]) -> Request {
+    /// `looks` has the script leave those that may be multimaps.
+    fn request(&self, rows: &[Vec<Bytes>], looks: bool) -> Request {
         let script = match self {
             Deed::Remove(_) => &REMOVE,
             Deed::Live(..) => &LIVE,
@@ -64,21 +71,42 @@ impl Deed {
         };
         let each = rows.first().map_or(0, Vec::len);
         let request = script.with(rows.iter().flatten().cloned()).arg(self.command()).arg(each.to_string());
+        let look = if looks { "look" } else { "" };
         match self {
-            Deed::Live(_, Some(until)) => request.arg(until.clone()),
-            Deed::Live(_, None) | Deed::Remove(_) => request,
+            Deed::Live(_, Some(until)) => request.arg(look).arg(until.clone()),
+            Deed::Live(_, None) | Deed::Remove(_) => request.arg(look),
             Deed::Count(_) | Deed::Lifetimes => request.idempotent(),
         }
+    }
+
+    /// To an object that may be a multimap.
+    async fn to_multimap(&self, client: &Client, key: &Key, object: &Bytes) -> Result<i64, ServerError> {
+        let found = multimap::look(client, object).await?;
+        match (self, found) {
+            (Deed::Live(command, millis), Some(found)) => {
+                let unnamed =
+                    |invalid: redgrid_core::InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
+                let name: Name = key.name().map_err(unnamed)?;
+                let done = found.live(client, &name, command, millis.as_ref()).await;
+                return done.map(i64::from).map_err(multimap::server_error);
+            }
+            (_, Some(_)) => multimap::remove(client, object).await?,
+            (_, None) => {}
+        }
+        // What is inserted meanwhile is a new multimap of this name, and stays.
+        let told: Vec<i64> = client.run_undivided(self.request(&[self.row(object)], false)).await?;
+        Ok(told.first().copied().unwrap_or(0).max(i64::from(found.is_some())))
     }
 
     /// To one object whose keys are on both sides of a migration: one by one, its own first, as by that one others find it.
     async fn alone(&self, client: &Client, object: &Bytes) -> Result<i64, ServerError> {
         let mut keys = self.row(object);
-        if self.is_change() {
-            // Looked at before its own key goes, by which is told what is its.
-            let own = row::beside(client, object).await?;
-            let beside = beside(object);
-            keys.retain(|key| own.contains(key) || !beside.contains(key));
+        // Looked at before its own key goes, by which is told what is its.
+        let own = row::beside(client, object).await?;
+        let beside = beside(object);
+        keys.retain(|key| own.contains(key) || !beside.contains(key));
+        if let (Deed::Remove(_), Some(_)) = (self, multimap::look(client, object).await?) {
+            multimap::remove(client, object).await?;
         }
         let mut told = if matches!(self, Deed::Lifetimes) { -2 } else { 0 };
         for key in keys {
@@ -100,6 +128,12 @@ impl Deed {
         }
         Ok(told)
     }
+}
+
+/// Whether there is an object of this key.
+pub(crate) async fn is_there(client: &Client, object: &Bytes) -> Result<bool, ServerError> {
+    let request = Deed::Count("EXISTS").request(&[faces(object)], false);
+    Ok(client.run_undivided::<Vec<i64>>(request).await?.first() == Some(&1))
 }
 
 /// What is true of an object of which a key was changed before this: not that nothing is.
@@ -138,9 +172,17 @@ pub(crate) async fn each(client: &Client, keys: Vec<Key>, deed: &Deed) -> Outcom
     }
     let outcomes = stream::iter(parts).map(async |part| {
         let rows: Vec<_> = part.iter().map(|(object, _)| deed.row(object)).collect();
-        let outcomes: Outcomes = match client.run_undivided::<Vec<i64>>(deed.request(&rows)).await {
+        let outcomes: Outcomes = match client.run_undivided::<Vec<i64>>(deed.request(&rows, true)).await {
             Ok(told) if told.len() == part.len() => {
-                part.into_iter().zip(told).map(|((_, key), told)| (key, Ok(told))).collect()
+                let mut outcomes = Vec::with_capacity(part.len());
+                for ((object, key), told) in part.into_iter().zip(told) {
+                    let told = match told {
+                        MAY_BE_MULTIMAP => deed.to_multimap(client, &key, &object).await,
+                        told => Ok(told),
+                    };
+                    outcomes.push((key, told));
+                }
+                outcomes
             }
             Ok(told) => {
                 let error = || ServerError::Decode { expected: "an answer for each object", got: format!("{told:?}") };

@@ -1,9 +1,10 @@
 //! A key by chance.
 
 use bytes::Bytes;
-use redgrid_core::object::belongings::{faces, may_be_beside};
 use redgrid_core::{Code, Primary, Request};
 
+use crate::key::Role;
+use crate::many::is_there;
 use crate::{Key, Keys, KeysError, row};
 
 /// How often is asked for one before all are gone through.
@@ -58,23 +59,16 @@ impl Keys {
     /// The object of a key, if it has one under the namespace.
     async fn own(&self, wire: Bytes) -> Result<Option<Key>, KeysError> {
         let namespace = self.client.namespace().as_str();
-        let beside = match may_be_beside(&wire) {
-            Some(perhaps) => {
-                let belongs = row::is_beside(&self.client, &wire, &perhaps).await.map_err(KeysError::of_read)?;
-                belongs.then_some(perhaps.object)
-            }
-            None => None,
-        };
-        let Some(key) = Key::found(namespace, wire, beside).filter(|key| !key.outlives()) else { return Ok(None) };
+        let looked = row::looked(&self.client, &wire, None).await.map_err(KeysError::of_read)?;
+        let Some(key) = Key::found(namespace, wire, looked).filter(|key| !key.outlives()) else { return Ok(None) };
         if !key.is_companion() {
             return Ok(Some(key));
         }
         // Of a companion the object, which has this name, if it is there.
         let object = key.object(namespace);
-        let there = Request::command("EXISTS").keys(faces(&object)).idempotent();
-        match self.client.run::<u64>(there).await {
-            Ok(0) => Ok(None),
-            Ok(_) => Ok(Key::found(namespace, object, None)),
+        match is_there(&self.client, &object).await {
+            Ok(false) => Ok(None),
+            Ok(true) => Ok(Key::found(namespace, object.clone(), Some((object, Role::Own)))),
             Err(error) if error.code() == Some(Code::NoPermission) => Ok(None),
             Err(error) => Err(KeysError::of_read(error)),
         }

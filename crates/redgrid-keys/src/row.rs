@@ -1,9 +1,13 @@
 //! The keys that go with an object, in a row, and which of those that may be somebody's own do.
 
-use bytes::Bytes;
-use redgrid_core::object::belongings::{self, Perhaps, Proof};
+use std::collections::BTreeSet;
 
+use bytes::Bytes;
+use redgrid_core::object::belongings::{self, FILTER_CONFIG, Fate, Perhaps, Proof};
 use redgrid_core::{BulkScript, Client, Code, Request, ServerError};
+
+use crate::key::Role;
+use crate::multimap;
 
 static BELONGS: BulkScript =
     BulkScript::new("keys/belongs", concat!(include_str!("scripts/rule.lua"), include_str!("scripts/belongs.lua")));
@@ -15,13 +19,62 @@ pub(crate) fn row(object: &[u8]) -> Vec<Bytes> {
     all
 }
 
+/// The keys by which an object exists, as count.lua and lifetimes.lua have them.
+pub(crate) fn faces(object: &[u8]) -> Vec<Bytes> {
+    let mut all = belongings::faces(object);
+    all.insert(1, belongings::beside(object)[FILTER_CONFIG].clone());
+    all
+}
+
+/// The object to which a key belongs and what it is to that, where the shape of the key does not tell; else `None`.
+/// `multimaps` are those objects that are known to be some, where all were looked at before.
+pub(crate) async fn looked(
+    client: &Client,
+    wire: &Bytes,
+    multimaps: Option<&BTreeSet<Bytes>>,
+) -> Result<Option<(Bytes, Role)>, ServerError> {
+    if let Some((object, Fate::IsAlone)) = belongings::belongs_to(wire) {
+        return alone(client, object).await.map(Some);
+    }
+    let Some(perhaps) = belongings::may_be_beside(wire) else { return Ok(None) };
+    let belongs = match (&perhaps.proof, multimaps) {
+        (Proof::Multimap, Some(multimaps)) => multimaps.contains(&perhaps.object),
+        _ => is_beside(client, wire, &perhaps).await?,
+    };
+    match (belongs, &perhaps.proof) {
+        (false, _) => Ok(None),
+        (true, Proof::Kinds(FILTER_CONFIG)) => alone(client, perhaps.object).await.map(Some),
+        (true, _) => Ok(Some((perhaps.object, Role::Goes))),
+    }
+}
+
+/// A key by which an object exists where nothing is under the plain name. A user who may not look has it for the object.
+async fn alone(client: &Client, object: Bytes) -> Result<(Bytes, Role), ServerError> {
+    let there = client.run::<bool>(Request::command("EXISTS").key(object.clone()).idempotent()).await;
+    match there {
+        Ok(true) => Ok((object, Role::Goes)),
+        Ok(false) => Ok((object, Role::Own)),
+        Err(error) if error.code() == Some(Code::NoPermission) => Ok((object, Role::Own)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an object is a multimap. A user who may not look has it for none.
+pub(crate) async fn is_multimap(client: &Client, object: &Bytes) -> Result<bool, ServerError> {
+    match multimap::look(client, object).await {
+        Ok(found) => Ok(found.is_some()),
+        Err(error) if error.code() == Some(Code::NoPermission) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Those keys beside an object that belong to it.
 pub(crate) async fn beside(client: &Client, object: &Bytes) -> Result<Vec<Bytes>, ServerError> {
     of_these(client, object, &belongings::beside(object)).await
 }
 
-/// Whether a key belongs to the object beside which it may be. Who may not look at the object has it for somebody's own.
-pub(crate) async fn is_beside(client: &Client, key: &Bytes, perhaps: &Perhaps) -> Result<bool, ServerError> {
+/// Whether a key belongs to the object beside which it may be. A user who may not look at the object has it for another object.
+async fn is_beside(client: &Client, key: &Bytes, perhaps: &Perhaps) -> Result<bool, ServerError> {
     let told = match &perhaps.proof {
         Proof::Kinds(at) => {
             // Of one client, it is what all clients have at this place.
@@ -29,6 +82,7 @@ pub(crate) async fn is_beside(client: &Client, key: &Bytes, perhaps: &Perhaps) -
             beside[*at] = key.clone();
             of_these(client, &perhaps.object, &beside).await.map(|own| own.contains(key))
         }
+        Proof::Multimap => return is_multimap(client, &perhaps.object).await,
         Proof::There(round) => client.run(Request::command("EXISTS").key(round.clone()).idempotent()).await,
     };
     match told {
@@ -61,16 +115,14 @@ async fn looked_at(client: &Client, object: &Bytes, beside: &[Bytes; 5]) -> Resu
     };
     let [timeout, value, permits, allocation, config] = beside;
     let mut own = Vec::new();
-    match &*kind(object).await? {
+    let of = kind(object).await?;
+    match &*of {
         b"string" => {
             if kind(timeout).await? == "zset" && is_number(object).await? {
                 own.push(timeout.clone());
             }
             if kind(allocation).await? == "string" && is_number(object).await? && is_number(allocation).await? {
                 own.push(allocation.clone());
-            }
-            if kind(config).await? == "hash" && has(config, "size").await? && has(config, "hashIterations").await? {
-                own.push(config.clone());
             }
         }
         b"stream" if kind(timeout).await? == "zset" => own.push(timeout.clone()),
@@ -83,6 +135,13 @@ async fn looked_at(client: &Client, object: &Bytes, beside: &[Bytes; 5]) -> Resu
             }
         }
         _ => {}
+    }
+    if matches!(&*of, b"string" | b"none")
+        && kind(config).await? == "hash"
+        && has(config, "size").await?
+        && has(config, "hashIterations").await?
+    {
+        own.push(config.clone());
     }
     Ok(own)
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use redgrid_core::object::belongings::may_be_beside;
+use redgrid_core::object::belongings::{Proof, may_be_beside};
 use redgrid_core::{Client, Epoch, Primary, Request, ServerError};
 
 use crate::KeysError;
 use crate::glob::Glob;
-use crate::key::{Key, Kind};
+use crate::key::{Key, Kind, Role};
 use crate::many::UNDER_WAY;
 use crate::row;
 use crate::view::{Member, View};
@@ -193,19 +193,37 @@ impl Walk {
         let namespace = client.namespace().as_str();
         let page =
             page.into_iter().filter(|wire| self.slots.as_ref().is_none_or(|slots| slots.contains(&client.slot(wire))));
+        let page: Vec<Bytes> = page.collect();
+        let multimaps = self.multimaps(&page).await.map_err(KeysError::of_read)?;
         let found = stream::iter(page).map(async |wire| {
             let own = || Key::found(namespace, wire.clone(), None);
-            let Some(perhaps) = may_be_beside(&wire) else { return Ok(own()) };
-            let theirs = Key::found(namespace, wire.clone(), Some(perhaps.object.clone()));
-            if ![own(), theirs.clone()].iter().flatten().any(|key| self.matches(key)) {
+            let theirs = may_be_beside(&wire)
+                .and_then(|perhaps| Key::found(namespace, wire.clone(), Some((perhaps.object, Role::Goes))));
+            if ![own(), theirs].iter().flatten().any(|key| self.matches(key)) {
                 return Ok(None);
             }
-            let belongs = row::is_beside(client, &wire, &perhaps).await?;
-            Ok::<_, ServerError>(if belongs { theirs } else { own() })
+            let looked = row::looked(client, &wire, Some(&multimaps)).await?;
+            Ok::<_, ServerError>(match looked {
+                Some(found) => Key::found(namespace, wire, Some(found)),
+                None => own(),
+            })
         });
         let found: Vec<Option<Key>> = found.buffered(UNDER_WAY).try_collect().await.map_err(KeysError::of_read)?;
         let is_shown = |key: &Key| self.matches(key) && (self.wanted.shown == Shown::All || !key.is_companion());
         Ok(found.into_iter().flatten().filter(is_shown).collect())
+    }
+
+    /// The multimaps whose values may be among these keys: each is looked at once for all of them.
+    async fn multimaps(&self, page: &[Bytes]) -> Result<BTreeSet<Bytes>, ServerError> {
+        let of_values = page.iter().filter_map(|wire| may_be_beside(wire));
+        let of_values = of_values.filter(|perhaps| perhaps.proof == Proof::Multimap).map(|perhaps| perhaps.object);
+        let objects: BTreeSet<Bytes> = of_values.collect();
+        let looked = stream::iter(objects).map(async |object| {
+            let is_multimap = row::is_multimap(&self.client, &object).await?;
+            Ok(is_multimap.then_some(object))
+        });
+        let looked: Vec<Option<Bytes>> = looked.buffer_unordered(UNDER_WAY).try_collect().await?;
+        Ok(looked.into_iter().flatten().collect())
     }
 
     fn matches(&self, key: &Key) -> bool {

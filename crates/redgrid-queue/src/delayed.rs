@@ -32,7 +32,7 @@ queue! {
     /// clock when somebody asks: nobody has to be there to move anything.
     #[doc(alias = "RDelayedQueue")]
     #[doc(alias = "RedissonDelayedQueue")]
-    pub struct DelayedQueue: delayed_queue
+    pub struct DelayedQueue: delayed_queue, 2 keys
 }
 
 /// An element that was delayed: what [`DelayedQueue::cancel`] needs.

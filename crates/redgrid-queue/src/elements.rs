@@ -84,7 +84,7 @@ impl<T, C: Clone> Clone for Elements<T, C> {
 /// The type of a queue, with the codec of one that names none: there is one only with the feature `json`, so that what a queue stores
 /// never depends on the features that others ask for. It is cloned and shown as what is inside.
 macro_rules! queue {
-    ($(#[$doc:meta])* pub struct $type:ident: $layout:ident) => {
+    ($(#[$doc:meta])* pub struct $type:ident: $layout:ident$(, $faces:literal keys)?) => {
         #[cfg(feature = "json")]
         queue!(@type $(#[$doc])* $type, = redgrid_codecs::Json);
         #[cfg(not(feature = "json"))]
@@ -105,7 +105,7 @@ macro_rules! queue {
 
             /// What every object has: whether it is there, its lifetime, other names, its size in memory.
             pub fn object(&self) -> Object {
-                self.of.place.object(layouts::$layout)
+                self.of.place.object(layouts::$layout)$(.and_faces($faces))?
             }
         }
 

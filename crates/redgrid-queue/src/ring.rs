@@ -24,7 +24,7 @@ queue! {
     /// set, which stays when its elements go.
     #[doc(alias = "RRingBuffer")]
     #[doc(alias = "RedissonRingBuffer")]
-    pub struct RingBuffer: ring_buffer
+    pub struct RingBuffer: ring_buffer, 2 keys
 }
 
 impl<T, C> RingBuffer<T, C> {

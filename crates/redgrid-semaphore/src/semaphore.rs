@@ -200,13 +200,13 @@ impl Semaphore {
         Ok(counts.available.map_or_else(unset, |left| u64::try_from(left).unwrap_or(0)))
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its events; with the line of those who wait in
-    /// order.
+    /// What every object has: whether it is there, its lifetime, other names, its events; with the leases of its permits and the
+    /// queue of a fair one.
     ///
     /// Nobody is asked who holds permits: behind a deletion or a rename those that are out are forgotten. Who waits looks again within
     /// `poll_interval`; nobody is woken.
     pub fn object(&self) -> Object {
-        self.counter.object(layouts::semaphore)
+        self.counter.object(layouts::permit_expirable_semaphore)
     }
 
     /// Deletes the semaphore, whoever holds permits of it; tells whether there was one.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use redgrid_core::object::layouts::bloom_filter;
-use redgrid_core::object::{Lifetime, Object, ObjectError, alone};
+use redgrid_core::object::{Layout, Lifetime, Object, ObjectError, alone};
 use redgrid_core::{Client, Name};
 
 use crate::layout::Kind;
@@ -22,8 +22,8 @@ impl Part for Whole {
     }
 
     fn new(client: &Client, name: String, with: &Kind) -> Self {
-        let layout = if *with == Kind::Filter { bloom_filter } else { alone };
-        Whole(Object::with_layout(client, Name::new(name), layout))
+        let (layout, faces): (Layout, _) = if *with == Kind::Filter { (bloom_filter, 2) } else { (alone, 1) };
+        Whole(Object::with_layout(client, Name::new(name), layout).and_faces(faces))
     }
 }
 

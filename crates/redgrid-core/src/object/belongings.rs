@@ -18,6 +18,8 @@ pub enum Fate {
     Goes,
     /// It is the object itself: there is nothing under the plain name.
     Is,
+    /// It is the object itself where nothing is under the plain name, and a companion otherwise: a ring's capacity.
+    IsAlone,
     /// It is what protects from those who are late: tokens, fences, what was answered. It ends by itself, or is to stay.
     Stays,
 }
@@ -57,9 +59,15 @@ const LONGEST: usize = 2_048;
 static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
     let mut all: Vec<Prefix> = Vec::new();
     let besides = BESIDES_LAYOUTS.iter().map(|(text, fate, with_id)| (format!("{text}:"), *fate, *with_id));
-    let layouts = ALL.iter().flat_map(|kind| (kind.keys)(b"x").into_iter().enumerate()).filter_map(|(at, key)| {
+    let keys = ALL.iter().flat_map(|kind| (kind.keys)(b"x").into_iter().enumerate().map(|at| (at, kind.faces)));
+    let layouts = keys.filter_map(|((at, key), faces)| {
         let text = std::str::from_utf8(&key).ok()?.strip_suffix("{x}").filter(|text| !text.is_empty())?.to_owned();
-        Some((text, if at == 0 { Fate::Is } else { Fate::Goes }, false))
+        let fate = match (at < faces, faces) {
+            (true, 1) => Fate::Is,
+            (true, _) => Fate::IsAlone,
+            (false, _) => Fate::Goes,
+        };
+        Some((text, fate, false))
     });
     for (text, fate, with_id) in besides.chain(layouts) {
         // The queue of what is a lock itself is found by its own prefix.
@@ -71,15 +79,20 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
 });
 
 /// What may be beside an object, behind its name: the leases of a semaphore; the free permits of a rate limiter, and those that
-/// were taken; the size of a generator's blocks; what a Bloom filter is. Somebody may have an object of that very name, so what is there has to be looked at.
+/// were taken; the size of a generator's blocks; the configuration of a Bloom filter. Another object may have that very name, so the
+/// types of both are read before the key counts as a companion.
 pub const BESIDE: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
-/// The key of an object, whatever it is, and after it all keys that would go with it: most of them are not there.
+/// The place in [`BESIDE`] of the key by which an empty Bloom filter exists.
+pub const FILTER_CONFIG: usize = 4;
+
+/// The keys by which an object exists ([`faces`]), and after them all other keys that would belong to it: most of them are
+/// absent.
 pub fn belongings(key: &[u8]) -> Vec<Bytes> {
     let beside = beside(key);
     let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !beside.contains(own));
     let more = BESIDES_LAYOUTS.iter().filter(|(_, fate, with_id)| *fate != Fate::Stays && !with_id);
-    let mut own = vec![Bytes::copy_from_slice(key)];
+    let mut own = faces(key);
     for key in all.chain(more.map(|(prefix, ..)| companion(prefix, key))) {
         if !own.contains(&key) {
             own.push(key);
@@ -88,10 +101,11 @@ pub fn belongings(key: &[u8]) -> Vec<Bytes> {
     own
 }
 
-/// The key of an object, and after it those of the types that have nothing under the plain name: it is there where one of them is.
+/// The key of an object, and after it those of the types that may have nothing under the plain name: the object exists where
+/// one of them does, or where a Bloom filter's configuration does ([`FILTER_CONFIG`]).
 pub fn faces(key: &[u8]) -> Vec<Bytes> {
     let face = |prefix: &Prefix| [prefix.text.as_bytes(), &tagged(key)].concat().into();
-    let faces = PREFIXES.iter().filter(|prefix| prefix.fate == Fate::Is).map(face);
+    let faces = PREFIXES.iter().filter(|prefix| matches!(prefix.fate, Fate::Is | Fate::IsAlone)).map(face);
     [Bytes::copy_from_slice(key)].into_iter().chain(faces).collect()
 }
 
@@ -112,7 +126,8 @@ pub fn belongs_to(key: &[u8]) -> Option<(Bytes, Fate)> {
     // The queue of a companion that is a lock itself, or what was answered to a round: nothing is further away than that.
     let of_round = || by_id(&object).filter(|_| fate == Fate::Stays).map(|perhaps| (perhaps.object, fate));
     match once(&object).or_else(of_round) {
-        Some((outer, _)) => Some((outer, if fate == Fate::Is { Fate::Goes } else { fate })),
+        Some((outer, _)) if fate == Fate::Stays => Some((outer, fate)),
+        Some((outer, _)) => Some((outer, Fate::Goes)),
         None => Some((object, fate)),
     }
 }
@@ -133,6 +148,8 @@ pub enum Proof {
     Kinds(usize),
     /// This key is there.
     There(Bytes),
+    /// The object is a multimap: the key would be the values of one of its keys.
+    Multimap,
 }
 
 /// The object beside which this key may be.
@@ -144,7 +161,18 @@ pub fn may_be_beside(key: &[u8]) -> Option<Perhaps> {
         let object = untagged(key.strip_suffix(suffix.as_bytes())?.strip_suffix(b":")?)?;
         Some(Perhaps { object, proof: Proof::Kinds(at) })
     };
-    BESIDE.iter().enumerate().find_map(named).or_else(|| by_id(key))
+    BESIDE.iter().enumerate().find_map(named).or_else(|| by_id(key)).or_else(|| by_hash(key))
+}
+
+/// The values of a key of a multimap: `{name}:<hash of the key>`.
+fn by_hash(key: &[u8]) -> Option<Perhaps> {
+    let (before, [hash]) = last_parts(key)?;
+    Some(Perhaps { object: untagged(before).filter(|_| is_hash(hash))?, proof: Proof::Multimap })
+}
+
+/// Whether these bytes can be the hash of a multimap's key: 128 bits in base64 without padding.
+pub fn is_hash(text: &[u8]) -> bool {
+    text.len() == 22 && text.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
 fn once(key: &[u8]) -> Option<(Bytes, Fate)> {
@@ -293,6 +321,7 @@ mod tests {
         }
         assert_eq!(of("redisson_lock_queue:redgrid_rw_line:{R}"), goes("R"));
         assert_eq!(of("redgrid_barrier:{R}"), Some(("R".to_owned(), Fate::Is)));
+        assert_eq!(of("redisson_rb:{R}"), Some(("R".to_owned(), Fate::IsAlone)));
     }
 
     #[test]
@@ -308,6 +337,9 @@ mod tests {
             assert_eq!(perhaps(format!("{{R}}:{ROUND}:{word}")), Some(("R".into(), round.clone())));
         }
         assert_eq!(perhaps(format!("a:value:{CLIENT}")), None);
+        let values = perhaps("{R}:V7p3tUdzrwY3/qsccaFtGw".into());
+        assert_eq!(values, Some(("R".into(), Proof::Multimap)));
+        assert_eq!(perhaps("{R}:V7p3tUdzrwY3/qsccaFtG".into()), None);
         // Who waits for a lock of that name is in its own queue.
         let lock = format!("{{R}}:{CLIENT}:semaphore");
         assert_eq!(of(&format!("redisson_lock_queue:{lock}")), Some((lock, Fate::Goes)));

@@ -138,6 +138,7 @@ impl Expire {
         let inner = self.object.inner()?;
         let (command, millis, condition) = self.ending.words(&inner.name)?;
         let request = EXPIRE.with(inner.keys.iter().cloned()).arg(command).arg(millis).arg(condition);
+        let request = request.int(inner.count_of_faces());
         Ok(inner.change::<i64>(request).await? == 1)
     }
 }

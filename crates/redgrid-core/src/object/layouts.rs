@@ -1,7 +1,7 @@
 //! Which keys each type of object has, by the key of its name: the one table of them.
 //!
-//! First the key that says whether the object is there, then those that go with it. What ends by itself within seconds and says only
-//! that somebody waits is in no layout, nor what one client has for itself: docs/keys.md has all.
+//! First the keys by which the object exists (one, but for a Bloom filter, a ring and a delayed queue), then its companions. Keys
+//! that end within seconds, and keys of a single client, are in no layout: docs/keys.md has all.
 
 use bytes::Bytes;
 
@@ -17,6 +17,8 @@ pub struct Kind {
     pub name: &'static str,
     /// Its own keys: they are deleted, renamed and expire together.
     pub keys: Layout,
+    /// The number of leading keys by which the object exists: each of them is enough.
+    pub faces: usize,
     /// What goes along to another name, and else has a life of its own.
     pub along: Layout,
 }
@@ -68,12 +70,7 @@ pub fn election(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), companion("redgrid_leader", key)]
 }
 
-/// A semaphore.
-pub fn semaphore(key: &[u8]) -> Vec<Bytes> {
-    alone(key).into_iter().chain(line(key)).collect()
-}
-
-/// A semaphore whose permits have leases.
+/// A semaphore, whose permits have leases or not.
 pub fn permit_expirable_semaphore(key: &[u8]) -> Vec<Bytes> {
     [Bytes::copy_from_slice(key), suffixed(key, "timeout")].into_iter().chain(line(key)).collect()
 }
@@ -129,7 +126,7 @@ pub fn event(key: &[u8]) -> Vec<Bytes> {
     of_parts("event", &[], key)
 }
 
-/// A Bloom filter: its bits, and what it is. It can be the one without the other: one to which nothing was added has no bits.
+/// A Bloom filter: its bits and its configuration. It exists by either key: an empty filter has no bits.
 pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
 }
@@ -171,46 +168,47 @@ pub fn multimap(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, SET_MULTIMAP_ENDS), suffixed(key, LIST_MULTIMAP_ENDS)]
 }
 
-/// A delayed queue: what is delayed, what a client of Redisson has delayed, and what such a client has found due or was put back.
+/// A delayed queue: its delayed elements, the elements that a Redisson client has found due or that were put back, and
+/// the elements that a Redisson client has delayed. It exists by either of the first two keys.
 pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
-    let parts = ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));
-    parts.into_iter().chain(alone(key)).collect()
+    let [delayed, redissons] =
+        ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));
+    vec![delayed, Bytes::copy_from_slice(key), redissons]
 }
 
-/// A ring: its elements, and how many it has room for, which stays without them.
+/// A ring: its elements and its capacity. It exists by either key: the capacity stays without elements.
 pub fn ring_buffer(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), companion("redisson_rb", key)]
 }
 
 const fn of(name: &'static str, keys: Layout) -> Kind {
-    Kind { name, keys, along: none }
+    Kind { name, keys, faces: 1, along: none }
 }
 
-/// All types of objects: what has the plain name as its key first.
-pub static ALL: [Kind; 35] = [
-    Kind { name: "bucket", keys: alone, along: fence },
-    Kind { name: "map", keys: alone, along: fence },
+/// All types of objects: those that have the plain name as their key first.
+pub static ALL: [Kind; 34] = [
+    Kind { along: fence, ..of("bucket", alone) },
+    Kind { along: fence, ..of("map", alone) },
     of("map cache", map_cache),
     of("multimap", multimap),
-    Kind { name: "list", keys: list, along: fence },
+    Kind { along: fence, ..of("list", list) },
     of("set", alone),
     of("sorted set", alone),
     of("stream", alone),
     of("bit set", alone),
-    of("bloom filter", bloom_filter),
+    Kind { faces: 2, ..of("bloom filter", bloom_filter) },
     of("hyper log log", alone),
     of("geo", alone),
     of("reliable topic", reliable_topic),
-    of("delayed queue", delayed_queue),
+    Kind { faces: 2, ..of("delayed queue", delayed_queue) },
     of("priority queue", alone),
-    of("ring buffer", ring_buffer),
+    Kind { faces: 2, ..of("ring buffer", ring_buffer) },
     of("lock", alone),
     of("fair lock", fair_lock),
-    Kind { name: "fenced lock", keys: alone, along: fenced_lock_token },
+    Kind { along: fenced_lock_token, ..of("fenced lock", alone) },
     of("read-write lock", rw_lock),
     of("election", election),
-    of("semaphore", semaphore),
-    of("semaphore with leases", permit_expirable_semaphore),
+    of("semaphore", permit_expirable_semaphore),
     of("latch", countdown_latch),
     of("atomic number", alone),
     of("id generator", id_generator),

@@ -33,9 +33,10 @@ use crate::name::{InvalidName, Name};
 use crate::script::BulkScript;
 
 static PERSIST: BulkScript = BulkScript::new("object/persist", include_str!("scripts/persist.lua"));
+static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("scripts/lifetime.lua"));
 
-/// The keys of an object by its own key: that one first, then its companions, all of one slot. They are what is deleted,
-/// renamed and left to live together.
+/// The keys of an object by the key of its name, all of one slot: first those by which it exists, then its companions. They
+/// are deleted, renamed and expire together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
 /// Of what is written under a fence: the fence goes with it to another name. It outlives the object, as it refuses those who are
@@ -77,6 +78,8 @@ struct Inner {
     name: Name,
     layout: Layout,
     along: Layout,
+    /// How many leading keys it exists by.
+    faces: usize,
     keys: Vec<Bytes>,
 }
 
@@ -101,6 +104,12 @@ impl Object {
         Object(self.0.map(|inner| Inner { along, ..inner }))
     }
 
+    /// The same object, which exists where any of its first `faces` keys does; without this call, where the first does. For
+    /// types of objects: see [`layouts::Kind::faces`].
+    pub fn and_faces(self, faces: usize) -> Self {
+        Object(self.0.map(|inner| Inner { faces: faces.clamp(1, inner.keys.len()), ..inner }))
+    }
+
     fn inner(&self) -> Result<&Inner, ObjectError> {
         self.0.as_ref().map_err(Clone::clone)
     }
@@ -111,7 +120,7 @@ impl Object {
         self.0.as_ref().ok().map(|inner| &inner.name)
     }
 
-    /// Whether it is there.
+    /// Whether it exists.
     ///
     /// # Errors
     ///
@@ -123,7 +132,7 @@ impl Object {
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool, ObjectError> {
         let inner = self.inner()?;
-        inner.read(Request::command("EXISTS").key(inner.keys[0].clone())).await
+        Ok(inner.read::<u64>(Request::command("EXISTS").keys(inner.faces())).await? > 0)
     }
 
     /// Deletes it with all that belongs to it; tells whether it was there.
@@ -253,7 +262,13 @@ impl Object {
 
     async fn about<T: FromReply>(&self, what: &'static str) -> Result<Option<T>, ObjectError> {
         let inner = self.inner()?;
-        inner.read(Request::subcommand("OBJECT", what).key(inner.keys[0].clone())).await
+        for face in inner.faces() {
+            let found: Option<T> = inner.read(Request::subcommand("OBJECT", what).key(face)).await?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     /// How long it lives.
@@ -269,7 +284,11 @@ impl Object {
     #[doc(alias = "getExpireTime")]
     pub async fn lifetime(&self) -> Result<Lifetime, ObjectError> {
         let inner = self.inner()?;
-        inner.read(Request::command("PTTL").key(inner.keys[0].clone())).await.map(Lifetime::of)
+        let request = match inner.faces {
+            1 => Request::command("PTTL").key(inner.keys[0].clone()),
+            _ => LIFETIME.with(inner.faces()),
+        };
+        inner.read(request).await.map(Lifetime::of)
     }
 
     /// Has it live on without an end; tells whether it had one.
@@ -284,14 +303,24 @@ impl Object {
     #[doc(alias = "clearExpire")]
     pub async fn persist(&self) -> Result<bool, ObjectError> {
         let inner = self.inner()?;
-        inner.change(PERSIST.with(inner.keys.iter().cloned())).await
+        inner.change(PERSIST.with(inner.keys.iter().cloned()).int(inner.count_of_faces())).await
     }
 }
 
 impl Inner {
     fn of(client: &Client, name: Name, layout: Layout, along: Layout) -> Inner {
         let keys = layout(&client.key(&name));
-        Inner { client: client.clone(), name, layout, along, keys }
+        Inner { client: client.clone(), name, layout, along, faces: 1, keys }
+    }
+
+    /// The keys by which it exists.
+    fn faces(&self) -> impl Iterator<Item = Bytes> {
+        self.keys.iter().take(self.faces).cloned()
+    }
+
+    /// Their number, as scripts take it.
+    fn count_of_faces(&self) -> i64 {
+        i64::try_from(self.faces).unwrap_or(i64::MAX)
     }
 
     /// Its keys, and what goes along with them to another name.

@@ -97,7 +97,7 @@ impl Object {
     /// Dropping it changes nothing.
     pub async fn dump(&self) -> Result<Option<Dump>, ObjectError> {
         let inner = self.inner()?;
-        let parts = inner.read(DUMP.with(inner.keys.iter().cloned())).await?;
+        let parts = inner.read(DUMP.with(inner.keys.iter().cloned()).int(inner.count_of_faces())).await?;
         Ok(inner.snapshot(parts)?.map(|snapshot| snapshot.dump))
     }
 
@@ -127,7 +127,7 @@ impl Inner {
 
     /// It as it is, with what goes along.
     async fn now(&self, rounds: &Rounds) -> Result<Option<Snapshot>, ObjectError> {
-        self.snapshot(rounds.read(DUMP.with(self.all_keys())).await?)
+        self.snapshot(rounds.read(DUMP.with(self.all_keys()).int(self.count_of_faces())).await?)
     }
 
     /// Asks to make the object, or so much of it as the snapshot has, from one of the same kind.
@@ -139,7 +139,7 @@ impl Inner {
             Over::Same(_) => "same",
         };
         let count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
-        let mut request = RESTORE.with(keys).arg(over_what).int(told.into()).int(count);
+        let mut request = RESTORE.with(keys).arg(over_what).int(told.into()).int(count).int(self.count_of_faces());
         for (n, (content, lifetime)) in of.dump.0.iter().zip(&of.lifetimes).enumerate() {
             let there = match over {
                 Over::Same(there) => there.get(n).cloned().unwrap_or_default(),
@@ -154,6 +154,7 @@ impl Inner {
     /// The object of the same kind with another name.
     fn named(&self, to: &str) -> Result<Inner, ObjectError> {
         let other = Inner::of(&self.client, Name::new(to)?, self.layout, self.along);
+        let other = Inner { faces: self.faces, ..other };
         let (ours, theirs) = (self.all_keys(), other.all_keys());
         if ours[0] != theirs[0] && ours.iter().any(|key| theirs.contains(key)) {
             return Err(ObjectError::InvalidArgument {
@@ -177,7 +178,10 @@ impl Inner {
     async fn moved(&self, how: &'static str, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
         let keys = self.all_keys().into_iter().chain(to.all_keys());
         let own = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
-        match self.change::<i64>(MOVE.with(keys).arg(how).int(replaces.into()).int(own)).await? {
+        match self
+            .change::<i64>(MOVE.with(keys).arg(how).int(replaces.into()).int(own).int(self.count_of_faces()))
+            .await?
+        {
             -1 => Err(self.absent()),
             done => Ok(done == 1),
         }

@@ -5,12 +5,18 @@
 -- ARGV     elements, 500 at most
 -- Returns  {how many there are, how many went}; nothing where no capacity is set
 --
+-- The first elements get the end of life that the capacity has: neither key outlives the other.
+--
 -- Work: O(1) for each. Not to be sent twice: they would be in twice.
 local room = tonumber(redis.call('GET', KEYS[2]) or '')
 if not room then
   return false
 end
+local left = redis.call('EXISTS', KEYS[1]) == 0 and redis.call('PTTL', KEYS[2]) or -1
 local length = redis.call('RPUSH', KEYS[1], unpack(ARGV))
+if left >= 0 then
+  redis.pcall('PEXPIRE', KEYS[1], math.max(left, 1))
+end
 if length <= room then
   return {length, 0}
 end

@@ -1,5 +1,6 @@
--- Each key's content, how many milliseconds it lives and when that ends since 1970 (0: it does not); nothing where the first is not there.
-if redis.call('EXISTS', KEYS[1]) == 0 then
+-- Each key's content, how many milliseconds it lives and when that ends since 1970 (0: it does not); nothing where the object
+-- is absent. ARGV: the number of keys it exists by.
+if redis.call('EXISTS', unpack(KEYS, 1, tonumber(ARGV[1]))) == 0 then
     return {}
 end
 local parts = {}

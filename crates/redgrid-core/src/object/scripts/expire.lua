@@ -1,6 +1,11 @@
--- All keys of an object get the same end of life; the first decides whether. -1: it is not there, 0: not so, 1: done.
--- ARGV: the command, its time in milliseconds, and what must be true of the end it has.
-local left = redis.call('PTTL', KEYS[1])
+-- All keys of an object get the same end of life; the first key that exists decides whether. -1: absent, 0: not so, 1: done.
+-- ARGV: the command, its time in milliseconds, what must be true of the end it has, and the number of keys it exists by.
+local left = -2
+for i = 1, tonumber(ARGV[4]) do
+    if left == -2 then
+        left = redis.call('PTTL', KEYS[i])
+    end
+end
 if left == -2 then
     return -1
 end

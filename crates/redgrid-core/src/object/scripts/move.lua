@@ -1,14 +1,14 @@
 -- Renames or copies the first half of the keys to the second, each to its own. -1: it is not there, 0: another is, 1: done.
 -- ARGV: RENAME or COPY; 1 where another may be replaced; how many keys are the object's own: of those behind, the ones that are not
--- there leave what has their new name.
-local half, own = #KEYS / 2, tonumber(ARGV[3])
-if redis.call('EXISTS', KEYS[1]) == 0 then
+-- there leave what has their new name; by how many keys the object exists.
+local half, own, faces = #KEYS / 2, tonumber(ARGV[3]), tonumber(ARGV[4])
+if redis.call('EXISTS', unpack(KEYS, 1, faces)) == 0 then
     return -1
 end
 if KEYS[1] == KEYS[half + 1] then
     return 1
 end
-if ARGV[2] == '0' and redis.call('EXISTS', KEYS[half + 1]) == 1 then
+if ARGV[2] == '0' and redis.call('EXISTS', unpack(KEYS, half + 1, half + faces)) > 0 then
     return 0
 end
 for i = 1, half do

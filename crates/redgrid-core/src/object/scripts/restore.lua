@@ -1,16 +1,17 @@
 -- Makes the keys from what was dumped, all or none. {0}: what is there is to stay, {1, …}: done.
 -- ARGV: "free" where nothing may be there, "any", or "same" where it must be what is said; 1 where the SHA-1 of each key's content is to
--- be told, nothing where it has none; how many keys are the object's own: of those behind, the ones without content stay as they are.
+-- be told, nothing where it has none; how many keys are the object's own: of those behind, the ones without content stay as they are;
+-- by how many keys the object exists.
 -- Then of each key: 1 where it has content, the content, its lifetime in milliseconds (0: none), and the SHA-1 of what must be there.
 local own = tonumber(ARGV[3])
 local function part(i, n)
-    return ARGV[4 * i + n - 1]
+    return ARGV[4 * i + n]
 end
 local function sha(i)
     local content = redis.call('DUMP', KEYS[i])
     return content and redis.sha1hex(content) or ''
 end
-if ARGV[1] == 'free' and redis.call('EXISTS', KEYS[1]) == 1 then
+if ARGV[1] == 'free' and redis.call('EXISTS', unpack(KEYS, 1, tonumber(ARGV[4]))) > 0 then
     return {0}
 end
 for i = 1, ARGV[1] == 'same' and #KEYS or 0 do

@@ -1,0 +1,291 @@
+//! Each type of objects as a whole: it exists, expires, is renamed, copied, deleted and flushed with all of its keys, by its own
+//! `object()` and by its name through `Keys`.
+
+mod types;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redgrid_bits::BloomFilter;
+use redgrid_core::Client;
+use redgrid_core::object::{Lifetime, ObjectError};
+use redgrid_keys::{Everything, Key, Keys, KeysError};
+use redgrid_multimap::SetMultimap;
+use redgrid_queue::RingBuffer;
+use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
+use redgrid_tests::{SOON, client_with};
+
+use types::{HOUR, Type, all};
+
+/// Short enough to wait for, long enough for one request on a busy machine: only the end is asserted, never that it is not over.
+const SHORT: Duration = Duration::from_millis(20);
+
+/// The server of a row of the table, and the keys of the object that was made there.
+struct Rig {
+    observer: Observer,
+    client: Client,
+    keys: Keys,
+    namespace: &'static str,
+    /// Each key of the object `from`, and its DUMP.
+    made: Vec<(String, Vec<u8>)>,
+}
+
+/// Keys that outlive their object or end by themselves: records of answers, fences, tokens, and a reader's lease.
+fn stays(key: &str) -> bool {
+    let prefixes = ["redgrid_once:", "redgrid_wait:", "redgrid_fence:", "redisson_lock_token:", "redgrid_renamed:"];
+    prefixes.iter().any(|prefix| key.starts_with(prefix)) || key.contains(":rwlock_timeout:")
+}
+
+async fn keys_of(observer: &Observer) -> BTreeSet<String> {
+    observer.keys("*").await.unwrap().into_iter().filter(|key| !stays(key)).collect()
+}
+
+async fn client(server: &RedisServer, namespace: &str) -> Client {
+    // Leases are not renewed during the test.
+    client_with(&server.url(), |config| config.watchdog_lease(2 * HOUR).namespace(namespace).unwrap()).await
+}
+
+impl Rig {
+    /// Makes an object of the type, records its keys, and ends the client that uses it.
+    async fn of(server: &RedisServer, of: &Type, namespace: &'static str) -> Rig {
+        let observer = server.observer().await.unwrap();
+        observer.cmd(&["FLUSHALL"]).await.unwrap();
+        let maker = client(server, namespace).await;
+        let used = (of.make)(of.name, &maker, "from").await;
+        let mut made = Vec::new();
+        for key in keys_of(&observer).await.into_iter().filter(|key| !key.contains("lock of")) {
+            made.push((key.clone(), observer.query::<Vec<u8>>(&["DUMP", &key]).await.unwrap()));
+        }
+        drop(used);
+        let _ = maker.shutdown(SOON).await;
+        let client = client(server, namespace).await;
+        Rig { observer, keys: Keys::new(&client), client, namespace, made }
+    }
+
+    /// Puts the object in place as it was made, without a lifetime, and nothing else.
+    async fn again(&self) {
+        self.observer.cmd(&["FLUSHALL"]).await.unwrap();
+        for (key, content) in &self.made {
+            self.observer.cmd(&[b"RESTORE", key.as_bytes(), b"0", content]).await.unwrap();
+        }
+    }
+
+    /// The keys of an object of this name.
+    fn expected(&self, name: &str) -> BTreeSet<String> {
+        self.made.iter().map(|(key, _)| key.replace("from", name)).collect()
+    }
+
+    async fn listed(&self) -> Vec<String> {
+        let found: Vec<Key> = self.keys.objects().try_collect().await.unwrap();
+        let mut names: Vec<String> = found.iter().map(Key::to_string).collect();
+        names.sort();
+        names
+    }
+
+    /// Which keys have a lifetime.
+    async fn ending(&self) -> BTreeSet<String> {
+        let mut ending = BTreeSet::new();
+        for key in keys_of(&self.observer).await {
+            if self.observer.time_to_live(&key).await.unwrap().is_some() {
+                ending.insert(key);
+            }
+        }
+        ending
+    }
+
+    async fn all_over(&self) -> bool {
+        let over = async || keys_of(&self.observer).await.is_empty();
+        tokio::time::timeout(Duration::from_secs(3), wait_until(SOON, over)).await.is_ok()
+    }
+}
+
+/// Collects what differs from what is expected, so that one run shows the whole table.
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    fn expect<T: PartialEq + std::fmt::Debug>(&mut self, what: String, got: T, expected: T) {
+        if got != expected {
+            self.0.push(format!("{what}: {got:?}, expected {expected:?}"));
+        }
+    }
+}
+
+fn ends(lifetime: Result<Lifetime, ObjectError>) -> bool {
+    matches!(lifetime, Ok(Lifetime::Ends(left)) if left <= HOUR)
+}
+
+async fn by_object(rig: &Rig, of: &Type, wrong: &mut Wrong) {
+    let from = (of.object)(of.name, &rig.client, "from");
+    let to = (of.object)(of.name, &rig.client, "to");
+    let what = |call: &str| format!("{}: object().{call}", of.name);
+    rig.again().await;
+    wrong.expect(what("exists"), from.exists().await.ok(), Some(true));
+    wrong.expect(what("lifetime"), from.lifetime().await.ok(), Some(Lifetime::Endless));
+    wrong.expect(what("expire_in"), from.expire_in(HOUR).await.ok(), Some(true));
+    wrong.expect(what("expire_in, keys"), rig.ending().await.is_superset(&rig.expected("from")), true);
+    wrong.expect(what("lifetime"), ends(from.lifetime().await), true);
+    wrong.expect(what("persist"), from.persist().await.ok(), Some(true));
+    wrong.expect(what("persist, keys"), rig.ending().await.is_disjoint(&rig.expected("from")), true);
+    wrong.expect(what("expire_in, soon"), from.expire_in(SHORT).await.ok(), Some(true));
+    wrong.expect(what("expire_in, at its end"), rig.all_over().await, true);
+    wrong.expect(what("exists, at its end"), from.exists().await.ok(), Some(false));
+
+    rig.again().await;
+    wrong.expect(what("copy_to"), from.copy_to("to").await.ok(), Some(true));
+    let both = rig.expected("from").union(&rig.expected("to")).cloned().collect();
+    wrong.expect(what("copy_to, keys"), keys_of(&rig.observer).await, both);
+    wrong.expect(what("copy_to, taken"), from.copy_to("to").await.ok(), Some(false));
+
+    rig.again().await;
+    wrong.expect(what("rename"), from.rename("to").await.map_err(|error| error.to_string()), Ok(true));
+    wrong.expect(what("rename, keys"), keys_of(&rig.observer).await, rig.expected("to"));
+    wrong.expect(what("rename, exists"), (from.exists().await.ok(), to.exists().await.ok()), (Some(false), Some(true)));
+    wrong.expect(what("delete"), to.delete().await.ok(), Some(true));
+    wrong.expect(what("delete, keys"), keys_of(&rig.observer).await, BTreeSet::new());
+
+    // What is not there.
+    wrong.expect(what("exists, absent"), from.exists().await.ok(), Some(false));
+    wrong.expect(what("lifetime, absent"), from.lifetime().await.ok(), Some(Lifetime::Absent));
+    wrong.expect(what("expire_in, absent"), from.expire_in(HOUR).await.ok(), Some(false));
+    wrong.expect(what("persist, absent"), from.persist().await.ok(), Some(false));
+    wrong.expect(what("delete, absent"), from.delete().await.ok(), Some(false));
+    let absent = [from.rename("to").await, from.copy_to("to").await];
+    wrong.expect(
+        what("rename and copy_to, absent"),
+        absent.map(|told| matches!(told, Err(ObjectError::Absent { .. }))),
+        [true; 2],
+    );
+}
+
+async fn by_keys(rig: &Rig, of: &Type, wrong: &mut Wrong) {
+    let (keys, name) = (&rig.keys, ["from"]);
+    let what = |call: &str| format!("{}: keys().{call}", of.name);
+    rig.again().await;
+    wrong.expect(what("exists"), keys.exists(name).await.ok(), Some(1));
+    wrong.expect(what("objects"), rig.listed().await, vec!["from".to_owned()]);
+    wrong.expect(what("kind"), keys.kind("from").await.unwrap().is_some(), true);
+    wrong.expect(what("random"), keys.random().await.unwrap().map(|key| key.to_string()), Some("from".to_owned()));
+    wrong.expect(what("expire_in"), keys.expire_in(HOUR, name).await.ok(), Some(1));
+    wrong.expect(what("expire_in, keys"), rig.ending().await.is_superset(&rig.expected("from")), true);
+    let lifetime = keys.lifetimes(name).await.unwrap().into_values().next();
+    wrong.expect(what("lifetimes"), ends(Ok(lifetime.unwrap())), true);
+    wrong.expect(what("persist"), keys.persist(name).await.ok(), Some(1));
+    wrong.expect(what("persist, keys"), rig.ending().await.is_disjoint(&rig.expected("from")), true);
+    wrong.expect(what("expire_in, soon"), keys.expire_in(SHORT, name).await.ok(), Some(1));
+    wrong.expect(what("expire_in, at its end"), rig.all_over().await, true);
+    wrong.expect(what("exists, at its end"), keys.exists(name).await.ok(), Some(0));
+    wrong.expect(what("objects, at its end"), rig.listed().await, Vec::new());
+
+    rig.again().await;
+    wrong.expect(what("copy"), keys.copy("from", "to").await.ok(), Some(true));
+    let both = rig.expected("from").union(&rig.expected("to")).cloned().collect();
+    wrong.expect(what("copy, keys"), keys_of(&rig.observer).await, both);
+    wrong.expect(what("rename_unless_taken"), keys.rename_unless_taken("from", "to").await.ok(), Some(false));
+
+    rig.again().await;
+    wrong.expect(what("rename"), keys.rename("from", "to").await.map_err(|error| error.to_string()), Ok(()));
+    wrong.expect(what("rename, keys"), keys_of(&rig.observer).await, rig.expected("to"));
+    wrong.expect(
+        what("rename, exists"),
+        (keys.exists(name).await.ok(), keys.exists(["to"]).await.ok()),
+        (Some(0), Some(1)),
+    );
+    wrong.expect(what("delete"), keys.delete(["to"]).await.ok(), Some(1));
+    wrong.expect(what("delete, keys"), keys_of(&rig.observer).await, BTreeSet::new());
+    wrong.expect(what("delete, absent"), keys.delete(["to"]).await.ok(), Some(0));
+
+    rig.again().await;
+    wrong.expect(what("unlink"), keys.unlink(name).await.ok(), Some(1));
+    wrong.expect(what("unlink, keys"), keys_of(&rig.observer).await, BTreeSet::new());
+
+    rig.again().await;
+    wrong.expect(what("delete_by_pattern"), keys.delete_by_pattern("fr?m").await.ok(), Some(1));
+    wrong.expect(what("delete_by_pattern, keys"), keys_of(&rig.observer).await, BTreeSet::new());
+
+    rig.again().await;
+    let everything = if rig.namespace.is_empty() { Everything::InThisDatabase } else { Everything::UnderTheNamespace };
+    keys.flush(everything).await.unwrap();
+    wrong.expect(what("flush, keys"), rig.observer.keys("*").await.unwrap(), Vec::<String>::new());
+}
+
+async fn table(server: &RedisServer, types: impl Iterator<Item = Type>, namespace: &'static str) {
+    let mut wrong = Wrong::default();
+    for of in types {
+        let rig = Rig::of(server, &of, namespace).await;
+        assert!(!rig.made.is_empty(), "{} has keys", of.name);
+        by_object(&rig, &of, &mut wrong).await;
+        by_keys(&rig, &of, &mut wrong).await;
+        let _ = rig.client.shutdown(SOON).await;
+    }
+    assert!(wrong.0.is_empty(), "{} differences\n{}", wrong.0.len(), wrong.0.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_any_type_is_one_thing() {
+    let server = redgrid_tests::server().await;
+    table(&server, all().into_iter().filter(|of| !of.native), "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_any_type_is_one_thing_under_a_namespace() {
+    let server = redgrid_tests::server().await;
+    table(&server, all().into_iter().filter(|of| !of.native), "prod").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_any_type_is_one_thing_on_the_newest_server() {
+    let test = "an_object_of_any_type_is_one_thing_on_the_newest_server";
+    let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
+    let server = RedisServer::builder().binary(newest).start().await.unwrap();
+    table(&server, all().into_iter(), "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_added_to_an_empty_object_ends_with_it() {
+    let server = redgrid_tests::server().await;
+    let (client, observer) = (client(&server, "").await, server.observer().await.unwrap());
+    let (filter, ring) = (BloomFilter::<u64>::new(&client, "filter"), RingBuffer::<u64>::new(&client, "ring"));
+    assert!(filter.try_init(100, 0.01).await.unwrap() && ring.try_set_capacity(3).await.unwrap());
+    for object in [filter.object(), ring.object()] {
+        assert!(object.expire_in(HOUR).await.unwrap());
+    }
+    assert!(filter.add(&1).await.unwrap() && ring.push(&1).await.unwrap() == 0);
+    for key in ["filter", "{filter}:config", "ring", "redisson_rb:{ring}"] {
+        assert!(observer.time_to_live(key).await.unwrap().is_some(), "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_map_whose_values_look_like_hashes_is_no_multimap() {
+    let server = redgrid_tests::server().await;
+    let (client, observer) = (client(&server, "").await, server.observer().await.unwrap());
+    let (keys, hash) = (Keys::new(&client), "V7p3tUdzrwY3/qsccaFtGw");
+    let values = format!("{{map}}:{hash}");
+    let again = async || {
+        observer.cmd(&["HSET", "map", "a", hash]).await.unwrap();
+        observer.cmd(&["SET", &values, "another object"]).await.unwrap();
+    };
+    again().await;
+    let listed: BTreeSet<Key> = keys.objects().try_collect().await.unwrap();
+    assert_eq!(listed.iter().map(Key::to_string).collect::<Vec<_>>(), ["map", &values]);
+    assert_eq!(keys.expire_in(HOUR, ["map"]).await.unwrap(), 1);
+    assert!(observer.time_to_live("map").await.unwrap().is_some());
+    assert!(observer.time_to_live(&values).await.unwrap().is_none());
+    keys.rename("map", "renamed").await.unwrap();
+    assert_eq!(keys.delete(["renamed"]).await.unwrap(), 1);
+    assert_eq!(keys_of(&observer).await, BTreeSet::from([values]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_multimap_of_many_keys_is_deleted_by_its_name_with_all_values() {
+    let server = redgrid_tests::server().await;
+    let (client, observer) = (client(&server, "").await, server.observer().await.unwrap());
+    let (map, keys) = (SetMultimap::<u64, u64>::new(&client, "m"), Keys::new(&client));
+    for key in 0..1_500 {
+        map.insert(&key, &1).await.unwrap();
+    }
+    assert!(matches!(keys.object("m").await, Err(KeysError::Object(ObjectError::InvalidArgument { .. }))));
+    assert_eq!(keys.delete(["m", "nothing"]).await.unwrap(), 1);
+    assert_eq!(keys_of(&observer).await, BTreeSet::new());
+}
