@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::Criterion;
 use redgrid_core::Name;
-use redgrid_core::name::{Namespace, companion, companion_apart, share_a_slot, slot_of, suffixed};
+use redgrid_core::name::{Namespace, companion, share_a_slot, slot_of, suffixed};
 
 use crate::thread_time::ThreadTime;
 
@@ -17,7 +17,7 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     group.bench_function("channel", |bencher| {
         bencher.iter(|| companion("redisson_lock__channel", black_box(&key)));
     });
-    group.bench_function("companion", |bencher| bencher.iter(|| companion_apart("redgrid_latch", black_box(&key))));
+    group.bench_function("companion", |bencher| bencher.iter(|| companion("redgrid_latch", black_box(&key))));
     group.bench_function("suffixed", |bencher| bencher.iter(|| suffixed(black_box(&key), "timeout")));
     group.bench_function("slot", |bencher| bencher.iter(|| slot_of(black_box(&key))));
     group.bench_function("slot of a hash tag", |bencher| bencher.iter(|| slot_of(black_box(tagged))));

@@ -204,9 +204,9 @@ async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy,
 #[tokio::test(flavor = "multi_thread")]
 async fn with_lost_answers_what_is_added_exactly_once_is_what_was_acknowledged() {
     let enough = lost_answers();
-    let (server, clients, lost) = forgetful(enough, "{once}").await;
+    let (server, clients, lost) = forgetful(enough, "{once}:n").await;
     let tasks = clients.iter().flat_map(|(_, client)| std::iter::repeat_n(client, 4)).map(|client| {
-        let (n, lost) = (AtomicLong::new(client, "{once}").exactly_once(), Arc::clone(&lost));
+        let (n, lost) = (AtomicLong::new(client, "{once}:n").exactly_once(), Arc::clone(&lost));
         tokio::spawn(async move {
             let (mut had, mut unknown) = (Vec::new(), 0);
             while lost.load(Ordering::Relaxed) < enough {
@@ -226,7 +226,7 @@ async fn with_lost_answers_what_is_added_exactly_once_is_what_was_acknowledged()
     let all = all.into_iter().map(Result::unwrap);
     let (had, unknown): (Vec<Vec<i64>>, Vec<usize>) = all.unzip();
     let (mut had, unknown): (Vec<i64>, usize) = (had.concat(), unknown.into_iter().sum());
-    let value: i64 = server.observer().await.unwrap().get("{once}").await.unwrap().unwrap();
+    let value: i64 = server.observer().await.unwrap().get("{once}:n").await.unwrap().unwrap();
     let acknowledged = had.len();
     eprintln!(
         "{} answers lost, {acknowledged} additions acknowledged, {unknown} unknown",
@@ -247,10 +247,10 @@ async fn with_lost_answers_what_is_added_exactly_once_is_what_was_acknowledged()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_lost_answers_doubles_and_updates_are_changed_exactly_once_too() {
-    let (server, clients, lost) = forgetful(0, "{twice}").await;
+    let (server, clients, lost) = forgetful(0, "{twice}:n").await;
     let tasks =
         clients.iter().flat_map(|(_, client)| std::iter::repeat_n(client, 2)).enumerate().map(|(task, client)| {
-            let (n, lost) = (AtomicDouble::new(client, "{twice}").exactly_once(), Arc::clone(&lost));
+            let (n, lost) = (AtomicDouble::new(client, "{twice}:n").exactly_once(), Arc::clone(&lost));
             tokio::spawn(async move {
                 let mut had = Vec::new();
                 while lost.load(Ordering::Relaxed) < 60 {
@@ -266,7 +266,7 @@ async fn with_lost_answers_doubles_and_updates_are_changed_exactly_once_too() {
             })
         });
     let mut had: Vec<f64> = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
-    let value: f64 = server.observer().await.unwrap().get("{twice}").await.unwrap().unwrap();
+    let value: f64 = server.observer().await.unwrap().get("{twice}:n").await.unwrap().unwrap();
     had.sort_unstable_by(f64::total_cmp);
     assert!(had.iter().enumerate().all(|(turn, now)| *now == (turn + 1) as f64 / 2.0), "{had:?}");
     assert_eq!(value, had.len() as f64 / 2.0);

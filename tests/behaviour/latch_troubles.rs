@@ -22,31 +22,6 @@ async fn goes_on(task: JoinHandle<Result<(), WaitError>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_latch_and_its_name_in_braces_have_nothing_in_common() {
-    let server = server().await;
-    let (setting, waiting) =
-        (client(&server).await, client_with(&server.url(), |config| config.poll_interval(200 * MS)).await);
-    for (one, other) in [("a", "{a}"), ("{a}", "a"), ("{b}:tag", "{b}"), ("{b}", "{b}:tag")] {
-        let (set, latch) = (CountDownLatch::new(&setting, one), CountDownLatch::new(&waiting, one));
-        let beside = CountDownLatch::new(&setting, other);
-        set.try_set_count(1).await.unwrap();
-        let task = waiter(&waiting, &latch).await;
-        for _ in 0..2 {
-            assert!(beside.try_set_count(1).await.unwrap());
-            assert!(latch.wait().within(Duration::ZERO).await.is_err());
-            // A look of the one who waits, too: a second one asks behind it.
-            let second = latch.wait().within(1500 * MS).await;
-            assert!(second.is_err() && !task.is_finished(), "`{one}` is let go by `{other}`");
-            assert_eq!(beside.count_down().await.unwrap(), 0);
-        }
-        assert!(!task.is_finished(), "`{one}` is let go by `{other}`");
-        set.count_down().await.unwrap();
-        goes_on(task).await;
-        wait_until(SOON, async || waiting.in_hand().channels == 0).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_takes_no_writes_tells_how_a_latch_is() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());

@@ -19,7 +19,7 @@ scenarios![
 ];
 
 /// Of all days, wherever the test runs in them.
-const NAME: &str = "{order}";
+const NAME: &str = "{order}:ids";
 
 /// The next primary knows less, and is there when the seconds of the numbers that are lost are over.
 async fn sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed() {

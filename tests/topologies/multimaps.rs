@@ -89,7 +89,7 @@ pub(crate) async fn keys_end<Y: Lifetimes>(on: &Ground) {
 
 async fn a_map_goes_with_all_its_keys(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);
-    let (name, other) = (format!("{{{}}}", on.name), format!("{{{}}}:other", on.name));
+    let (name, other) = (format!("{{{}}}:one", on.name), format!("{{{}}}:other", on.name));
     let here: ListMultimapCache<u32, u32> = ListMultimapCache::new(&one, &name);
     let there: ListMultimapCache<u32, u32> = ListMultimapCache::new(&two, &other);
     for key in 0..50 {

@@ -20,6 +20,9 @@ const LONGEST: usize = 1024;
 ///
 /// 1 to 1,024 bytes of UTF-8. Braces are allowed only as a complete hash tag: the first `{` is followed by at least one
 /// character and a `}`. (Redisson accepts `a{b` and `{}x`, and in a cluster the release of such a lock then fails.)
+///
+/// A name that is only a hash tag, `{a}`, is refused: in Redisson's format its companion keys are those of `a`, so two semaphores
+/// would share their permits and two fair locks their queue. `{a}:lock` has the same slot and companions of its own.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
 
@@ -30,6 +33,20 @@ impl Name {
     ///
     /// [`InvalidName`] tells the rule that is broken.
     pub fn new(name: impl AsRef<str>) -> Result<Self, InvalidName> {
+        let name = name.as_ref();
+        if name.starts_with('{') && name.find('}') == Some(name.len() - 1) && name.len() > 2 {
+            let rule = "it is only a hash tag, and would share its companion keys with the name inside the braces";
+            return Err(InvalidName { name: name.chars().take(64).collect(), rule });
+        }
+        Name::of_key(name)
+    }
+
+    /// The name of a single key, which has no companions: `{a}` is allowed too.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`] tells the rule that is broken.
+    pub fn of_key(name: impl AsRef<str>) -> Result<Self, InvalidName> {
         let name = name.as_ref();
         let refuse = |rule| Err(InvalidName { name: name.chars().take(64).collect(), rule });
         if name.is_empty() {
@@ -159,20 +176,6 @@ pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Byte
     (own, companions)
 }
 
-/// Put behind what belongs to a name that is a hash tag and nothing else.
-const TAG: &[u8] = b":tag";
-
-/// The same of `key` and of no other: `a` and `{a}` would have one [`companion`]. The names that the addition would meet, `{a}:tag` and
-/// so on, have one more of it themselves.
-pub fn companion_apart(prefix: &str, key: &[u8]) -> Bytes {
-    let own = companion(prefix, key);
-    let rest = key.strip_prefix(b"{").and_then(|key| Some(&key[key.iter().position(|&byte| byte == b'}')? + 1..]));
-    match rest.is_some_and(|rest| rest.chunks(TAG.len()).all(|part| part == TAG)) {
-        true => [&own[..], TAG].concat().into(),
-        false => own,
-    }
-}
-
 /// Redisson's `suffixName`: the companion key of `key` with `suffix` behind it, in the slot of `key`.
 pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
     [&*tagged(key), b":", suffix.as_bytes()].concat().into()
@@ -236,16 +239,20 @@ mod tests {
     }
 
     #[test]
-    fn no_two_names_have_a_companion_apart_in_common() {
-        let names = ["a", "{a}", "{a}:tag", "{a}:tag:tag", "{a}:ta", "{a}b", "b{a}", "{a}{a}", "{a}:tag}", "a:tag"];
+    fn no_two_names_have_a_companion_in_common() {
+        let names = ["a", "{a}:tag", "{a}:ta", "{a}b", "b{a}", "{a}{a}", "{a}:tag}", "a:tag", "{a}}", "x{a}"];
         let mut seen = std::collections::HashSet::new();
         for name in names {
-            let key = name.as_bytes();
-            let round = companion_apart("redgrid_latch", key);
-            assert!(share_a_slot(&round, key), "{name}");
-            assert!(seen.insert(round.clone()), "{name}: {round:?}");
+            let key = Name::new(name).unwrap();
+            let key = key.as_str().as_bytes();
+            for companion in [companion("redgrid_latch", key), suffixed(key, "timeout")] {
+                assert!(share_a_slot(&companion, key), "{name}");
+                assert!(seen.insert(companion.clone()), "{name}: {companion:?}");
+            }
         }
-        assert_eq!(companion_apart("redgrid_latch", b"a"), "redgrid_latch:{a}");
-        assert_eq!(companion_apart("redgrid_latch", b"{a}"), "redgrid_latch:{a}:tag");
+        let told = Name::new("{a}").unwrap_err();
+        assert!(told.to_string().contains("only a hash tag"), "{told}");
+        assert_eq!(Name::of_key("{a}").unwrap().as_str(), "{a}");
+        assert!(Name::of_key("{}").is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The keys and channels of a latch.
 
 use bytes::Bytes;
-use redgrid_core::name::{InvalidName, companion_apart};
+use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::{Client, Name};
 
 #[derive(Debug)]
@@ -20,8 +20,7 @@ impl Keys {
         let name = Name::new(name)?;
         let count = client.key(&name);
         let channel = redissons(&count, |channel| client.slot(channel) == client.slot(&count));
-        let (round, over) =
-            (companion_apart("redgrid_latch", &count), companion_apart("redgrid_latch__channel", &count));
+        let (round, over) = (companion("redgrid_latch", &count), companion("redgrid_latch__channel", &count));
         Ok(Keys { name, count, round, over, channel })
     }
 }
@@ -46,7 +45,7 @@ mod tests {
             assert_eq!(redissons(&key, |_| true).unwrap(), expected, "without slots");
             let in_a_cluster = redissons(&key, |channel| share_a_slot(channel, &key));
             assert_eq!(in_a_cluster.is_some(), name == "a");
-            assert!(share_a_slot(&companion_apart("redgrid_latch__channel", &key), &key), "{name}");
+            assert!(share_a_slot(&companion("redgrid_latch__channel", &key), &key), "{name}");
         }
     }
 }

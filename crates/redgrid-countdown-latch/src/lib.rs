@@ -41,8 +41,7 @@
 //! | `redisson_countdownlatch__channel__{name}` | channel: `0` when the latch opens, `1` when it is set. Not in a cluster for a name with a hash tag, which Redisson can not use there | |
 //! | `redgrid_latch__channel:{name}` | channel: the number of the round that is over | |
 //!
-//! A namespace goes in front of the name, inside the braces too. What belongs to a name that is a hash tag and nothing else, as
-//! `{a}`, ends with `:tag`: `a` is another latch.
+//! A namespace goes in front of the name, inside the braces too.
 
 mod error;
 mod keys;

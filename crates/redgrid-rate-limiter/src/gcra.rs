@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
-use redgrid_core::object::Object;
+use redgrid_core::object::{Object, alone};
 use redgrid_core::{Client, Name, OnceScript, Script, ServerError};
 
 use crate::acquire::checked;
@@ -44,7 +44,7 @@ pub struct GcraLimiter(Result<Arc<Queue<Cells>>, LimitError>, Object);
 impl GcraLimiter {
     /// The limiter with this name, and what it allows.
     pub fn new(client: &Client, name: impl AsRef<str>, quota: Quota) -> Self {
-        let object = Object::new(client, name.as_ref());
+        let object = Object::with_layout(client, Name::new(name.as_ref()), alone);
         let queue = Cells::new(client, name, quota).map(|cells| {
             // Those with other quotas ask by themselves.
             let of = [&cells.key[..], b" ", format!("{quota:?}").as_bytes()].concat().into();

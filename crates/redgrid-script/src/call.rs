@@ -135,7 +135,7 @@ impl Call {
     /// Adds a key: a name, which goes behind the client's namespace. Of a script or a function it is one of `KEYS`, of a command it stands where
     /// it is added.
     pub fn key(mut self, name: impl AsRef<str>) -> Self {
-        match Name::new(name) {
+        match Name::of_key(name) {
             Ok(name) => {
                 self.keys.push(name);
                 if let What::Command { .. } = self.what {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode};
-use redgrid_core::name::companion_apart;
+use redgrid_core::name::companion;
 use redgrid_core::object::{Object, ObjectError, Place, alone};
 use redgrid_core::{Client, FromReply, Request};
 
@@ -177,7 +177,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
 
 /// Where it is told that entries were added to a stream.
 pub(crate) fn channel(key: &[u8]) -> Bytes {
-    companion_apart("redgrid_stream__channel", key)
+    companion("redgrid_stream__channel", key)
 }
 
 impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream<K, V, KC, VC> {

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use redgrid_bits::BloomFilter;
 use redgrid_core::Client;
-use redgrid_core::object::{Lifetime, ObjectError};
+use redgrid_core::object::{Lifetime, Object, ObjectError};
 use redgrid_keys::{Everything, Key, Keys, KeysError};
 use redgrid_multimap::SetMultimap;
 use redgrid_queue::RingBuffer;
+use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client_with};
 
@@ -288,4 +289,19 @@ async fn a_multimap_of_many_keys_is_deleted_by_its_name_with_all_values() {
     assert!(matches!(keys.object("m").await, Err(KeysError::Object(ObjectError::InvalidArgument { .. }))));
     assert_eq!(keys.delete(["m", "nothing"]).await.unwrap(), 1);
     assert_eq!(keys_of(&observer).await, BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_is_only_a_hash_tag_is_refused_by_every_type() {
+    let server = redgrid_tests::server().await;
+    let client = client(&server, "").await;
+    for of in all() {
+        let told = (of.object)(of.name, &client, "{a}").exists().await;
+        assert!(matches!(told, Err(ObjectError::InvalidName(_))), "{}: {told:?}", of.name);
+    }
+    let told = Semaphore::new(&client, "{a}").capacity(1).acquire().await.unwrap_err();
+    assert!(told.to_string().contains("only a hash tag"), "{told}");
+    // Plain commands and keys of scripts have no companions.
+    client.command("SET").key("{a}").unwrap().arg("1").query::<()>().await.unwrap();
+    assert!(Object::new(&client, "{a}").exists().await.unwrap());
 }

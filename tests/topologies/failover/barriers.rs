@@ -18,13 +18,13 @@ async fn wait_at(server: &RedisServer, name: &str, many: u64) {
 async fn waiting_goes_on(clients: &[Client; 2], former: &RedisServer, replicas: usize, promoted: impl Future) {
     let barrier = |client| Barrier::new(client, "tag", 2);
     let first = tokio::spawn(barrier(&clients[0]).wait().within(3 * SOON).into_future());
-    let party = Phaser::new(&clients[0], "{tag}").register().await.unwrap();
-    let other = Phaser::new(&clients[1], "{tag}").register().await.unwrap();
+    let party = Phaser::new(&clients[0], "{tag}:all").register().await.unwrap();
+    let other = Phaser::new(&clients[1], "{tag}:all").register().await.unwrap();
     let phase = tokio::spawn(async move { party.arrive_and_wait().within(3 * SOON).await });
-    let inside = tokio::spawn(DoubleBarrier::new(&clients[0], "{tag}", 2).enter().within(3 * SOON).into_future());
-    let second = DoubleBarrier::new(&clients[1], "{tag}", 2).enter().within(3 * SOON).await.unwrap();
+    let inside = tokio::spawn(DoubleBarrier::new(&clients[0], "{tag}:all", 2).enter().within(3 * SOON).into_future());
+    let second = DoubleBarrier::new(&clients[1], "{tag}:all", 2).enter().within(3 * SOON).await.unwrap();
     let left = tokio::spawn(inside.await.unwrap().unwrap().leave().within(3 * SOON).into_future());
-    let told = tokio::spawn(Event::new(&clients[0], "{tag}").wait().within(3 * SOON).into_future());
+    let told = tokio::spawn(Event::new(&clients[0], "{tag}:all").wait().within(3 * SOON).into_future());
     wait_at(former, "tag", 1).await;
     replicated(former, replicas).await;
     former.kill().await.unwrap();
@@ -36,7 +36,7 @@ async fn waiting_goes_on(clients: &[Client; 2], former: &RedisServer, replicas: 
     assert_eq!(phase.await.unwrap().unwrap(), 1);
     second.leave().within(3 * SOON).await.unwrap();
     left.await.unwrap().unwrap();
-    Event::new(&clients[1], "{tag}").set().await.unwrap();
+    Event::new(&clients[1], "{tag}:all").set().await.unwrap();
     told.await.unwrap().unwrap();
 }
 
@@ -87,6 +87,6 @@ pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_
     waiting.signal("-CONT");
     assert_eq!(waiting.says().await, "through");
     let rounds: String =
-        promoted.observer().await.unwrap().query(&["HGET", "redgrid_barrier:{tag}", "round"]).await.unwrap();
+        promoted.observer().await.unwrap().query(&["HGET", "redgrid_barrier:{tag}:all", "round"]).await.unwrap();
     assert_eq!(rounds, "1", "nobody opened it a second time");
 }

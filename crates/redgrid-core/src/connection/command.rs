@@ -20,7 +20,7 @@ impl Command {
     ///
     /// [`InvalidName`] when it breaks the rules of names.
     pub fn key(mut self, name: impl AsRef<str>) -> Result<Self, InvalidName> {
-        let key = self.client.key(&Name::new(name)?);
+        let key = self.client.key(&Name::of_key(name)?);
         self.request = self.request.key(key);
         Ok(self)
     }

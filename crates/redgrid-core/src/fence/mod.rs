@@ -53,8 +53,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 ///
 /// # Names
 ///
-/// A fence guards the key of its own name, and every key with the same hash tag: `{ledger}` guards `{ledger}:total`. All
-/// tokens that it is shown must come from one lock (or from one name of a quorum).
+/// A fence guards the key of its own name, and every key with the same hash tag: `{ledger}` guards `{ledger}:total`. The fences
+/// `ledger` and `{ledger}` guard the same keys, and are one. All tokens that it is shown must come from one lock (or from one name of a quorum).
 ///
 /// # How long it remembers
 ///
@@ -78,7 +78,7 @@ struct Guarded {
 impl Fence {
     /// The fence with this name. Making one asks nobody: an invalid name is told by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        let guarded = Name::new(name).map(|name| {
+        let guarded = Name::of_key(name).map(|name| {
             let key = key(&client.key(&name));
             Guarded { name, key }
         });
@@ -208,7 +208,7 @@ impl Fence {
     /// As [`Fence::set`].
     pub async fn write(&self, key: impl AsRef<str>, write: Write, token: Token) -> Result<i64, FenceError> {
         let guarded = self.guarded()?;
-        let name = Name::new(key)?;
+        let name = Name::of_key(key)?;
         let (command, args) = write.command(&name)?;
         let key = self.client.key(&name);
         if !share_a_slot(&key, &guarded.key) {

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 
 use super::layouts::{ALL, CACHE_OPTIONS, LIST_MULTIMAP_ENDS, SET_MULTIMAP_ENDS};
-use crate::name::{companion, companion_apart, suffixed, tagged};
+use crate::name::{companion, suffixed, tagged};
 
 /// What becomes of a key when the object to which it belongs is deleted by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,11 +182,6 @@ fn once(key: &[u8]) -> Option<(Bytes, Fate)> {
 fn by_prefix(key: &[u8]) -> Option<(Bytes, Fate)> {
     let (known, rest) = PREFIXES.iter().find_map(|known| Some((known, key.strip_prefix(known.text.as_bytes())?)))?;
     let rest = if known.with_id { without_id(rest) } else { rest };
-    // A latch whose name is a hash tag, and perhaps the same behind it, has one more behind that.
-    let apart = rest.strip_suffix(b":tag").filter(|rest| known.text == "redgrid_latch:" && rest.starts_with(b"{"));
-    if let Some(apart) = apart.filter(|apart| companion_apart("redgrid_latch", apart) == key) {
-        return Some((Bytes::copy_from_slice(apart), known.fate));
-    }
     Some((untagged(rest)?, known.fate))
 }
 
@@ -315,8 +310,8 @@ mod tests {
         assert_eq!(of(&format!("redgrid_fence:{{R}}:{CLIENT}:12")), stays("R"));
         assert_eq!(of("redgrid_fence:{R}"), stays("R"));
         assert_eq!(of("redisson_lock_token:{prod:R}"), stays("prod:R"));
-        for latch in ["a", "{a}", "{a}:tag", "{a}b", "x{a}:tag"] {
-            let round = String::from_utf8(companion_apart("redgrid_latch", latch.as_bytes()).to_vec()).unwrap();
+        for latch in ["a", "{a}:tag", "{a}b", "x{a}:tag"] {
+            let round = String::from_utf8(companion("redgrid_latch", latch.as_bytes()).to_vec()).unwrap();
             assert_eq!(of(&round), goes(latch));
         }
         assert_eq!(of("redisson_lock_queue:redgrid_rw_line:{R}"), goes("R"));

@@ -86,7 +86,7 @@ struct Inner {
 impl Object {
     /// What is stored under one key, the name behind the client's namespace.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Object::with_layout(client, Name::new(name), alone)
+        Object::with_layout(client, Name::of_key(name), alone)
     }
 
     /// An object with companions: for types of objects.
