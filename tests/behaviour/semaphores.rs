@@ -314,13 +314,43 @@ async fn numbers_are_set_changed_and_drained() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn zero_permits_are_nothing_to_do() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    let unset = Semaphore::new(&client, "unset");
+    unset.release(0).await.unwrap();
+    assert!(!unset.object().exists().await.unwrap(), "nothing is set up");
+    let leased = Semaphore::new(&client, NAME).capacity(3);
+    for mail in [leased.clone(), leased.clone().without_leases(), unset.clone()] {
+        let mut none = mail.acquire_many(0).await.unwrap();
+        assert_eq!((none.num_permits(), none.is_held(), none.ids().count()), (0, true, 0));
+        assert_eq!(mail.try_acquire_many(0).await.unwrap().unwrap().num_permits(), 0);
+        assert!(observer.keys("*").await.unwrap().is_empty(), "nobody is asked");
+        none.merge(mail.acquire_many(0).await.unwrap()).unwrap();
+        none.release().await.unwrap();
+    }
+    let mut all = leased.acquire_many(0).await.unwrap();
+    for held in 1..=3 {
+        all.merge(leased.acquire().await.unwrap()).unwrap();
+        assert_eq!((all.num_permits(), left(&observer).await), (held, 3 - i64::try_from(held).unwrap()));
+    }
+    assert!(leased.try_acquire_many(0).await.unwrap().is_some(), "also where none are left");
+    assert!(Semaphore::new(&client, "other").acquire_many(0).await.unwrap().merge(all).is_err());
+    leased.release(0).await.unwrap();
+    leased.close();
+    assert!(matches!(leased.acquire_many(0).await, Err(AcquireError::Closed { .. })));
+    client.shutdown(SOON).await.unwrap();
+    let refused = Semaphore::new(&client, NAME).capacity(3).acquire_many(0).await;
+    assert!(matches!(refused, Err(AcquireError::ShuttingDown { .. })), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bad_input_is_told_by_its_name() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let mail = Semaphore::new(&client, NAME).capacity(3);
     let plain = mail.clone().without_leases();
     let refusals = [
-        (mail.acquire_many(0).await.err(), "permits"),
         (mail.acquire_many(4).await.err(), "permits"),
         (plain.acquire_many(u64::MAX).await.err(), "permits"),
         (mail.clone().capacity(0).acquire().await.err(), "capacity"),

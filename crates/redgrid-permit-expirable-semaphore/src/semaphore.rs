@@ -49,7 +49,7 @@ impl PermitExpirableSemaphore {
         self.acquire_many(1)
     }
 
-    /// Acquires `permits` at once, 1 to 1,000: all of them or none.
+    /// Acquires `permits` at once, up to 1,000: all of them or none. 0 permits are granted without a request.
     ///
     /// # Errors
     ///

@@ -136,7 +136,7 @@ impl RateLimiter {
     }
 
     /// Gives permits back that still count, the oldest first, whoever took them: as Redisson does. Tells how many are free again by
-    /// it. Who knows what he took rather gives that back: [`Taken::release`].
+    /// it. A caller that knows what it took gives that back instead: [`Taken::release`]. 0 permits are nothing to do, as with Redisson.
     ///
     /// Permits that are over are free by themselves. Where the log still has some, they count as what is given back, so that who is
     /// late does not give back in the name of others.
@@ -151,6 +151,9 @@ impl RateLimiter {
     /// What has left is carried out, once, although nobody waits for it.
     pub async fn release(&self, permits: u64) -> Result<u64, LimitError> {
         let queue = self.queue()?;
+        if permits == 0 {
+            return Ok(0);
+        }
         let (mut left, mut all) = (checked(&queue.limit, permits)?, 0);
         while left > 0 {
             let told = self.on_the_log(async |client, log| log.release(client, left).await).await;

@@ -72,7 +72,8 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Acquires `permits` at once: all of them or none.
+    /// Acquires `permits` at once: all of them or none. 0 permits are granted without a request, as by Redisson: the guard takes others
+    /// in by [`Permit::merge`](crate::Permit::merge).
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl Semaphore {
     }
 
     /// Gives permits back that no guard has: forgotten ones, or those that another process was given. Nothing checks that
-    /// they were taken. Permits of guards go back by [`Permit::release`](crate::Permit::release).
+    /// they were taken; 0 permits are nothing to do. Permits of guards go back by [`Permit::release`](crate::Permit::release).
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl Semaphore {
     ///
     /// What has left is carried out although nobody waits for it.
     pub async fn release(&self, permits: u32) -> Result<(), SemaphoreError> {
-        self.counter.add(permits.into(), false).await.map(drop)
+        self.counter.release(permits).await
     }
 
     /// The same, where the semaphore was set up: `false` where it was not.

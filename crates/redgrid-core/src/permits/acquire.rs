@@ -39,10 +39,10 @@ impl Options {
         let name = || source.name.clone();
         let refuse = |option, expected, got| Err(AcquireError::InvalidArgument { name: name(), option, expected, got });
         let (most, expected) = match source.leased {
-            true => (MOST_LEASED, "1 to 1000, where permits have leases"),
-            false => (MOST, "1 to 2147483647"),
+            true => (MOST_LEASED, "0 to 1000, where permits have leases"),
+            false => (MOST, "0 to 2147483647"),
         };
-        if !(1..=most).contains(&self.permits) {
+        if self.permits > most {
             return refuse("permits", expected, self.permits.to_string());
         }
         if let Some(capacity) = self.capacity.filter(|capacity| !(1..=MOST).contains(capacity)) {
@@ -76,6 +76,10 @@ impl Options {
         let mut closed = self.closed.clone();
         if *closed.borrow() {
             return Err(AcquireError::Closed { name: name() });
+        }
+        if self.permits == 0 {
+            let none = client.pools().none(client, source).ok_or_else(|| AcquireError::ShuttingDown { name: name() });
+            return none.map(Some);
         }
         let outcome = client.permits(source, ask).outcome();
         tokio::select! {

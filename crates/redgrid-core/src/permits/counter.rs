@@ -128,6 +128,18 @@ impl Counter {
         Ok(answer.get(1).copied().filter(|_| answer.first() == Some(&1)))
     }
 
+    /// Gives permits back that no guard has, as [`Counter::add`]; 0 permits are nothing to do, as with Redisson.
+    ///
+    /// # Errors
+    ///
+    /// [`SemaphoreError`] says what is true then.
+    pub async fn release(&self, permits: u32) -> Result<(), SemaphoreError> {
+        match permits {
+            0 => self.source().map(drop),
+            permits => self.add(permits.into(), false).await.map(drop),
+        }
+    }
+
     /// Takes all permits that are left.
     ///
     /// # Errors

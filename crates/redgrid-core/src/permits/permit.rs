@@ -331,7 +331,16 @@ impl Permit {
     /// `other` itself, where it is of another semaphore, or client.
     pub fn merge(&mut self, mut other: Permit) -> Result<(), Permit> {
         if !Arc::ptr_eq(&self.pool, &other.pool) {
-            return Err(other);
+            // A guard without permits does not keep its pool: the semaphore may have another one by now.
+            let (ours, theirs) = (&self.pool.source, &other.pool.source);
+            let is_same = (&ours.key, ours.leased, ours.fair) == (&theirs.key, theirs.leased, theirs.fair);
+            let has_none = self.stock.is_empty() || other.stock.is_empty();
+            if !(is_same && has_none && self.client.id() == other.client.id()) {
+                return Err(other);
+            }
+            if self.stock.is_empty() {
+                self.pool = Arc::clone(&other.pool);
+            }
         }
         self.stock.merge(std::mem::take(&mut other.stock));
         Ok(())

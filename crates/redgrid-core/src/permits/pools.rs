@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::exchange::Source;
+use super::permit::Permit;
 use super::pool::{Answer, Ask, Failure, Pool};
 use super::queue::{Back, Seen};
 use super::stock::Stock;
@@ -86,6 +87,18 @@ impl Pools {
         // Whoever polls a flight may wait for this lock.
         drop(state);
         (pool, receiver, id, kick.by_caller(self))
+    }
+
+    /// A guard without permits; `None` where the client is shut down.
+    pub(super) fn none(self: &Arc<Self>, client: &Client, source: &Arc<Source>) -> Option<Permit> {
+        let state = self.state();
+        if state.closed {
+            return None;
+        }
+        let known = (source.key.clone(), source.leased, source.fair);
+        let pool = state.pools.get(&known).cloned();
+        let pool = pool.unwrap_or_else(|| Pool::new(&self.core, self, Arc::clone(source)));
+        Some(Permit::new(client.clone(), pool, Stock::default()))
     }
 
     /// Forgets a pool that nobody uses.
