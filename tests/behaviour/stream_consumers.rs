@@ -44,7 +44,7 @@ async fn a_consumer_goes_on_with_what_it_has_and_then_with_what_is_new() {
     let stream: Texts = Stream::new(&client, "s");
     add(&stream, 1..=5).await;
     let group = stream.group("g");
-    group.create().await.unwrap();
+    group.create().from_start().await.unwrap();
     let mut first = group.consumer("c").page(2);
     let one = next(&mut first).await;
     assert_eq!((one.id, one.attempt(), one.get("n"), &one.entry().fields[..]), (id(1), 1, Some(&1), &one.fields[..]));
@@ -158,7 +158,7 @@ async fn what_a_dead_consumer_has_is_taken_over() {
     let stream: Texts = Stream::new(&client, "s");
     add(&stream, 1..=7).await;
     let group = stream.group("g");
-    group.create().await.unwrap();
+    group.create().from_start().await.unwrap();
     assert_eq!(group.read("dead").limit(5).await.unwrap().len(), 5);
     // Not yet: it is not idle for so long.
     let mut patient = group.consumer("patient").claim_idle(SOON).page(1);
@@ -186,7 +186,7 @@ async fn who_leaves_while_it_waits_loses_nothing() {
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
     let group = stream.group("g");
-    group.create().make_stream().await.unwrap();
+    group.create().from_start().make_stream().await.unwrap();
     let mut all = BTreeSet::new();
     let mut consumer = group.consumer("c").page(3);
     for round in 1..=40_u64 {

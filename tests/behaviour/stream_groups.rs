@@ -29,7 +29,7 @@ async fn filled(stream: &Texts, last: u64) -> OfTexts {
         stream.add("n", &(ms as u32)).id(id(ms)).await.unwrap();
     }
     let group = stream.group("g");
-    group.create().make_stream().await.unwrap();
+    group.create().from_start().make_stream().await.unwrap();
     group
 }
 
@@ -39,7 +39,7 @@ async fn a_group_is_created_moved_and_removed() {
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
     let group = stream.group("g");
-    let told = group.create().await;
+    let told = group.create().from_start().await;
     assert!(matches!(told, Err(StreamError::Object(ObjectError::Absent { .. }))), "{told:?}");
     let no_group = |error: StreamError| matches!(&error, StreamError::NoGroup { group, .. } if group == "g");
     for _ in 0..2 {
@@ -62,7 +62,7 @@ async fn a_group_is_created_moved_and_removed() {
     }
     stream.object().delete().await.unwrap();
     let group = filled(&stream, 5).await;
-    let told = group.create().await.unwrap_err();
+    let told = group.create().from_start().await.unwrap_err();
     assert!(matches!(&told, StreamError::GroupExists { group, .. } if group == "g"), "{told:?}");
     stream.group("later").create().from(Start::After(id(3))).entries_read(3).await.unwrap();
     stream.group("end").create().from(Start::End).await.unwrap();
@@ -148,7 +148,7 @@ async fn what_only_newer_servers_can_is_told_by_others() {
         let stream: Texts = Stream::new(&client, format!("s:{references:?}"));
         let group = filled(&stream, 3).await;
         let other = stream.group("other");
-        other.create().await.unwrap();
+        other.create().from_start().await.unwrap();
         group.read("c").await.unwrap();
         other.read("c").limit(2).await.unwrap();
         let by_ack = group.ack_and_remove([id(1), EntryId::new(0, 1)], references).await;
@@ -217,4 +217,18 @@ async fn what_was_given_under_a_lost_answer_is_pending() {
     let told = Texts::new(&two, "s").group("g").ack([id(1)]).await;
     assert!(matches!(told, Err(ObjectError::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(group.pending().await.unwrap().total, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_begins_with_new_entries_unless_said_otherwise() {
+    let server = server().await;
+    let client = client(&server).await;
+    let stream: Texts = Stream::new(&client, "s");
+    stream.add("n", &1).id(id(1)).await.unwrap();
+    let (new, all) = (stream.group("new"), stream.group("all"));
+    new.create().await.unwrap();
+    all.create().from_start().await.unwrap();
+    stream.add("n", &2).id(id(2)).await.unwrap();
+    assert_eq!(given(&new.read("c").await.unwrap()), [2]);
+    assert_eq!(given(&all.read("c").await.unwrap()), [1, 2]);
 }

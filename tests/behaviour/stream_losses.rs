@@ -117,7 +117,7 @@ async fn what_is_taken_over_and_what_is_new_come_in_turn_also_where_an_answer_is
     let theirs: Texts = Stream::new(&elsewhere, "s");
     add(&theirs, 1..=5).await;
     let group = theirs.group("g");
-    group.create().await.unwrap();
+    group.create().from_start().await.unwrap();
     assert_eq!(group.read("dead").limit(3).await.unwrap().len(), 3);
     let idles = ["XCLAIM", "s", "g", "dead", "0", "1-0", "2-0", "3-0", "IDLE", "3600000"];
     observer.cmd(&idles).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_group_is_set_once() {
     let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
     let theirs: Texts = Stream::new(&elsewhere, "s");
     add(&theirs, [1]).await;
-    theirs.group("g").create().await.unwrap();
+    theirs.group("g").create().from_start().await.unwrap();
     proxy.next(1, "SETID", Action::SwallowReply);
     let told = Texts::new(&client, "s").group("g").set_id(Start::End).await;
     assert!(matches!(told, Err(StreamError::Object(ObjectError::OutcomeUnknown { .. }))), "{told:?}");
@@ -159,9 +159,9 @@ async fn a_group_that_counts_more_than_there_is_hides_no_other() {
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
     add(&stream, 1..=2).await;
-    stream.group("g").create().await.unwrap();
+    stream.group("g").create().from_start().await.unwrap();
     // Redis 6.2 counts none.
-    if stream.group("h").create().entries_read(1_000).await.is_ok() {
+    if stream.group("h").create().from_start().entries_read(1_000).await.is_ok() {
         let known = stream.groups().await.unwrap();
         assert_eq!(known.len(), 2);
         assert!(known.iter().all(|group| group.lag.is_none_or(|lag| lag <= 2)), "{known:?}");
@@ -186,7 +186,7 @@ async fn what_can_not_be_read_hides_nothing_beside_it() {
     };
     let all = [Ok(1), Err(2), Ok(3)];
     for name in ["g", "h"] {
-        stream.group(name).create().await.unwrap();
+        stream.group(name).create().from_start().await.unwrap();
     }
     assert_eq!(told(stream.group("h").read("c").no_ack().await.unwrap()), all);
     let group = stream.group("g");
@@ -205,7 +205,7 @@ async fn what_was_removed_does_not_hide_what_is_pending_behind_it() {
     let stream: Texts = Stream::new(&client, "s");
     add(&stream, 1..=5).await;
     let group = stream.group("g");
-    group.create().await.unwrap();
+    group.create().from_start().await.unwrap();
     group.read("c").await.unwrap();
     stream.remove((1..=4).map(id)).await.unwrap();
     assert_eq!(group.read_pending("c", EntryId::MIN, 2).await.unwrap().len(), 1);
@@ -229,7 +229,7 @@ async fn a_message_wakes_who_waits() {
     let (client, elsewhere, observer) =
         (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let (stream, theirs): (Texts, Texts) = (Stream::new(&client, "s"), Stream::new(&elsewhere, "s"));
-    stream.group("g").create().make_stream().await.unwrap();
+    stream.group("g").create().from_start().make_stream().await.unwrap();
     observer.cmd(&["ACL", "SETUSER", "default", "-xread"]).await.unwrap();
     let mut took = Duration::ZERO;
     for n in 1..=4 {

@@ -51,7 +51,7 @@ async fn a_stream_and_its_group_are_what_their_model_is() {
     for seed in seeds(6) {
         let mut random = fastrand::Rng::with_seed(seed);
         let stream: Stream<u8, u8> = Stream::new(&client, format!("model:{seed}"));
-        stream.group("g").create().make_stream().await.unwrap();
+        stream.group("g").create().from_start().make_stream().await.unwrap();
         let mut model = Model::default();
         let mut story = Vec::new();
         for _ in 0..100 {

@@ -135,7 +135,7 @@ async fn what_can_not_be_is_told_and_changes_nothing() {
         text.add("a", &1).await.map(drop),
         text.range(..).await.map(drop),
         text.info().await.map(drop),
-        text.group("g").create().await,
+        text.group("g").create().from_start().await,
     ] {
         assert!(in_full(told.as_ref().unwrap_err()).contains("WRONGTYPE"), "{told:?}");
     }

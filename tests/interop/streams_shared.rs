@@ -34,7 +34,7 @@ async fn a_group_gives_each_entry_to_one_consumer_of_either_side(on: Ground) {
     let (mut java, mut working, client) = (on.java(), on.java(), on.client().await);
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     let group = stream.group("g");
-    group.create().make_stream().await.unwrap();
+    group.create().from_start().make_stream().await.unwrap();
     // Nobody else is there yet: the first is Java's.
     stream.add("n", &text("0")).await.unwrap();
     working.begin_value("stream.work", &on.name, &["string", "g", "java"]).await;
@@ -121,7 +121,7 @@ async fn what_a_consumer_of_ours_has_left_behind_java_takes_over(on: Ground) {
     let (mut java, client) = (on.java(), on.client().await);
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     let group = stream.group("g");
-    group.create().make_stream().await.unwrap();
+    group.create().from_start().make_stream().await.unwrap();
     for ms in 1..=3 {
         stream.add("n", &ms.to_string()).id(EntryId::new(ms, 0)).await.unwrap();
     }

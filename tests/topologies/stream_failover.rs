@@ -29,7 +29,7 @@ async fn sentinel_consumers_of_a_group_go_on_at_the_promoted_primary() {
     let (adding, working) = (connected(patient()).await, connected(patient()).await);
     let stream: Stream<String, u64> = Stream::new(&adding, "orders");
     let group = Stream::<String, u64>::new(&working, "orders").group("g");
-    group.create().make_stream().await.unwrap();
+    group.create().from_start().make_stream().await.unwrap();
     for n in 0..100 {
         stream.add("n", &n).await.unwrap();
     }

@@ -41,7 +41,7 @@ async fn a_group_gives_out_and_takes_over(on: Ground) {
     let stream: Stream<String, u64> = Stream::new(&client, &on.name);
     let group = stream.group("g");
     assert!(group.read("a").await.unwrap_err().is_no_group());
-    group.create().make_stream().await.unwrap();
+    group.create().from_start().make_stream().await.unwrap();
     for ms in 1..=3 {
         stream.add("n", &ms).id(id(ms)).await.unwrap();
     }

@@ -33,6 +33,8 @@ impl Start {
 
 /// Creates a group when awaited; made by [`Group::create`](crate::Group::create).
 ///
+/// Begins with entries that are added later, as Redisson's groups do, unless [`Create::from_start`] or [`Create::from`] says otherwise.
+///
 /// It is sent once. Where there is a group of this name it ends [`StreamError::GroupExists`], and that stays as it is.
 #[must_use = "nothing is created until this is awaited"]
 #[derive(Debug, Clone)]
@@ -46,7 +48,12 @@ pub struct Create {
 }
 
 impl Create {
-    /// Begins there; with all entries that are there unless set.
+    /// Begins with the first entry of the stream, so that entries from before the group was created are delivered too.
+    pub fn from_start(self) -> Create {
+        self.from(Start::Beginning)
+    }
+
+    /// Begins there; with entries that are added later unless set.
     #[doc(alias = "id")]
     pub fn from(self, start: Start) -> Create {
         Create { start, ..self }

@@ -70,7 +70,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     pub fn create(&self) -> Create {
         let Group { stream, name } = self;
         let (place, group) = (stream.place.clone(), name.clone());
-        Create { place, group, start: Start::Beginning, makes: false, read: None }
+        Create { place, group, start: Start::End, makes: false, read: None }
     }
 
     /// Removes it with all that is pending; tells whether it was there.
