@@ -21,7 +21,8 @@ use crate::clock::Instant;
 /// less, and sentinels take 1 to 2 s to name the server that they have promoted.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// How many releases of one primary are remembered: the last 8,192, about 4 MB.
+/// How many keys the releases of one primary may have together that are remembered: the last 8,192. A
+/// plain lock has one, so that is 4 MB at most.
 const MOST: usize = 8192;
 
 /// How many releases are sent again at a time; those of a node leave together.
@@ -34,8 +35,33 @@ const SECOND_LOOK: Duration = Duration::from_millis(100);
 /// A process that has answered: its node, and its `run_id`, which is empty where the user may not ask.
 type Process = (NodeId, Arc<str>);
 
-/// Releases by the process that answered them, in the order of the answers.
-type ByProcess = HashMap<Process, VecDeque<(Instant, Arc<Request>)>, foldhash::fast::RandomState>;
+/// Releases by the process that answered them.
+type ByProcess = HashMap<Process, Last, foldhash::fast::RandomState>;
+
+/// The last releases of a process, in the order of the answers.
+#[derive(Default)]
+struct Last {
+    releases: VecDeque<(Instant, Arc<Request>)>,
+    /// How many keys they have.
+    keys: usize,
+}
+
+impl Last {
+    fn push(&mut self, now: Instant, request: Arc<Request>) {
+        self.keys += request.touched().len();
+        self.releases.push_back((now, request));
+        while self.keys > MOST || self.releases.front().is_some_and(|(at, _)| now.since(*at) > KEPT) {
+            let Some((_, oldest)) = self.releases.pop_front() else { return };
+            self.keys -= oldest.touched().len();
+        }
+    }
+
+    fn retain(&mut self, stays: impl FnMut(&(Instant, Arc<Request>)) -> bool) {
+        self.releases.retain(stays);
+        self.releases.shrink_to(self.releases.len() * 2);
+        self.keys = self.releases.iter().map(|(_, request)| request.touched().len()).sum();
+    }
+}
 
 /// What is remembered.
 #[derive(Default)]
@@ -61,12 +87,7 @@ impl GivenBack {
         let now = answered.received;
         let mut by = self.by();
         let first = by.is_empty();
-        let last = by.entry((answered.by.id().clone(), Arc::clone(&epoch.run_id))).or_default();
-        let is_old = |(at, _): &(Instant, _)| now.since(*at) > KEPT;
-        while last.len() >= MOST || last.front().is_some_and(is_old) {
-            last.pop_front();
-        }
-        last.push_back((now, request));
+        by.entry((answered.by.id().clone(), Arc::clone(&epoch.run_id))).or_default().push(now, request);
         drop(by);
         if first {
             self.news.notify_one();
@@ -97,9 +118,8 @@ impl GivenBack {
         by.retain(|process, last| {
             if primaries.iter().any(|it| it.answers() && process_of(&**it).as_ref() == Some(process)) {
                 last.retain(|(at, _)| now.since(*at) <= KEPT);
-                last.shrink_to(last.len() * 2);
             }
-            !last.is_empty()
+            !last.releases.is_empty()
         });
         !by.is_empty()
     }
