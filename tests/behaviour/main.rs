@@ -63,6 +63,7 @@ mod latch_model;
 mod latch_troubles;
 mod leases_in_doubt;
 mod lex_model;
+mod limited_servers;
 mod listeners;
 mod listening_ends;
 mod lists;

@@ -129,6 +129,9 @@ pub struct NodeHealth {
     pub channels: usize,
     /// Channels whose subscription the server has confirmed; the others are made up for by polling.
     pub subscribed: usize,
+    /// Why a channel is not confirmed, in the server's words: for example, because the user may not
+    /// subscribe. `None` where all are, or where none has been tried yet.
+    pub subscription_trouble: Option<String>,
 }
 
 impl NodeHealth {
@@ -155,7 +158,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         Err(_) => Some(format!("no answer within {within:?}")),
     };
     let epoch = server.current_epoch();
-    let (channels, subscribed) = hub.subscriptions(server.id());
+    let subscriptions = hub.subscriptions(server.id());
     NodeHealth {
         node: server.id().clone(),
         part,
@@ -165,8 +168,9 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         clock_offset_micros: server.time().at(now, now).and_then(ahead_of_here),
         trouble,
         is_behind: server.is_behind(),
-        channels,
-        subscribed,
+        channels: subscriptions.wanted,
+        subscribed: subscriptions.confirmed,
+        subscription_trouble: subscriptions.trouble.map(|error| error.to_string()),
     }
 }
 

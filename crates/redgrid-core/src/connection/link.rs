@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fred::clients::Client as Fred;
+use fred::clients::{Client as Fred, Pipeline};
 use fred::interfaces::ClientLike;
 use fred::prelude::{Options, Value};
 use fred::types::{ClusterHash, CustomCommand};
@@ -24,7 +24,8 @@ use tokio::time::Instant;
 
 use self::build::build;
 pub(super) use self::frames::info_field;
-use self::frames::{classify, from_value, into_reply, is_read_only, refusal, wants_login};
+pub(super) use self::frames::wants_login;
+use self::frames::{classify, from_value, into_reply, is_read_only, refusal};
 use self::silence::Silence;
 use super::lines::Seat;
 use super::login::Login;
@@ -363,6 +364,35 @@ impl Link {
             return answers;
         }
         self.send_together_once(commands).await
+    }
+
+    /// Sends what a pipeline holds and one more command behind it, in one piece; returns the answer to that one.
+    ///
+    /// The pipeline holds subscriptions only, to which fred expects no answer.
+    pub(super) async fn send_last(
+        &self,
+        pipeline: &Pipeline<Fred>,
+        name: Named,
+        args: Vec<Value>,
+    ) -> Result<Reply, ServerError> {
+        if !self.fred.is_connected() {
+            return Err(self.down());
+        }
+        // It is only queued here, and answers so.
+        let _ = pipeline.custom_raw(name.command(), args).await;
+        let asked = self.silence.asked(self.clock.now());
+        let answer = match pipeline.last::<Value>().await {
+            Ok(value) => Ok(from_value(value)),
+            Err(error) => Err(refusal(&error).unwrap_or_else(|| classify(&error))),
+        };
+        if !answer.as_ref().is_err_and(ServerError::is_unknown) {
+            asked.answered(self.clock.now());
+        }
+        drop(asked);
+        if answer.as_ref().is_err_and(ServerError::is_unknown) {
+            self.doubt.notify_one();
+        }
+        answer
     }
 
     async fn send_together_once(&self, commands: Vec<(Named, Vec<Value>)>) -> Vec<Result<Reply, ServerError>> {

@@ -1,9 +1,10 @@
-//! The connection that carries subscriptions: SUBSCRIBE, UNSUBSCRIBE and the question what is subscribed, nothing else.
+//! The connection that carries subscriptions: SUBSCRIBE, UNSUBSCRIBE, PING and CLIENT INFO, nothing else.
 //!
-//! fred answers a SUBSCRIBE before the server has it, and an error reply to it (a denied channel) has no owner there: it is
-//! dropped, or handed to the next command. So every SUBSCRIBE is followed by CLIENT INFO on the same connection: its count
-//! of subscriptions proves what is in force. Any answer that is not one shifts all later ones, and the connection is
-//! made anew. (Where the user may not ask, a PONG has to do; a denied channel may then go unnoticed until the poll.)
+//! fred answers a SUBSCRIBE before the server has it, and an error reply to it (a denied channel) has
+//! no owner there. So a PING with a text of its own is written right behind every SUBSCRIBE, in one
+//! piece. The text in its answer proves that the server has handled the SUBSCRIBE. An error in its
+//! place is the refusal, in the server's words; the answer that then comes one command late is waited
+//! for by further PINGs.
 //!
 //! An SSUBSCRIBE is answered as any command is, channel by channel, if it carries one channel.
 
@@ -22,7 +23,7 @@ use tokio::task::JoinHandle;
 
 pub(super) use self::read::Carries;
 use self::read::{Carried, read};
-use super::link::Link;
+use super::link::{Link, Named, wants_login};
 use super::slot::slot;
 use super::{ChannelKind, Epoch, Push, Refused, Reply};
 use crate::error::{Code, ServerError};
@@ -51,15 +52,20 @@ pub(super) struct Subscriber {
 #[derive(Default)]
 struct Subscribed {
     connection: u64,
-    plain: HashSet<String>,
     sharded: HashSet<String>,
     /// A SUBSCRIBE was left in the middle: what it came to is not known.
     midway: bool,
-    /// What the last PING said.
+    /// Number of PINGs sent.
     steps: u64,
 }
 
 impl Subscribed {
+    /// A text that no other PING of this connection carries.
+    fn next_token(&mut self) -> String {
+        self.steps += 1;
+        format!("step {}", self.steps)
+    }
+
     /// A new connection begins with nothing.
     fn on(&mut self, connection: u64) {
         if self.connection != connection {
@@ -147,11 +153,11 @@ impl Subscriber {
         subscribed.midway = false;
         let refused = match refused {
             Ok(refused) => refused,
+            // The connection stays: it has no part in a refusal that passes.
+            Err(error @ ServerError::Refused { .. }) if !wants_login(&error) => return Err(error),
             Err(error) => {
                 self.link.renew().await;
-                // The refusal itself, handed to the question behind it.
-                let denied = kind != ChannelKind::Sharded && error.code() == Some(Code::NoPermission);
-                return if denied { Ok(all_denied(&channels)) } else { Err(error) };
+                return Err(error);
             }
         };
         // First this, then the look: whoever reads sees it when the connection has gone, or it is seen here.
@@ -168,26 +174,30 @@ impl Subscriber {
         kind: ChannelKind,
         channels: &[String],
     ) -> Result<Refused, ServerError> {
-        let new: Vec<_> = channels.iter().filter(|channel| subscribed.plain.insert((*channel).clone())).collect();
-        let expected = subscribed.plain.len();
-        // Both are on their way before either is waited for: first polls keep their order.
-        let subscribe = async {
-            match kind {
-                ChannelKind::Patterns => self.link.fred().psubscribe(channels.to_vec()).await,
-                _ => self.link.fred().subscribe(channels.to_vec()).await,
-            }
+        let pipeline = self.link.fred().pipeline();
+        // Only queued here. fred writes a pipeline in one piece, and reads nothing meanwhile: a refusal
+        // can not arrive before the PING expects its answer.
+        let queued = match kind {
+            ChannelKind::Patterns => pipeline.psubscribe(channels.to_vec()).await,
+            _ => pipeline.subscribe(channels.to_vec()).await,
         };
-        let count = if kind == ChannelKind::Patterns { "psub=" } else { "sub=" };
-        let (sent, counted) = tokio::join!(subscribe, self.count(count));
-        sent.map_err(|error| ServerError::unknown(error.details().to_owned()))?;
-        if counted?.is_none_or(|counted| counted >= expected) {
-            return Ok(Vec::new());
+        queued.map_err(|error| ServerError::not_sent(error.details().to_owned()))?;
+        let token = subscribed.next_token();
+        match self.link.send_last(&pipeline, PING, vec![token.as_str().into()]).await {
+            Ok(answer) if is_pong(&answer, &token) => Ok(Vec::new()),
+            Ok(other) => Err(ServerError::unknown(format!("a PING was answered by {other:?}"))),
+            // Nothing proves the subscription where the user may not PING; polling covers a refusal.
+            Err(error) if refuses_ping(&error) => Ok(Vec::new()),
+            Err(error @ ServerError::Refused { .. }) => {
+                self.fall_into_step(subscribed).await;
+                match error.code().is_some_and(Code::is_passing) || wants_login(&error) {
+                    true => Err(error),
+                    // SUBSCRIBE is all or nothing: one denied channel denies them all.
+                    false => Ok(channels.iter().map(|channel| (channel.clone().into(), error.clone())).collect()),
+                }
+            }
+            Err(error) => Err(error),
         }
-        // SUBSCRIBE is all or nothing: one denied channel denies them all, and what was subscribed before stays so.
-        new.into_iter().for_each(|channel| {
-            subscribed.plain.remove(channel);
-        });
-        Ok(all_denied(channels))
     }
 
     /// One command for each: fred takes one answer for a command, and the server gives one for each channel. So each is known to
@@ -225,27 +235,17 @@ impl Subscriber {
         subscribed.on(connection);
         let expected = subscribed.sharded.len();
         if expected > 0
-            && let Ok(Some(counted)) = self.count("ssub=").await
+            && let Some(counted) = self.count_sharded().await
             && counted < expected
         {
             self.link.renew().await;
         }
     }
 
-    /// How many channels of a kind are subscribed on the connection; `None` where the user may not ask.
-    async fn count(&self, kind: &str) -> Result<Option<usize>, ServerError> {
-        match self.link.send_static("CLIENT", vec!["INFO".into()]).await {
-            Ok(reply) => {
-                let info = reply.into_typed::<String>()?;
-                let count = info.split(' ').find_map(|part| part.strip_prefix(kind)?.parse().ok());
-                count.map(Some).ok_or_else(|| ServerError::unknown("CLIENT INFO was answered by something else"))
-            }
-            Err(error) if may_not_ask(&error) => match self.link.send_static("PING", Vec::new()).await? {
-                Reply::Bytes(pong) if &pong[..] == b"PONG" => Ok(None),
-                other => Err(ServerError::unknown(format!("a PING was answered by {other:?}"))),
-            },
-            Err(error) => Err(error),
-        }
+    /// Counts the sharded channels of the connection; `None` where the server does not answer that.
+    async fn count_sharded(&self) -> Option<usize> {
+        let info = self.link.send_static("CLIENT", vec!["INFO".into()]).await.ok()?.into_typed::<String>().ok()?;
+        info.split(' ').find_map(|part| part.strip_prefix("ssub=")?.parse().ok())
     }
 
     /// Waits until it is connected, for a moment.
@@ -273,9 +273,6 @@ impl Subscriber {
         }
         match kind {
             ChannelKind::Plain | ChannelKind::Events | ChannelKind::Patterns => {
-                channels.iter().for_each(|channel| {
-                    subscribed.plain.remove(channel);
-                });
                 let _ = match kind {
                     ChannelKind::Patterns => self.link.fred().punsubscribe(channels).await,
                     _ => self.link.fred().unsubscribe(channels).await,
@@ -300,10 +297,11 @@ impl Subscriber {
     /// server has done all before.
     async fn fall_into_step(&self, subscribed: &mut Subscribed) {
         for _ in 0..STEPS {
-            subscribed.steps += 1;
-            let token = format!("step {}", subscribed.steps);
-            match self.link.send_static("PING", vec![token.as_str().into()]).await {
-                Ok(Reply::Bytes(answer)) if answer == token.as_bytes() => return,
+            let token = subscribed.next_token();
+            match self.link.send(PING, vec![token.as_str().into()]).await {
+                Ok(answer) if is_pong(&answer, &token) => return,
+                // Where the user may not PING nothing shows the order, and PINGs are all that is sent here.
+                Err(error) if refuses_ping(&error) => return,
                 Ok(_) | Err(ServerError::Refused { .. }) => {}
                 // The connection has gone, and all that was out of step.
                 Err(_) => return,
@@ -324,9 +322,22 @@ impl Subscriber {
     }
 }
 
-fn all_denied(channels: &[String]) -> Refused {
-    let denied = || ServerError::refused("NOPERM one of the channels is denied");
-    channels.iter().map(|channel| (channel.clone().into(), denied())).collect()
+const PING: Named = Named::Known("PING");
+
+/// Whether `reply` is the answer to a PING that carried `token`. With RESP2 it is a list of two.
+fn is_pong(reply: &Reply, token: &str) -> bool {
+    match reply {
+        Reply::Bytes(text) => text == token.as_bytes(),
+        Reply::Array(parts) => matches!(parts.last(), Some(Reply::Bytes(text)) if text == token.as_bytes()),
+        _ => false,
+    }
+}
+
+/// Whether a server refuses PING itself. Errors name the command in quotes of one kind or another.
+fn refuses_ping(error: &ServerError) -> bool {
+    let ServerError::Refused { message, .. } = error else { return false };
+    let message = message.to_ascii_lowercase();
+    ["'ping'", "`ping`"].iter().any(|named| message.contains(named))
 }
 
 /// Whether a reply says that `channel` is subscribed.
@@ -334,12 +345,6 @@ fn confirms(reply: &Reply, channel: &str) -> bool {
     let Reply::Array(parts) = reply else { return false };
     let is = |part: Option<&Reply>, what: &str| matches!(part, Some(Reply::Bytes(bytes)) if bytes == what.as_bytes());
     is(parts.first(), "ssubscribe") && is(parts.get(1), channel)
-}
-
-/// Whether the user may not ask by CLIENT INFO; any other refusal belongs to a SUBSCRIBE. Before 7.0 servers name the command
-/// without its subcommand.
-fn may_not_ask(error: &ServerError) -> bool {
-    matches!(error, ServerError::Refused { code: Code::NoPermission, message } if message.contains("run the 'client"))
 }
 
 fn as_text(channels: Vec<Bytes>) -> Result<Vec<String>, ServerError> {
@@ -352,20 +357,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_not_ask_is_told_from_who_may_not_subscribe() {
-        for told in [
-            "NOPERM this user has no permissions to run the 'client' command or its subcommand",
-            "NOPERM this user has no permissions to run the 'client|info' command",
-            "NOPERM User app has no permissions to run the 'client|info' command",
+    fn a_refused_ping_is_told_from_a_refused_subscription() {
+        for refused in [
+            "NOPERM this user has no permissions to run the 'ping' command",
+            "NOPERM User app has no permissions to run the 'ping' command",
+            "ERR unknown command 'PING', with args beginning with: 'step 1' ",
+            "ERR unknown command `PING`, with args beginning with: `step 1`, ",
         ] {
-            assert!(may_not_ask(&ServerError::refused(told)), "{told}");
+            assert!(refuses_ping(&ServerError::refused(refused)), "{refused}");
         }
-        for told in [
+        for refused in [
             "NOPERM this user has no permissions to access one of the channels used as arguments",
             "NOPERM this user has no permissions to run the 'subscribe' command",
-            "ERR unknown command 'client'",
+            "ERR unknown command 'subscribe', with args beginning with: 'redisson_lock__channel:{a}' ",
         ] {
-            assert!(!may_not_ask(&ServerError::refused(told)), "{told}");
+            assert!(!refuses_ping(&ServerError::refused(refused)), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_pong_is_recognised_in_both_protocols() {
+        let text = |text: &'static str| Reply::Bytes(text.into());
+        assert!(is_pong(&text("step 1"), "step 1"));
+        assert!(is_pong(&Reply::Array(vec![text("pong"), text("step 1")]), "step 1"));
+        for other in [text("PONG"), text("step 2"), Reply::Array(vec![text("pong"), text("")]), Reply::Nil] {
+            assert!(!is_pong(&other, "step 1"), "{other:?}");
         }
     }
 }

@@ -21,6 +21,7 @@ use super::spread::{Spreading, heard_at};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
+use crate::error::ServerError;
 use crate::wait::feed::{of_pattern, plain, sharded};
 
 /// The wake-up hub of a client.
@@ -45,6 +46,17 @@ pub(super) struct State {
     pub(super) ending: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     closed: bool,
+}
+
+/// Subscriptions at one node.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    /// Number of channels with watchers.
+    pub(crate) wanted: usize,
+    /// How many of them the server has confirmed.
+    pub(crate) confirmed: usize,
+    /// Why one of the others is not.
+    pub(crate) trouble: Option<ServerError>,
 }
 
 impl State {
@@ -194,13 +206,22 @@ impl Hub {
         self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
     }
 
-    /// How many channels are wanted at a node, and how many of them are in force.
-    pub(crate) fn subscriptions(&self, node: &NodeId) -> (usize, usize) {
+    /// The channels that are wanted at a node, and what became of their subscriptions.
+    pub(crate) fn subscriptions(&self, node: &NodeId) -> Subscriptions {
         let state = self.state();
-        let here = state.channels.values().filter(|channel| channel.home == *node && !channel.watchers.is_empty());
-        here.fold((0, 0), |(wanted, in_force), channel| {
-            (wanted + 1, in_force + usize::from(channel.force == Force::Confirmed))
-        })
+        let mut found = Subscriptions::default();
+        let wanted = state.channels.iter().filter(|(_, channel)| channel.home == *node && !channel.watchers.is_empty());
+        for (name, channel) in wanted {
+            found.wanted += 1;
+            found.confirmed += usize::from(channel.force == Force::Confirmed);
+            if found.trouble.is_none() && matches!(channel.force, Force::Denied | Force::Postponed) {
+                found.trouble = state.denied.get(name).map(|denial| denial.why.clone());
+            }
+        }
+        if found.confirmed < found.wanted && found.trouble.is_none() {
+            found.trouble = state.posts.get(node).and_then(|post| post.lane.failure());
+        }
+        found
     }
 
     /// A number that no watcher has.

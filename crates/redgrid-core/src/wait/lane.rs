@@ -1,8 +1,8 @@
 //! What is subscribed at one node, kept equal to what is wanted there.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,8 +15,8 @@ use super::hub::{Hub, State};
 use super::poll::{self, Look, UNSUBSCRIBED_POLL};
 use super::spread::on_wire;
 use crate::clock::Instant;
-use crate::connection::{ChannelKind, Doubt, NodeId, Push, Refused, Server};
-use crate::error::ServerError;
+use crate::connection::{ChannelKind, Doubt, NodeId, Push, Refused, Server, jittered};
+use crate::error::{Code, ServerError};
 use crate::slack::give_back;
 
 /// Channels subscribed by one command.
@@ -28,8 +28,17 @@ const QUARANTINE: Duration = Duration::from_secs(60);
 /// The same for a sharded channel: it may have been denied because its slot is on its way.
 const SHARDED_QUARANTINE: Duration = Duration::from_secs(1);
 
+/// The longest pause between subscriptions that fail one after another: 5 s. Each may cost a connection.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
 /// Denied channels that are remembered; beyond that each new watcher of one tries again.
 const MOST_DENIED: usize = 10_000;
+
+/// Whether a refusal may concern one channel of several: an access rule about channels. Any other
+/// refusal concerns the command, and all of its channels.
+fn is_about_a_channel(why: &ServerError) -> bool {
+    matches!(why, ServerError::Refused { code: Code::NoPermission, message } if message.contains("channel"))
+}
 
 /// One node as the hub sees it.
 pub(super) struct Lane {
@@ -42,9 +51,50 @@ pub(super) struct Lane {
     renewed: Notify,
     /// When the node last answered a poll, in nanoseconds.
     contact: AtomicU64,
+    failures: Mutex<Failures>,
+}
+
+/// Subscriptions that failed one after another.
+#[derive(Default)]
+struct Failures {
+    /// How many failed on a connection that was up.
+    count: u32,
+    last: Option<ServerError>,
+    /// Nothing is subscribed before this instant.
+    paused_until: Option<Instant>,
+}
+
+impl Failures {
+    /// Records one more. The first is usually a connection that was lost; from the second on each may
+    /// cost a connection of its own, and the pause between them doubles.
+    fn add(&mut self, error: &ServerError, now: Instant, delay: Duration) {
+        self.last = Some(error.clone());
+        if matches!(error, ServerError::NotSent { .. }) {
+            return;
+        }
+        self.count = self.count.saturating_add(1);
+        self.paused_until = self.count.checked_sub(2).map(|doubled| {
+            let pause = delay.saturating_mul(1 << doubled.min(16)).min(LONGEST_PAUSE);
+            now + jittered(pause)
+        });
+    }
 }
 
 impl Lane {
+    /// Why the last subscription failed, if none has succeeded since.
+    pub(super) fn failure(&self) -> Option<ServerError> {
+        self.failures().last.clone()
+    }
+
+    /// The end of a pause that lasts at `now`.
+    fn paused_until(&self, now: Instant) -> Option<Instant> {
+        self.failures().paused_until.filter(|until| *until > now)
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     /// When the node last answered a poll.
     pub(super) fn contact(&self) -> Instant {
         Instant::from_nanos(self.contact.load(Ordering::Acquire))
@@ -112,6 +162,7 @@ impl Post {
             polls: Notify::new(),
             renewed: Notify::new(),
             contact: AtomicU64::new(0),
+            failures: Mutex::default(),
         });
         let tasks = [
             tokio::spawn(dispatch(Arc::clone(&hub), Arc::clone(&lane))),
@@ -178,10 +229,10 @@ async fn maintain(hub: Arc<Hub>, lane: Arc<Lane>) {
     loop {
         let Differences { leaving, joining, kind, suspect } = hub.differences(&lane);
         if joining.is_empty() && leaving.iter().all(Vec::is_empty) {
-            let pardon = hub.pardon();
+            let due = hub.pardon().min(lane.paused_until(hub.clock.now()).unwrap_or(Instant::NEVER));
             tokio::select! {
                 () = lane.wanted.notified() => {}
-                () = hub.clock.sleep_until(pardon) => {}
+                () = hub.clock.sleep_until(due) => {}
             }
             continue;
         }
@@ -193,8 +244,13 @@ async fn maintain(hub: Arc<Hub>, lane: Arc<Lane>) {
         if let Some(kind) = kind {
             let gaps = hub.gaps(&lane);
             match lane.server.subscribe(kind, joining.iter().map(on_wire).collect()).await {
-                Ok(refused) if refused.is_empty() => hub.in_force(&lane, kind, &joining, gaps),
-                Ok(refused) => hub.refused(&lane, kind, (joining, gaps), refused).await,
+                Ok(refused) => {
+                    *lane.failures() = Failures::default();
+                    match refused.is_empty() {
+                        true => hub.in_force(&lane, kind, &joining, gaps),
+                        false => hub.refused(&lane, kind, (joining, gaps), refused),
+                    }
+                }
                 Err(error) => hub.subscription_failed(&lane, kind, &joining, suspect, &error).await,
             }
         }
@@ -295,6 +351,9 @@ impl Hub {
                 !stays
             });
         }
+        if lane.paused_until(self.clock.now()).is_some() {
+            return differences;
+        }
         // One kind at a time; a command carries one. Those of events, which are first by their names, are last: a connection of
         // theirs that can not be had holds up no others.
         let mut others = Vec::new();
@@ -369,7 +428,7 @@ impl Hub {
     }
 
     /// Some of `chunk` were refused, the others are in force.
-    async fn refused(&self, lane: &Lane, kind: ChannelKind, (mut chunk, gaps): (Vec<Bytes>, u64), refused: Refused) {
+    fn refused(&self, lane: &Lane, kind: ChannelKind, (mut chunk, gaps): (Vec<Bytes>, u64), refused: Refused) {
         let why = |name: &Bytes| refused.iter().find(|(of, _)| on_wire(name) == *of).map(|(_, why)| why.clone());
         let refused: Refused = chunk.iter().filter_map(|name| why(name).map(|why| (name.clone(), why))).collect();
         let is_refused = |name: &Bytes| refused.iter().any(|(of, _)| of == name);
@@ -386,8 +445,8 @@ impl Hub {
                 let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
                     continue;
                 };
-                if kind != ChannelKind::Sharded && names > 1 {
-                    // Which of them is meant is not told.
+                if kind != ChannelKind::Sharded && names > 1 && is_about_a_channel(why) {
+                    // The error may be about any of them.
                     desired.to_try.insert(name.clone());
                     continue;
                 }
@@ -403,10 +462,7 @@ impl Hub {
             self.topology.doubt(Doubt::Node(node.clone()));
         }
         let why = refused.first().map(|(_, error)| error.to_string());
-        tracing::debug!(why, channels = refused.len(), "subscription refused");
-        if kind != ChannelKind::Sharded {
-            self.until_renewed(lane).await;
-        }
+        tracing::debug!(%node, why, channels = refused.len(), "subscription refused");
     }
 
     async fn subscription_failed(
@@ -432,13 +488,9 @@ impl Hub {
                 again.insert(name.clone());
             }
         }
-        tracing::debug!(%error, channels = chunk.len(), "subscription failed");
-        self.until_renewed(lane).await;
-    }
-
-    /// The connection is made anew, or there is none: its gap is the signal to go on. The time bound is for a node that refuses
-    /// without losing its connection.
-    async fn until_renewed(&self, lane: &Lane) {
+        tracing::debug!(%node, %error, channels = chunk.len(), "subscription failed");
+        lane.failures().add(error, self.clock.now(), self.settings.retry_delay);
+        // A new connection tells its gap. The bound is for a node that keeps its connection.
         let _ = tokio::time::timeout(self.settings.retry_delay, lane.renewed.notified()).await;
     }
 

@@ -27,7 +27,7 @@ fn begins_with_code(details: &str) -> bool {
 }
 
 /// Whether the server wants a login before anything else, in its own words: a script has words of its own.
-pub(super) fn wants_login(error: &ServerError) -> bool {
+pub(in crate::connection) fn wants_login(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. } if message.starts_with("NOAUTH Authentication required"))
 }
 
