@@ -56,6 +56,7 @@ mod ids;
 mod ids_by_time;
 mod ids_by_time_losses;
 mod ids_of_processes;
+mod in_flight;
 mod keys;
 mod latch;
 mod latch_crowds;

@@ -219,6 +219,16 @@ impl Config {
         self.by_code("connections_per_node")
     }
 
+    /// How many requests may be under way at one node, 1 to 65,536: 1,024 unless set. Further requests
+    /// wait in the client. The wait is not part of their `timeout`, only of the call's own bound; a
+    /// request that does not get out of it ends as [`NotSent`](crate::ServerError::NotSent).
+    ///
+    /// Renewals and releases of what is held do not wait.
+    pub fn max_in_flight(mut self, requests: u32) -> Self {
+        self.settings.max_in_flight = requests;
+        self.by_code("max_in_flight")
+    }
+
     /// Where a grant and its renewals must have arrived before they count: the primary's memory unless set.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.settings.durability = durability;

@@ -162,6 +162,12 @@ pub(super) static TABLE: &[Setting] = &[
         "Connections for requests to each node; subscriptions have one of their own. One is pipelined; more help where the server has I/O threads. All requests of a name use the same one.",
     ),
     row(
+        "max_in_flight",
+        Connections,
+        Count(|d| &mut d.settings.max_in_flight, 1, 65_536),
+        "How many requests may be under way at one node. Further ones wait in the client, and that is not part of their `timeout`. More takes more memory (some 10 KB each) and makes one answer wait for more others; less leaves a distant server idle.",
+    ),
+    row(
         "scan_interval",
         Connections,
         Time(|d| &mut d.settings.scan_interval, ms(10), DAY),

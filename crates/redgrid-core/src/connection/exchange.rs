@@ -9,6 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 use super::link::patience;
 use super::route::{Answer, once_telling};
 use super::{Doubt, Epoch, Reply, Request, Server, Topology, is_same};
@@ -60,7 +62,7 @@ impl Exchange {
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     stage: AtomicU8,
-    /// Who refused it last, for a moment.
+    /// Why it was refused last, for a moment, or what it waits for before it leaves.
     refusal: Mutex<Option<ServerError>>,
 }
 
@@ -115,7 +117,12 @@ impl Progress {
 
     fn refused(&self, error: &ServerError) {
         self.not_done();
-        *self.refusal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error.clone());
+        self.waits(Some(error.clone()));
+    }
+
+    /// What stands in the way of the next copy.
+    fn waits(&self, why: Option<ServerError>) {
+        *self.refusal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = why;
     }
 
     /// What is true when the time is over.
@@ -159,6 +166,32 @@ pub(super) fn exchange<'a>(
         let mut unknowns = 0;
         let mut first = None;
         loop {
+            let to = match request.reads {
+                true => topology.reader(request.first_key()),
+                false => topology.primary(request.first_key()),
+            };
+            // Kept until this copy is answered. What gives back goes before what others ask for.
+            let _admitted = match to.admission() {
+                Some(limit) if persistence != Persistence::ToTheEnd => match limit.try_acquire() {
+                    Ok(permit) => Some(permit),
+                    Err(_) => match Box::pin(admitted(limit, clock, until, progress)).await {
+                        Ok(permit) => Some(permit),
+                        Err(error) => {
+                            let (result, sent) = (Err(error), clock.now());
+                            let by = Arc::clone(&to);
+                            return Exchange {
+                                result,
+                                sent,
+                                received: sent,
+                                unanswered_until: unanswered,
+                                by,
+                                epoch: None,
+                            };
+                        }
+                    },
+                },
+                _ => None,
+            };
             let sent = clock.now();
             let mut limit = sent + settings.timeout;
             if let (Persistence::Within(window), Some(first)) = (persistence, first) {
@@ -170,10 +203,7 @@ pub(super) fn exchange<'a>(
                 return Exchange { result, sent, received: sent, unanswered_until: None, by, epoch: None };
             }
             let Answer { result, by, epoch, at_home } = match request.reads {
-                true => {
-                    let reader = topology.reader(request.first_key());
-                    once_telling(topology, reader, request, limit, &AtomicBool::new(false)).await
-                }
+                true => once_telling(topology, Arc::clone(&to), request, limit, &AtomicBool::new(false)).await,
                 false => unless_replaced(topology, request, limit).await,
             };
             let received = clock.now();
@@ -208,6 +238,7 @@ pub(super) fn exchange<'a>(
             };
             if again && received < until {
                 // Boxed, as is all that is rare: every request would have room for it.
+                drop(_admitted);
                 Box::pin(pause(topology, request.first_key(), (&by, at_home), settings, clock, until)).await;
                 if clock.now() < until {
                     continue;
@@ -216,6 +247,41 @@ pub(super) fn exchange<'a>(
             return Exchange { result, sent, received, unanswered_until: unanswered, by, epoch };
         }
     }
+}
+
+/// Waits until fewer requests than the limit are under way. That is not time on the wire: the time of
+/// the copy begins afterwards.
+///
+/// # Errors
+///
+/// [`ServerError::NotSent`] when `until` has passed.
+///
+/// # Cancel safety
+///
+/// Dropping it gives up the place in the queue.
+async fn admitted<'a>(
+    limit: &'a Semaphore,
+    clock: &Clock,
+    until: Instant,
+    progress: &Progress,
+) -> Result<SemaphorePermit<'a>, ServerError> {
+    let waited = || ServerError::not_sent("too many requests were under way (see `max_in_flight`)");
+    progress.waits(Some(waited()));
+    let permit = async {
+        tokio::select! {
+            biased;
+            permit = limit.acquire() => permit.map_err(|_| waited()),
+            // Not of our clock, which wakes every second to see whether the machine slept: very many wait here.
+            () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
+        }
+    };
+    // Out of the runtime's budget: of thousands of calls in one task, each poll would go through all.
+    let permit = tokio::task::unconstrained(permit).await?;
+    if clock.now() >= until {
+        return Err(waited());
+    }
+    progress.waits(None);
+    Ok(permit)
 }
 
 /// Sends one copy, and does not believe what a primary answers that was replaced meanwhile: one that hung and goes on does not

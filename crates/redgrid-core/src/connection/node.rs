@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::join_all;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::joint::Joints;
@@ -96,6 +96,8 @@ pub(super) struct Node {
     held_back: AtomicBool,
     watchers: Mutex<Vec<JoinHandle<()>>>,
     joints: Joints,
+    /// Requests that may still be sent before one is answered.
+    admission: Semaphore,
 }
 
 impl Node {
@@ -124,6 +126,7 @@ impl Node {
         watchers.push(reading);
         Ok(Arc::new_cyclic(|me| Node {
             joints: Joints::new(Weak::clone(me), nodes.clustered),
+            admission: Semaphore::new(usize::try_from(settings.max_in_flight).unwrap_or(usize::MAX)),
             id: NodeId(way.place.to_string().into()),
             sharded: Arc::clone(sharded),
             clock: clock.clone(),
@@ -343,6 +346,10 @@ impl Server for Node {
 
     fn answers(&self) -> bool {
         self.commands.answers()
+    }
+
+    fn admission(&self) -> Option<&Semaphore> {
+        Some(&self.admission)
     }
 
     fn trouble(&self) -> Option<String> {

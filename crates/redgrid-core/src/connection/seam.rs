@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{Answering, CommitError, DeploymentKind, Reply, Request, ServerClock};
 use crate::clock::Instant;
@@ -152,6 +152,11 @@ pub trait Server: Send + Sync + 'static {
     /// Whether there is a connection, and the node has not owed an answer for long on it.
     fn answers(&self) -> bool {
         self.epoch().borrow().is_some()
+    }
+
+    /// Limits how many requests are under way at the node at once; `None` where nothing does.
+    fn admission(&self) -> Option<&Semaphore> {
+        None
     }
 
     /// Why there is no connection, or why the last one was lost, as far as it is known.

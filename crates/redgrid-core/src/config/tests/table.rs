@@ -51,6 +51,7 @@ fn every_field_of_the_settings_has_a_row() {
         ping_interval: Duration::from_secs(7),
         credentials_interval: Duration::from_secs(7),
         connections_per_node: 7,
+        max_in_flight: 99,
         scan_interval: Duration::from_secs(7),
         read_mode: ReadMode::Any,
         subscription_mode: SubscriptionMode::Replica,

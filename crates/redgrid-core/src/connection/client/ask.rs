@@ -90,7 +90,7 @@ impl Client {
                 }
                 result => result,
             },
-            () = core.clock.sleep_until(until) => Err(progress.at_the_end()),
+            () = core.clock.wait_until(until) => Err(progress.at_the_end()),
         };
         answer.and_then(FromReply::from_reply)
     }

@@ -1,0 +1,55 @@
+//! The bound on requests under way at a node.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redgrid_core::{Client, Config, Reply, Request, ServerError};
+use redgrid_testkit::{Direction, Fault, Proxy};
+use redgrid_tests::{SOON, client_with, server};
+
+/// Resident memory of this process, in MB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or_default() / 1024
+}
+
+/// Memory that the reads may take: each of those under way takes some 10 KB in fred, the others a few KB.
+/// Without the bound it was more than 1.5 GB.
+const MEMORY_MB: u64 = 800;
+
+/// Times are wide, as the machine may be busy. A request that is sent and not answered in time is not sent again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_thousand_reads_at_once_all_succeed() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.timeout(Duration::from_secs(20)).retries(8)).await;
+    client.command("SET").key("a").unwrap().arg("value").query::<()>().await.unwrap();
+    let before = resident();
+    let read = |client: Client| async move { client.run::<Reply>(Request::command("GET").key("a")).await };
+    let reads: Vec<_> = (0..100_000).map(|_| tokio::spawn(read(client.clone()))).collect();
+    let answers: Vec<_> = join_all(reads).await.into_iter().map(Result::unwrap).collect();
+    let failed: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    let after = resident();
+    println!("resident memory: {before} MB before, {after} MB after");
+    assert!(failed.is_empty(), "{} failed, the first by {:?}", failed.len(), failed.first());
+    assert!(after.saturating_sub(before) < MEMORY_MB, "{before} MB before, {after} MB after");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_its_turn_and_never_leaves_is_not_sent() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let settings = |config: Config| config.max_in_flight(2).timeout(Duration::from_secs(1)).retries(1);
+    let client = client_with(&server.url_via(proxy.addr()), settings).await;
+    proxy.set(Direction::ToServer, Fault::Stall);
+    let answers = join_all((0..10).map(|_| client.run::<u64>(Request::command("INCR").key("a")))).await;
+    let of = |is: fn(&ServerError) -> bool| answers.iter().filter(|answer| answer.as_ref().is_err_and(is)).count();
+    let not_sent = of(|error| matches!(error, ServerError::NotSent { .. }));
+    assert_eq!((of(ServerError::is_unknown), not_sent), (2, 8), "{answers:?}");
+    proxy.heal();
+    client.wait_ready(SOON).await.unwrap();
+    // The turns of those that ended without an answer are free again.
+    let answers = join_all((0..10).map(|_| client.run::<u64>(Request::command("INCR").key("b")))).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+}
