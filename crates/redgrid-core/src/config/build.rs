@@ -1,11 +1,13 @@
 //! Settings set in code, one by one. Bounds and relations are checked when a client is built.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Config;
 use super::access::{CredentialProvider, Provider, Secret, Tls};
 use super::error::{ConfigError, Origin};
-use super::servers::{Sentinel, Servers};
+use super::network::{Dialer, Resolver, Socks};
+use super::servers::{Address, Sentinel, Servers};
 use super::settings::{Durability, ReadMode, ShardedSubscriptions, SubscriptionMode};
 use crate::name::Namespace;
 
@@ -227,6 +229,35 @@ impl Config {
     pub fn max_in_flight(mut self, requests: u32) -> Self {
         self.settings.max_in_flight = requests;
         self.by_code("max_in_flight")
+    }
+
+    /// Asks `resolver` for the addresses of host names, instead of the system.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.network.resolver = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Has `dialer` open all connections to servers and sentinels, instead of TCP from this machine. A
+    /// resolver and a SOCKS proxy are not used then.
+    pub fn dialer(mut self, dialer: impl Dialer) -> Self {
+        self.network.dialer = Some(Arc::new(dialer));
+        self
+    }
+
+    /// Connects to other addresses than servers and sentinels name, as behind NAT or port forwarding:
+    /// pairs of the address that is named and what it is from here. Others stay as they are.
+    pub fn address_map(mut self, map: impl IntoIterator<Item = (Address, Address)>) -> Self {
+        self.network.address_map = map.into_iter().collect();
+        self.by_code("address_map")
+    }
+
+    /// Opens all connections through the SOCKS5 proxy at `address`, which also resolves host names;
+    /// with a user and a password where it asks for them.
+    pub fn socks_proxy(mut self, address: Address, login: Option<(&str, &str)>) -> Self {
+        let (username, password) = login.unzip();
+        self.network.socks =
+            Some(Socks { address, username: username.map(str::to_owned), password: password.map(Secret::new) });
+        self.by_code("socks_proxy")
     }
 
     /// Where a grant and its renewals must have arrived before they count: the primary's memory unless set.

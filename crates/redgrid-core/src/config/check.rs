@@ -9,7 +9,7 @@ use super::table::TABLE;
 const HEADS: [&str; 5] = ["single", "unix", "primary", "sentinels", "cluster"];
 
 /// Settings that need another one beside them.
-const NEEDS: [(&str, &str, &str); 11] = [
+const NEEDS: [(&str, &str, &str); 14] = [
     ("replicas", "primary", "replicas belong to a primary"),
     ("master_name", "sentinels", "a master name is asked for at sentinels"),
     ("sentinels", "master_name", "sentinels must be told which primary is meant"),
@@ -21,6 +21,9 @@ const NEEDS: [(&str, &str, &str); 11] = [
     ("tls_server_name", "tls", "a certificate needs encryption"),
     ("tls_cert_file", "tls_key_file", "a certificate and its key belong together"),
     ("tls_key_file", "tls_cert_file", "a certificate and its key belong together"),
+    ("socks_username", "socks_proxy", "it logs in at the proxy"),
+    ("socks_username", "socks_password", "a user and its password belong together"),
+    ("socks_password", "socks_username", "a user and its password belong together"),
 ];
 
 /// Checks bounds and relations of a whole configuration.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::access::{Access, Provider, Secret, Tls};
 use super::check;
 use super::error::{ConfigError, Origin};
+use super::network::{Network, Socks};
 use super::servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, UnixSocket};
 use super::settings::{Durability, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode};
 use super::{Config, Notes};
@@ -41,6 +42,11 @@ pub(super) struct Draft {
     pub(super) durability_timeout: Duration,
     pub(super) namespace: Option<String>,
     pub(super) client_name: Option<String>,
+    pub(super) socks_proxy: Option<Address>,
+    pub(super) socks_username: Option<String>,
+    pub(super) socks_password: Option<Secret>,
+    /// What code sets, and the map of addresses.
+    pub(super) network: Network,
     /// The rest as it is; what has a place above is written here in the end.
     pub(super) settings: Settings,
 }
@@ -55,18 +61,19 @@ const DURABILITY_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Default for Draft {
     fn default() -> Self {
-        Draft::of(None, &Access::default(), &Settings::default())
+        Draft::of(None, &Access::default(), &Settings::default(), &Network::default())
     }
 }
 
 impl From<&Config> for Draft {
     fn from(config: &Config) -> Self {
-        Draft::of(Some(&config.servers), &config.access, &config.settings)
+        Draft::of(Some(&config.servers), &config.access, &config.settings, &config.network)
     }
 }
 
 impl Draft {
-    fn of(servers: Option<&Servers>, access: &Access, settings: &Settings) -> Self {
+    fn of(servers: Option<&Servers>, access: &Access, settings: &Settings, network: &Network) -> Self {
+        let socks = network.socks.as_ref();
         let tls = access.tls.clone().unwrap_or_default();
         let (durability, durability_at_least, durability_timeout) = match settings.durability {
             Durability::Primary => (0, 1, DURABILITY_TIMEOUT),
@@ -108,6 +115,10 @@ impl Draft {
             durability_timeout,
             namespace,
             client_name: Some(settings.client_name.clone()),
+            socks_proxy: socks.map(|socks| socks.address.clone()),
+            socks_username: socks.and_then(|socks| socks.username.clone()),
+            socks_password: socks.and_then(|socks| socks.password.clone()),
+            network: network.clone(),
             settings: settings.clone(),
         };
         match servers.cloned() {
@@ -172,7 +183,10 @@ impl Draft {
         } else {
             Servers::Cluster(Cluster { seeds: self.cluster })
         };
-        Ok(Config { servers, access, settings, notes })
+        let (username, password) = (self.socks_username, self.socks_password);
+        let socks = self.socks_proxy.map(|address| Socks { address, username, password });
+        let network = Network { socks, ..self.network };
+        Ok(Config { servers, access, settings, network, notes })
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) enum Form {
     /// With the port where none is written.
     Address(fn(&mut Draft) -> &mut Option<Address>, u16),
     Addresses(fn(&mut Draft) -> &mut Vec<Address>, u16),
+    /// Pairs of addresses, each as `from=to`, with the port where none is written.
+    AddressMap(fn(&mut Draft) -> &mut Vec<(Address, Address)>, u16),
 }
 
 impl Form {
@@ -46,6 +48,14 @@ impl Form {
             }
             (Form::Addresses(at, port), Value::One(text)) => {
                 *at(draft) = Address::read_all(text.split(','), *port)?;
+                return Ok(());
+            }
+            (Form::AddressMap(at, port), Value::Many(texts)) => {
+                *at(draft) = pairs(texts, *port)?;
+                return Ok(());
+            }
+            (Form::AddressMap(at, port), Value::One(text)) => {
+                *at(draft) = pairs(text.split(','), *port)?;
                 return Ok(());
             }
             (_, Value::Many(_)) => return Err(format!("{}, not a list", self.expected())),
@@ -74,7 +84,7 @@ impl Form {
             Form::File(at) if !text.is_empty() => *at(draft) = Some(text.into()),
             Form::File(_) => return Err(self.expected()),
             Form::Address(at, port) => *at(draft) = Some(Address::read(text, *port)?),
-            Form::Addresses(..) => {}
+            Form::Addresses(..) | Form::AddressMap(..) => {}
         }
         Ok(())
     }
@@ -93,6 +103,10 @@ impl Form {
             Form::Address(at, _) => at(draft).as_ref().map(Address::to_string),
             Form::Addresses(at, _) => {
                 let all: Vec<_> = at(draft).iter().map(Address::to_string).collect();
+                (!all.is_empty()).then(|| all.join(","))
+            }
+            Form::AddressMap(at, _) => {
+                let all: Vec<_> = at(draft).iter().map(|(from, to)| format!("{from}={to}")).collect();
                 (!all.is_empty()).then(|| all.join(","))
             }
         }
@@ -120,8 +134,22 @@ impl Form {
             Form::Addresses(_, port) => {
                 format!("`host:port`, several with commas or as a list; port {port} where none is given")
             }
+            Form::AddressMap(_, port) => {
+                format!(
+                    "`from=to` of two `host:port`, several with commas or as a list; port {port} where none is given"
+                )
+            }
         }
     }
+}
+
+/// Reads pairs of addresses.
+fn pairs<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, port: u16) -> Result<Vec<(Address, Address)>, String> {
+    let pair = |text: S| {
+        let (from, to) = text.as_ref().trim().split_once('=').ok_or("two addresses with `=` between them")?;
+        Ok((Address::read(from.trim(), port)?, Address::read(to.trim(), port)?))
+    };
+    texts.into_iter().map(pair).collect()
 }
 
 /// A time with its unit. `humantime` also takes a bare 0; a bare number has no unit here, whatever it is.

@@ -15,6 +15,7 @@ mod explain;
 mod file;
 mod form;
 mod layer;
+pub(crate) mod network;
 #[cfg(feature = "config-files")]
 mod redisson;
 mod servers;
@@ -28,6 +29,8 @@ mod tests;
 pub use access::{Access, CredentialProvider, Credentials, Provider, Secret, Tls};
 pub use error::{ConfigError, Origin, Warning};
 pub use explain::{Explained, reference};
+pub(crate) use network::Network;
+pub use network::{Dialer, Resolver, Stream};
 pub use servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, UnixSocket};
 pub(crate) use settings::Settings;
 pub use settings::{Durability, LONGEST_LEASE, ReadMode, SHORTEST_LEASE, ShardedSubscriptions, SubscriptionMode};
@@ -54,6 +57,7 @@ pub struct Config {
     pub(crate) servers: Servers,
     pub(crate) access: Access,
     pub(crate) settings: Settings,
+    pub(crate) network: Network,
     notes: Notes,
 }
 

@@ -58,7 +58,7 @@ pub(super) const SUBSCRIPTION_MODES: &[&str] = &["primary", "replica"];
 pub(super) const SHARDED: &[&str] = &["auto", "on", "off"];
 pub(super) const DURABILITIES: &[&str] = &["primary", "replicas", "disk"];
 
-use Form::{Address, Addresses, AutoTime, Choice, Count, File, Secret, Switch, Text, Time};
+use Form::{Address, AddressMap, Addresses, AutoTime, Choice, Count, File, Secret, Switch, Text, Time};
 use Group::{Access, Connections, Holds, Names, Servers, Waiting};
 
 pub(super) static TABLE: &[Setting] = &[
@@ -167,6 +167,20 @@ pub(super) static TABLE: &[Setting] = &[
         Count(|d| &mut d.settings.max_in_flight, 1, 65_536),
         "How many requests may be under way at one node. Further ones wait in the client, and that is not part of their `timeout`. More takes more memory (some 10 KB each) and makes one answer wait for more others; less leaves a distant server idle.",
     ),
+    row(
+        "address_map",
+        Connections,
+        AddressMap(|d| &mut d.network.address_map, 6379),
+        "Addresses that servers and sentinels name, and what they are from here (NAT, port forwarding). Others stay as they are.",
+    ),
+    row(
+        "socks_proxy",
+        Connections,
+        Address(|d| &mut d.socks_proxy, 1080),
+        "A SOCKS5 proxy that opens all connections. It also resolves the names of servers.",
+    ),
+    row("socks_username", Connections, Text(|d| &mut d.socks_username, some), "The user at the proxy."),
+    row("socks_password", Connections, Secret(|d| &mut d.socks_password), "The password at the proxy."),
     row(
         "scan_interval",
         Connections,

@@ -160,7 +160,7 @@ impl Lane {
         let began: Vec<_> = queued.by_ref().take(1 + usize::from(asking)).collect();
         let queued: Vec<_> = queued.collect();
         if let Some(Err(error)) = began.iter().find(|answer| answer.is_err()) {
-            link.renew().await;
+            link.renew();
             // Behind a MULTI that was refused they stood alone, and not behind a refused ASKING.
             let alone = matches!(began.last(), Some(Err(ServerError::Refused { .. })))
                 && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
@@ -192,13 +192,13 @@ impl Lane {
             Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
                 if answers.len() > names.len() {
                     // What a handshake has queued was not answered as it expects.
-                    link.renew().await;
+                    link.renew();
                     answers.truncate(names.len());
                 }
                 Ok(Reply::Array(answers))
             }
             Ok(other) => {
-                link.renew().await;
+                link.renew();
                 Err(ServerError::Decode { expected: "a list of answers to what was queued", got: format!("{other:?}") })
             }
             Err(ServerError::Refused { code: Code::Other, message }) if message.contains("without MULTI") => {
@@ -206,7 +206,7 @@ impl Lane {
             }
             Err(error) => {
                 if error.is_unknown() {
-                    link.renew().await;
+                    link.renew();
                 }
                 Err(error)
             }
@@ -221,7 +221,7 @@ impl Lane {
             return Ok(());
         }
         if there.connection > epoch.connection {
-            self.link.renew().await;
+            self.link.renew();
         } else {
             beside.leave("another connection leads to another server process");
         }
@@ -231,7 +231,7 @@ impl Lane {
     /// Has the server forget what is queued: by a word, or else by another connection.
     async fn forget(&self) {
         if self.link.send_static("DISCARD", Vec::new()).await.is_err() {
-            self.link.renew().await;
+            self.link.renew();
         }
     }
 }

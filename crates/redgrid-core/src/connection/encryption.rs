@@ -7,6 +7,7 @@ pub(super) use without::Encryption;
 
 #[cfg(feature = "tls")]
 mod with {
+    use std::net::SocketAddr;
     use std::path::Path;
     use std::sync::Arc;
 
@@ -56,9 +57,10 @@ mod with {
             Ok(Some(Encryption { connector: client.into(), server_name: tls.server_name.clone() }))
         }
 
-        /// The server at an address, with the name that its certificate must have: the host, unless it is set.
-        pub(in crate::connection) fn server(&self, address: &Address) -> FredServer {
-            FredServer::new_with_tls(address.host.clone(), address.port, self.server_name.clone())
+        /// The server at `address`, reached at `at`, with the name that its certificate must have: the host, unless it is set.
+        pub(in crate::connection) fn server(&self, address: &Address, at: SocketAddr) -> FredServer {
+            let name = self.server_name.clone().unwrap_or_else(|| address.host.clone());
+            FredServer::new_with_tls(at.ip().to_string(), at.port(), Some(name))
         }
 
         pub(in crate::connection) fn set_up(&self, config: &mut FredConfig) {
@@ -119,6 +121,8 @@ mod with {
 
 #[cfg(not(feature = "tls"))]
 mod without {
+    use std::net::SocketAddr;
+
     use fred::prelude::{Config as FredConfig, Server as FredServer};
 
     use crate::config::{Address, Config, ConfigError};
@@ -136,7 +140,7 @@ mod without {
             Err(ConfigError::Unsupported { origin: config.origin("tls"), clause })
         }
 
-        pub(in crate::connection) fn server(&self, _: &Address) -> FredServer {
+        pub(in crate::connection) fn server(&self, _: &Address, _: SocketAddr) -> FredServer {
             match *self {}
         }
 

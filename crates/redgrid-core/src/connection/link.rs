@@ -9,6 +9,7 @@ mod keep;
 mod silence;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,10 +20,10 @@ use fred::interfaces::ClientLike;
 use fred::prelude::{Options, Value};
 use fred::types::{ClusterHash, CustomCommand};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
-use self::build::build;
+use self::build::Blueprint;
 pub(super) use self::frames::info_field;
 pub(super) use self::frames::wants_login;
 use self::frames::{classify, from_value, into_reply, is_read_only, refusal};
@@ -36,8 +37,11 @@ use crate::clock::Clock;
 use crate::config::{Credentials, Settings};
 use crate::error::ServerError;
 
-/// Waits between attempts to connect: 50 ms, doubled up to 2 s.
-const RECONNECT: (u32, u32) = (50, 2000);
+/// The first wait before another attempt to connect: 25 to 50 ms. It doubles with each that fails.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+
+/// The longest: 1 to 2 s.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// How long the end of a connection may take before it is simply dropped: 100 ms. So much later those are told who wait for an
 /// answer of a primary that hangs and was replaced, and turn to the new one.
@@ -129,8 +133,15 @@ pub(super) enum Greeting {
 /// How long a server that has another part than expected is left alone: a promotion is a matter of moments.
 const OTHER_PART: Duration = Duration::from_millis(100);
 
+/// A client of fred, and where it connects to.
+type Freds = (Option<SocketAddr>, Fred);
+
 pub(super) struct Link {
-    fred: Fred,
+    /// The client of fred for the present connection, or for the last one, and where it connects to.
+    fred: watch::Sender<Freds>,
+    blueprint: Blueprint,
+    /// Ends the task that drives the present connection.
+    router: Mutex<Option<AbortHandle>>,
     options: Options,
     greeting: Greeting,
     clock: Clock,
@@ -168,10 +179,15 @@ impl Link {
     ) -> Result<(Arc<Link>, JoinHandle<()>), ServerError> {
         let login = way.entry.logins.clone().map(Login::new);
         let news = if seat.is_some() { NEWS } else { MESSAGES };
-        let fred = build(way, login.clone(), settings, news)
+        let blueprint = Blueprint { way: way.clone(), login: login.clone(), settings: settings.clone(), news };
+        let at = blueprint.known();
+        let fred = blueprint
+            .build(at)
             .map_err(|error| ServerError::not_sent(format!("the client could not be built: {error}")))?;
         let link = Arc::new(Link {
-            fred,
+            fred: watch::Sender::new((at, fred)),
+            blueprint,
+            router: Mutex::default(),
             options: Options {
                 fail_fast: true,
                 max_attempts: Some(1),
@@ -232,8 +248,13 @@ impl Link {
         self.silence.heard();
     }
 
-    pub(super) fn fred(&self) -> &Fred {
-        &self.fred
+    pub(super) fn fred(&self) -> Fred {
+        self.fred.borrow().1.clone()
+    }
+
+    /// The client of fred for each address in turn.
+    pub(super) fn freds(&self) -> watch::Receiver<Freds> {
+        self.fred.subscribe()
     }
 
     /// The error of a request that is not sent because there is no connection.
@@ -274,7 +295,7 @@ impl Link {
 
     async fn send_once(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
         let asked = self.silence.asked(self.clock.now());
-        let answer = self.fred.with_options(&self.options).custom_raw(name.command(), args).await;
+        let answer = self.fred().with_options(&self.options).custom_raw(name.command(), args).await;
         if answer.is_ok() {
             asked.answered(self.clock.now());
         }
@@ -308,9 +329,11 @@ impl Link {
     }
 
     /// Drops the connection and makes another, because what it says can no longer be believed.
-    pub(super) async fn renew(&self) {
+    pub(super) fn renew(&self) {
         self.fail("it was given up after an unexpected answer");
-        let _ = tokio::time::timeout(self.timeout, self.fred.force_reconnection()).await;
+        if let Some(router) = &*self.router() {
+            router.abort();
+        }
         self.doubt.notify_one();
     }
 
@@ -327,7 +350,7 @@ impl Link {
             return self.doubt.notify_one();
         }
         let mut left_at = self.left_at.lock().unwrap_or_else(|p| p.into_inner());
-        if left_at.is_none_or(|at| at.elapsed() >= Duration::from_millis(RECONNECT.1.into())) {
+        if left_at.is_none_or(|at| at.elapsed() >= LONGEST_WAIT) {
             *left_at = Some(Instant::now());
             self.leave("the server takes no writes");
         }
@@ -375,7 +398,7 @@ impl Link {
         name: Named,
         args: Vec<Value>,
     ) -> Result<Reply, ServerError> {
-        if !self.fred.is_connected() {
+        if !self.fred().is_connected() {
             return Err(self.down());
         }
         // It is only queued here, and answers so.
@@ -396,7 +419,7 @@ impl Link {
     }
 
     async fn send_together_once(&self, commands: Vec<(Named, Vec<Value>)>) -> Vec<Result<Reply, ServerError>> {
-        let (count, pipeline) = (commands.len(), self.fred.pipeline());
+        let (count, pipeline) = (commands.len(), self.fred().pipeline());
         for (name, args) in commands {
             // It is only queued here, and answers so.
             let _ = pipeline.custom_raw(name.command(), args).await;

@@ -140,7 +140,7 @@ impl Subscriber {
         let Some(connection) = self.connection() else { return Err(self.link.down()) };
         subscribed.on(connection);
         if subscribed.midway {
-            self.link.renew().await;
+            self.link.renew();
             return Err(ServerError::unknown("an earlier SUBSCRIBE was left in the middle"));
         }
         subscribed.midway = true;
@@ -156,7 +156,7 @@ impl Subscriber {
             // The connection stays: it has no part in a refusal that passes.
             Err(error @ ServerError::Refused { .. }) if !wants_login(&error) => return Err(error),
             Err(error) => {
-                self.link.renew().await;
+                self.link.renew();
                 return Err(error);
             }
         };
@@ -238,7 +238,7 @@ impl Subscriber {
             && let Some(counted) = self.count_sharded().await
             && counted < expected
         {
-            self.link.renew().await;
+            self.link.renew();
         }
     }
 
@@ -307,7 +307,7 @@ impl Subscriber {
                 Err(_) => return,
             }
         }
-        self.link.renew().await;
+        self.link.renew();
     }
 
     /// The stream of what is pushed from now on; the one that was given out before ends.

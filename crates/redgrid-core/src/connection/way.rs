@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::encryption::Encryption;
 use super::login::Logins;
-use crate::config::{Address, Config, ConfigError, Secret, Sentinel, Settings};
+use crate::config::{Address, Config, ConfigError, Network, Secret, Sentinel, Settings};
 
 /// The way to one server.
 #[derive(Clone)]
@@ -50,6 +50,8 @@ pub(super) struct Entry {
     pub(super) logins: Option<Arc<Logins>>,
     pub(super) database: u8,
     pub(super) encryption: Option<Encryption>,
+    /// How connections are opened.
+    pub(super) network: Arc<Network>,
 }
 
 impl Entry {
@@ -66,6 +68,7 @@ impl Entry {
             logins: access.provider.map(|provider| Arc::new(Logins::new(provider, settings))),
             database: access.database,
             encryption: Encryption::of(config)?,
+            network: Arc::new(config.network.clone()),
         })
     }
 
@@ -78,6 +81,7 @@ impl Entry {
             logins: provider.map(|provider| Arc::new(Logins::new(provider, settings))),
             database: 0,
             encryption: self.encryption.clone(),
+            network: Arc::clone(&self.network),
         }
     }
 }

@@ -245,4 +245,4 @@ const CLUSTER: Rows = &[
     ("natMap", Ignored(NAT)),
 ];
 
-const NAT: &str = "addresses are used as the servers announce them; let them announce what can be reached (`cluster-announce-ip`, `replica-announce-ip`)";
+const NAT: &str = "addresses are used as the servers announce them; `address_map` says what they are from here";

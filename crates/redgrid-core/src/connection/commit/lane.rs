@@ -95,7 +95,7 @@ impl Lane {
                 let elsewhere = CommitError::unproven("the commit connection leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
                 // One of the two connections is the older. This is the one that nobody else depends on.
-                self.renew().await;
+                self.link.renew();
                 continue;
             }
             let question = Question {
@@ -111,7 +111,7 @@ impl Lane {
             let Ok(answer) = self.meanwhile(asking).await else {
                 let silent = ServerError::unknown("the server did not answer in time");
                 settle_some(&mut group, |_| Some(Err(silent.clone().into())));
-                return self.renew().await;
+                return self.link.renew();
             };
             let broken = match answer {
                 Ok(acknowledged) if self.link.epoch().borrow().as_ref() == Some(&epoch) => {
@@ -154,11 +154,6 @@ impl Lane {
     fn give_up(&self, group: &mut Vec<Member>, why: &ServerError) {
         let now = self.clock.now();
         settle_some(group, |member| (member.by <= now).then(|| Err(why.clone().into())));
-    }
-
-    async fn renew(&mut self) {
-        let link = Arc::clone(&self.link);
-        self.meanwhile(link.renew()).await;
     }
 
     /// The connection, a later one than `after`; `None` when there is none at `by`.

@@ -1,5 +1,6 @@
 //! One client of fred for one connection, with the settings that leave everything to us.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fred::clients::Client as Fred;
@@ -7,18 +8,77 @@ use fred::prelude::{Builder, Error as FredError, Server as FredServer, ServerCon
 use fred::types::RespVersion;
 use fred::types::config::{Config as FredConfig, CredentialProvider, ReconnectPolicy, TcpConfig};
 
-use super::{LONGEST_QUEUE, RECONNECT};
+use super::LONGEST_QUEUE;
 use crate::config::Settings;
+use crate::connection::dial::reach;
 use crate::connection::login::{Login, as_word};
 use crate::connection::way::{Place, Way};
 
-pub(super) fn build(way: &Way, login: Option<Arc<Login>>, settings: &Settings, news: usize) -> Result<Fred, FredError> {
-    let Way { place, entry } = way;
-    let server = match (place, &entry.encryption) {
-        (Place::Tcp(address), Some(encryption)) => ServerConfig::Centralized { server: encryption.server(address) },
-        (Place::Tcp(address), None) => {
-            ServerConfig::Centralized { server: FredServer::new(address.host.clone(), address.port) }
+/// When fred would connect again by itself: after a minute, and by then its task has been ended. Without
+/// a policy it would keep requests that come after the loss, and answer none.
+const NEVER_MS: u32 = 60_000;
+
+/// What the clients of fred for one connection are built from.
+///
+/// fred never connects again by itself, and a client of it knows one address. Where that is still the
+/// right one the client is used again: it has 5 MB of room for messages.
+pub(super) struct Blueprint {
+    pub(super) way: Way,
+    pub(super) login: Option<Arc<Login>>,
+    pub(super) settings: Settings,
+    /// Messages that may wait to be read.
+    pub(super) news: usize,
+}
+
+impl Blueprint {
+    /// Finds out where the next connection is to lead; `None` for a socket of this machine.
+    ///
+    /// # Errors
+    ///
+    /// In words for users.
+    pub(super) async fn find(&self) -> Result<Option<SocketAddr>, String> {
+        match &self.way.place {
+            Place::Tcp(address) => {
+                let network = &self.way.entry.network;
+                reach(network.mapped(address), network, self.settings.connect_timeout).await.map(Some)
+            }
+            #[cfg(unix)]
+            Place::Unix(_) => Ok(None),
         }
+    }
+
+    /// Where all connections lead, if nothing has to be found out for that.
+    pub(super) fn known(&self) -> Option<SocketAddr> {
+        let Place::Tcp(address) = &self.way.place else { return None };
+        let network = &self.way.entry.network;
+        if network.dialer.is_some() || network.socks.is_some() {
+            return None;
+        }
+        let address = network.mapped(address);
+        Some(SocketAddr::new(address.host.parse().ok()?, address.port))
+    }
+
+    /// A client that is to connect to `at`; for one that never connects there need be none.
+    pub(super) fn build(&self, at: Option<SocketAddr>) -> Result<Fred, FredError> {
+        let Blueprint { way, login, settings, news } = self;
+        build(way, at, login.clone(), settings, *news)
+    }
+}
+
+fn build(
+    way: &Way,
+    at: Option<SocketAddr>,
+    login: Option<Arc<Login>>,
+    settings: &Settings,
+    news: usize,
+) -> Result<Fred, FredError> {
+    let Way { place, entry } = way;
+    let at = at.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+    let server = match (place, &entry.encryption) {
+        (Place::Tcp(address), Some(encryption)) => {
+            ServerConfig::Centralized { server: encryption.server(entry.network.mapped(address), at) }
+        }
+        (Place::Tcp(_), None) => ServerConfig::Centralized { server: FredServer::new(at.ip().to_string(), at.port()) },
         #[cfg(unix)]
         (Place::Unix(path), _) => ServerConfig::Unix { path: path.clone() },
     };
@@ -37,10 +97,8 @@ pub(super) fn build(way: &Way, login: Option<Arc<Login>>, settings: &Settings, n
     if let Some(encryption) = &entry.encryption {
         encryption.set_up(&mut config);
     }
-    let mut policy = ReconnectPolicy::new_exponential(0, RECONNECT.0, RECONNECT.1, 2);
-    policy.set_jitter(RECONNECT.0 / 2);
     Builder::from_config(config)
-        .set_policy(policy)
+        .set_policy(ReconnectPolicy::new_constant(0, NEVER_MS))
         .with_performance_config(|performance| {
             performance.default_command_timeout = settings.timeout;
             performance.broadcast_channel_capacity = news;

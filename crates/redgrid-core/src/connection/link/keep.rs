@@ -1,20 +1,24 @@
-//! The life of a connection: set up, greeted, watched, probed when in doubt, set up again.
+//! The life of a connection: set up, greeted, watched, probed when in doubt, set up again after a wait.
+//!
+//! fred never connects again by itself: its waits have no jitter at the longest, and it would connect to
+//! the address that the name had before.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use fred::clients::Client as Fred;
 use fred::interfaces::{ClientLike, EventInterface};
+use fred::prelude::Error as FredError;
 use futures_util::future::poll_immediate;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use super::frames::info_field;
-use super::{Greeting, Link, OTHER_PART, Part, QUIT, RECONNECT};
+use super::{Greeting, LONGEST_WAIT, Link, OTHER_PART, Part, QUIT, SHORTEST_WAIT};
 use crate::connection::{Epoch, Reply, ServerClock};
 use crate::error::ServerError;
 
@@ -22,30 +26,41 @@ use crate::error::ServerError;
 /// nodes differ by it alone.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
+/// How a connection ended.
+enum Ended {
+    /// It is to be closed.
+    Closing,
+    /// It was lost, or given up, after it had answered its handshake.
+    Lost,
+    /// It never answered its handshake.
+    Ungreeted,
+}
+
 impl Link {
     pub(super) async fn keep(self: Arc<Self>) {
         let mut closing = self.closing.subscribe();
-        let mut wait = Duration::from_millis(RECONNECT.0.into());
+        let mut wait = SHORTEST_WAIT;
         loop {
-            let fred = self.fred.clone();
-            let mut setting_up = Box::pin(async move { fred.init().await });
-            let router = tokio::select! {
-                router = &mut setting_up => router,
+            let link = Arc::clone(&self);
+            let mut setting_up = Box::pin(async move { link.set_up().await });
+            let set_up = tokio::select! {
+                set_up = &mut setting_up => set_up,
                 _ = closing.wait_for(|closed| *closed) => {
                     // Dropped, it would leave fred's own task behind, and the connection that one may yet get.
-                    tokio::spawn(end_when_set_up(self.fred.clone(), setting_up));
+                    tokio::spawn(end_when_set_up(setting_up));
                     break;
                 }
             };
-            match router {
-                Ok(mut router) => {
+            let ended = match set_up {
+                Ok((fred, mut router)) => {
+                    *self.router() = Some(router.abort_handle());
                     // Beside each other, so that a provider that takes its time keeps nothing else waiting.
                     let ended = tokio::select! {
-                        ended = self.watch(&mut router, &mut closing) => ended,
+                        ended = self.watch(&fred, &mut router, &mut closing) => ended,
                         never = self.keep_logged_in() => match never {},
                     };
-                    if ended {
-                        end(&self.fred, &router).await;
+                    if let Ended::Closing = ended {
+                        end(&fred, &router).await;
                         break;
                     }
                     if !router.is_finished() {
@@ -53,92 +68,101 @@ impl Link {
                         router.abort();
                         let _ = router.await;
                     }
-                    wait = Duration::from_millis(RECONNECT.0.into());
+                    ended
                 }
-                Err(error) => {
-                    self.fail(error.details());
-                    if self.sleep_or_close(wait, &mut closing).await {
-                        break;
-                    }
-                    wait = (wait * 2).min(Duration::from_millis(RECONNECT.1.into()));
+                Err(why) => {
+                    self.fail(&why);
+                    Ended::Ungreeted
                 }
+            };
+            if let Ended::Lost = ended {
+                wait = SHORTEST_WAIT;
             }
+            if self.sleep_or_close(spread(wait), &mut closing).await {
+                break;
+            }
+            wait = (wait * 2).min(LONGEST_WAIT);
         }
         self.fail("the client is shut down");
     }
 
-    /// Follows the life of fred's router task; true when we are to close, false when the router has ended, or is to: then all who wait
-    /// for an answer are told at once, even where it is stuck in a write.
-    async fn watch<T>(&self, router: &mut JoinHandle<T>, closing: &mut watch::Receiver<bool>) -> bool {
-        let mut wait = Duration::from_millis(RECONNECT.0.into());
+    /// Finds out where to connect to, and connects there.
+    async fn set_up(&self) -> Result<(Fred, JoinHandle<Result<(), FredError>>), String> {
+        let at = self.blueprint.find().await?;
+        let leads_elsewhere = self.fred.borrow().0 != at;
+        if leads_elsewhere {
+            let fred = self.blueprint.build(at).map_err(|error| error.to_string())?;
+            self.fred.send_replace((at, fred));
+        }
+        let fred = self.fred();
+        let router = fred.init().await.map_err(|error| error.details().to_owned())?;
+        Ok((fred, router))
+    }
+
+    pub(super) fn router(&self) -> MutexGuard<'_, Option<AbortHandle>> {
+        self.router.lock().unwrap_or_else(|p| p.into_inner())
+    }
+
+    /// Follows the life of a connection until it is lost, given up, or to be closed. Where it is given up,
+    /// all who wait for an answer are told at once, even where fred is stuck in a write.
+    async fn watch(
+        &self,
+        fred: &Fred,
+        router: &mut JoinHandle<Result<(), FredError>>,
+        closing: &mut watch::Receiver<bool>,
+    ) -> Ended {
+        let mut wait = SHORTEST_WAIT;
+        let mut errors = fred.error_rx();
+        let mut ended = Ended::Ungreeted;
+        // That was meant for the connection before.
+        self.leaving.store(false, Ordering::Release);
+        // What was asked on another connection is owed by nobody any more.
+        self.silence.heard();
         loop {
-            // Subscribed before the handshake: what happens after it is seen. What is told until the first answer is here is of this very
-            // connection, or of one before it: fred says that it is connected for a moment after it has lost one.
-            let connected = self.fred.is_connected();
-            let (mut errors, mut fresh) = (self.fred.error_rx(), self.fred.reconnect_rx());
-            // What was asked on another connection is owed by nobody any more.
-            self.silence.heard();
-            let is_old_news = || {
-                while errors.try_recv().is_ok() {}
-                while fresh.try_recv().is_ok() {}
-            };
-            let greeting = async {
-                if !connected {
-                    return Err(self.down());
-                }
-                self.unless_silent(self.breaks_after(), self.handshake(is_old_news)).await
-            };
+            let greeting = self.unless_silent(self.breaks_after(), self.handshake());
             match self.until_closed(greeting, closing).await {
-                None => return true,
+                None => return Ended::Closing,
                 Some(Ok(epoch)) => {
                     if let Some(seat) = &self.seat {
                         seat.tell(Some((&epoch, &self.history())));
                     }
                     self.epoch.send_replace(Some(epoch));
-                    wait = Duration::from_millis(RECONNECT.0.into());
+                    wait = SHORTEST_WAIT;
+                    ended = Ended::Lost;
                 }
                 Some(Err(error)) => {
-                    if connected {
-                        self.fail(&error.to_string());
+                    // The reason why the connection was lost says more than what that came to.
+                    let lost = errors.try_recv().ok().map(|(error, _)| error.details().to_owned());
+                    self.fail(lost.as_deref().unwrap_or(&error.to_string()));
+                    // A connection that was lost is made anew. One on which the server refuses stays, and is greeted again.
+                    if lost.is_some() || router.is_finished() || !fred.is_connected() || is_silent(&error) {
+                        return ended;
                     }
-                    if router.is_finished() || is_silent(&error) {
-                        return false;
+                    let another = is_another_part(&error);
+                    if self.sleep_or_close(if another { OTHER_PART } else { spread(wait) }, closing).await {
+                        return Ended::Closing;
                     }
-                    let another = connected && is_another_part(&error);
-                    if self.sleep_or_close(if another { OTHER_PART } else { wait }, closing).await {
-                        return true;
-                    }
-                    // What has stood in the way of the next attempt meanwhile.
-                    while let Ok((error, _)) = errors.try_recv() {
-                        self.fail(error.details());
-                    }
-                    // A greeting that is refused will be refused again; a connection that is not there yet soon is.
-                    if connected {
-                        wait = (wait * 2).min(Duration::from_millis(RECONNECT.1.into()));
-                    }
+                    wait = (wait * 2).min(LONGEST_WAIT);
                     continue;
                 }
             }
             loop {
                 let (patience, mut is_silent_by_now) = (self.breaks_after(), false);
                 tokio::select! {
-                    _ = closing.wait_for(|closed| *closed) => return true,
-                    _ = &mut *router => { self.fail("the connection task ended"); return false }
+                    biased;
+                    _ = closing.wait_for(|closed| *closed) => return Ended::Closing,
                     error = errors.recv() => {
                         self.fail(error.as_ref().map_or("events were missed", |(error, _)| error.details()));
-                        break;
+                        return ended;
                     }
-                    _ = fresh.recv() => { self.fail("the connection was replaced"); break }
+                    _ = &mut *router => { self.fail("the connection task ended"); return ended }
                     () = self.doubt.notified() => {}
                     // Half of what it may be silent for: it has the other half to say that it lives.
                     () = self.silence.lasts_for(&self.clock, patience / 2) => is_silent_by_now = true,
                     () = tokio::time::sleep(self.ping_interval) => {}
                 }
                 if self.leaving.swap(false, Ordering::AcqRel) {
-                    if self.until_closed(self.renew(), closing).await.is_none() {
-                        return true;
-                    }
-                    break;
+                    return ended;
                 }
                 let probe = async {
                     match is_silent_by_now {
@@ -147,10 +171,10 @@ impl Link {
                     }
                 };
                 match self.until_closed(tokio::time::timeout(self.timeout, probe), closing).await {
-                    None => return true,
+                    None => return Ended::Closing,
                     Some(Ok(Err(error))) if is_silent(&error) => {
                         self.fail(SILENT);
-                        return false;
+                        return ended;
                     }
                     // It lives; if it had been given up meanwhile, it is to be greeted again.
                     Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) if self.is_up() => {}
@@ -160,10 +184,9 @@ impl Link {
                         break;
                     }
                     Some(_) => {
-                        if self.until_closed(self.renew(), closing).await.is_none() {
-                            return true;
-                        }
-                        break;
+                        let lost = errors.try_recv().ok().map(|(error, _)| error.details().to_owned());
+                        self.fail(lost.as_deref().unwrap_or("it was given up after an unexpected answer"));
+                        return ended;
                     }
                 }
             }
@@ -214,15 +237,13 @@ impl Link {
         }
     }
 
-    /// `answered` is called when the first answer is here.
-    async fn handshake(&self, answered: impl FnOnce()) -> Result<Epoch, ServerError> {
+    async fn handshake(&self) -> Result<Epoch, ServerError> {
         let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
         match (&self.greeting, named) {
             // It goes without a name.
             (Greeting::Nothing, Err(ServerError::Refused { .. })) => {}
             (_, named) => drop(tolerate_refusal(named)?),
         }
-        answered();
         let mut run_id = Arc::default();
         if let Greeting::Data { part, .. } = self.greeting {
             self.check(part).await?;
@@ -310,6 +331,11 @@ impl Link {
     }
 }
 
+/// Half of a wait up to all of it: clients that lost a server together do not come back together.
+fn spread(longest: Duration) -> Duration {
+    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
 /// Ends a connection, and what drives it.
 async fn end<T>(fred: &Fred, router: &JoinHandle<T>) {
     let _ = tokio::time::timeout(QUIT, fred.quit()).await;
@@ -317,8 +343,8 @@ async fn end<T>(fred: &Fred, router: &JoinHandle<T>) {
 }
 
 /// Ends a connection that is just being set up, as soon as it is. That is bounded: fred gives up after `connect_timeout`.
-async fn end_when_set_up<T, E>(fred: Fred, setting_up: impl Future<Output = Result<JoinHandle<T>, E>>) {
-    if let Ok(router) = setting_up.await {
+async fn end_when_set_up<T>(setting_up: impl Future<Output = Result<(Fred, JoinHandle<T>), String>>) {
+    if let Ok((fred, router)) = setting_up.await {
         end(&fred, &router).await;
     }
 }

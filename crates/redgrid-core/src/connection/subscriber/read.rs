@@ -86,8 +86,9 @@ pub(super) async fn read(
     carries: Carries,
 ) {
     let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
-    let mut messages = link.fred().message_rx();
-    let mut events = link.fred().keyspace_event_rx();
+    let mut freds = link.freds();
+    let mut messages = freds.borrow_and_update().1.message_rx();
+    let mut events = freds.borrow_and_update().1.keyspace_event_rx();
     let mut epoch = link.epoch();
     // It may have been connected before this was run.
     epoch.mark_changed();
@@ -106,7 +107,8 @@ pub(super) async fn read(
                     }
                 }
                 Err(RecvError::Lagged(_)) => { let _ = push(carries.gap()); }
-                Err(RecvError::Closed) => return,
+                // Of a client of fred that was replaced: the next one has another.
+                Err(RecvError::Closed) => messages = freds.borrow().1.message_rx(),
             },
             event = events.recv() => match event {
                 Ok(event) => {
@@ -116,8 +118,14 @@ pub(super) async fn read(
                     }
                 }
                 Err(RecvError::Lagged(_)) => { let _ = push(carries.gap()); }
-                Err(RecvError::Closed) => return,
+                Err(RecvError::Closed) => events = freds.borrow().1.keyspace_event_rx(),
             },
+            changed = freds.changed() => {
+                if changed.is_err() { return }
+                // Before the epoch of its connection is told: nothing is subscribed on it yet.
+                let (_, fred) = &*freds.borrow_and_update();
+                (messages, events) = (fred.message_rx(), fred.keyspace_event_rx());
+            }
             () = &mut closing => return,
             Some(channels) = endings.recv() => { let _ = push(Push::Ended { channels }); }
             changed = epoch.changed() => {

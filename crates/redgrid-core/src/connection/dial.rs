@@ -1,0 +1,150 @@
+//! How a server's address becomes a connection: names are resolved, several addresses raced, proxies passed.
+//!
+//! fred tries the addresses of a name one after another and waits for each as long as the network
+//! does, so a first address that swallows packets hides the others. So fred is given one address that
+//! is known to take connections. Where a name has several, each is tried 250 ms after the one before
+//! it, or as soon as that failed (RFC 8305, "Happy Eyeballs"), and the first that takes a connection
+//! wins. That probe is closed again; a name with one address costs none.
+//!
+//! What a dialer opens reaches fred through a listener on the loopback interface that takes one
+//! connection.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use super::socks;
+use crate::config::Address;
+use crate::config::network::{Network, Stream};
+
+/// How much later the next address of a name is tried: 250 ms, the value of RFC 8305.
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// How long the loopback listener waits for its one connection: 5 s. fred connects at once.
+const LISTENS: Duration = Duration::from_secs(5);
+
+/// Where fred is to connect to for a connection to `address`.
+///
+/// # Errors
+///
+/// In words for users: the name has no address, or none of its addresses takes a connection, or the
+/// dialer failed, or all that took longer than `within`.
+pub(super) async fn reach(address: &Address, network: &Network, within: Duration) -> Result<SocketAddr, String> {
+    let Address { host, port } = address;
+    let reached = async {
+        if let Some(dialer) = &network.dialer {
+            let stream = dialer.dial(host, *port).await.map_err(|error| format!("the dialer failed: {error}"))?;
+            return through(stream).await;
+        }
+        if let Some(proxy) = &network.socks {
+            let stream = socks::connect(proxy, host, *port).await?;
+            return through(Box::new(stream)).await;
+        }
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Ok(SocketAddr::new(ip, *port));
+        }
+        let unknown = |error: io::Error| format!("the name `{host}` can not be resolved: {error}");
+        let addresses = match &network.resolver {
+            Some(resolver) => resolver.resolve(host, *port).await.map_err(unknown)?,
+            None => tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unknown)?.collect(),
+        };
+        match addresses[..] {
+            [] => Err(format!("the name `{host}` has no address")),
+            [only] => Ok(only),
+            _ => race(addresses, within).await.map_err(|error| error.to_string()),
+        }
+    };
+    timeout(within, reached).await.unwrap_or_else(|_| Err(format!("no address of `{host}` answered within {within:?}")))
+}
+
+/// Returns the first address that takes a connection.
+async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<SocketAddr> {
+    let share = within / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    let step = NEXT_ADDRESS.min(share);
+    let connect = async |address| (address, TcpStream::connect(address).await);
+    let mut waiting = in_turns(addresses).into_iter();
+    let mut attempts = FuturesUnordered::new();
+    let mut last = None;
+    attempts.extend(waiting.next().map(connect));
+    loop {
+        tokio::select! {
+            attempt = attempts.next() => match attempt {
+                Some((address, Ok(_))) => return Ok(address),
+                Some((address, Err(error))) => {
+                    last = Some(io::Error::new(error.kind(), format!("{address}: {error}")));
+                    attempts.extend(waiting.next().map(connect));
+                }
+                None => return Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into())),
+            },
+            () = sleep(step), if waiting.len() > 0 => attempts.extend(waiting.next().map(connect)),
+        }
+    }
+}
+
+/// The addresses with IPv6 and IPv4 alternating, beginning with the family of the first.
+fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (ones, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
+    let mut ordered = Vec::with_capacity(ones.len() + others.len());
+    let (mut ones, mut others) = (ones.into_iter(), others.into_iter());
+    loop {
+        let (one, other) = (ones.next(), others.next());
+        if one.is_none() && other.is_none() {
+            return ordered;
+        }
+        ordered.extend(one.into_iter().chain(other));
+    }
+}
+
+/// Makes a stream reachable for fred: an address of this machine that takes one connection.
+async fn through(mut stream: Box<dyn Stream>) -> Result<SocketAddr, String> {
+    let failed = |error: io::Error| format!("no port on the loopback interface: {error}");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    tokio::spawn(async move {
+        // The listener stays for as long: nobody else can have the port while fred may still connect to it.
+        let Ok(Ok((mut connection, _))) = timeout(LISTENS, listener.accept()).await else { return };
+        let _ = connection.set_nodelay(true);
+        // It ends with either side. What went wrong is seen by fred as a lost connection.
+        let _ = tokio::io::copy_bidirectional(&mut connection, &mut stream).await;
+        drop(listener);
+    });
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_alternate_and_each_keeps_its_order() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let [a, b, c] = ["[::1]:1", "[::2]:1", "[::3]:1"].map(address);
+        let [x, y] = ["127.0.0.1:1", "127.0.0.2:1"].map(address);
+        assert_eq!(in_turns(vec![a, b, c, x, y]), [a, x, b, y, c]);
+        assert_eq!(in_turns(vec![x, a, y]), [x, a, y]);
+        assert_eq!(in_turns(vec![x]), [x]);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_refuses_gives_way_at_once_and_one_that_is_silent_after_its_share() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed = {
+            let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            taken.local_addr().unwrap()
+        };
+        // A documentation address (RFC 5737): packets to it are dropped, or refused by this machine.
+        let silent = "192.0.2.1:9".parse().unwrap();
+        let within = Duration::from_secs(20);
+        assert_eq!(race(vec![closed, open], within).await.unwrap(), open);
+        assert_eq!(race(vec![silent, open], within).await.unwrap(), open);
+        let error = race(vec![closed, closed], within).await.unwrap_err();
+        assert!(error.to_string().starts_with(&closed.to_string()), "{error}");
+    }
+}
