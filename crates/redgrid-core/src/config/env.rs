@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::error::{ConfigError, Origin, nearest};
+use super::error::{ConfigError, Origin};
+use super::hints;
 use super::layer::Layer;
 use super::table::{names, setting};
 use super::url;
@@ -39,9 +40,9 @@ pub(super) fn read(variables: &BTreeMap<String, String>) -> Result<Vec<Layer>, C
         let name = rest.to_ascii_lowercase();
         match setting(&name) {
             Some(setting) => layer.set_one(setting.name, value, origin)?,
-            None => match nearest(&name, names().chain(["url", "config"])) {
-                Some(near) => return Err(ConfigError::Unknown { origin, nearest: Some(near) }),
-                None => layer.warn(origin, "is no setting"),
+            None => match hints::unknown(&name, origin, names().chain(["url", "config"])) {
+                ConfigError::Unknown { origin, nearest: None } => layer.warn(origin, "is no setting"),
+                mistyped => return Err(mistyped),
             },
         }
     }

@@ -1,11 +1,13 @@
 //! Files: YAML, TOML or JSON, one key per setting; or one of Redisson's.
 
+mod written;
+
 use std::path::Path;
 
 use yaml_serde::{Mapping, Value as Yaml};
 
 use super::error::{ConfigError, Origin};
-use super::form::{Form, Value};
+use super::form::Value;
 use super::layer::Layer;
 use super::table::{Group, setting};
 use super::{redisson, url};
@@ -15,6 +17,22 @@ pub(super) struct Tree<'a> {
     pub(super) path: &'a Path,
     pub(super) root: Mapping,
     text: String,
+    format: Format,
+}
+
+/// The languages of files, by their extensions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Yaml,
+    Toml,
+    Json,
+}
+
+/// The path of a value in a file: the keys that lead to it, and its index where it is one of a list.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    key: &'a str,
+    index: Option<usize>,
 }
 
 /// The layers that a file means; `variable` is for the `${…}` of Redisson's.
@@ -33,18 +51,18 @@ pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Re
 fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
     let mut layer = Layer::default();
     for (key, value) in &tree.root {
-        let Some(key) = key.as_str() else { return Err(tree.value("", "names of settings as keys")) };
+        let Some(key) = key.as_str() else { return Err(tree.value("/", "names of settings as keys")) };
         let value = match (key, setting(key)) {
             ("url", _) => {
-                let Some(Value::One(text)) = tree.plain(key, value, true)? else { continue };
-                layer.join(url::read(&text, &tree.at(key).to_string())?)?;
+                match tree.plain(key, value, true)? {
+                    Some(Value::One(text)) => layer.join(url::read(&text, &tree.at(key).to_string())?)?,
+                    Some(Value::Many(_)) => return Err(tree.value(key, ONE_URL)),
+                    None => {}
+                }
                 continue;
             }
-            (_, Some(setting)) => {
-                let literal = matches!(setting.form, Form::Text(..) | Form::Secret(_) | Form::File(_));
-                tree.plain(key, value, literal)?
-            }
-            // Its name is what is wrong, whatever its value is.
+            (_, Some(setting)) => tree.plain(key, value, setting.form.is_text())?,
+            // The name is the mistake, whatever the value is.
             (_, None) => Some(Value::One(String::new())),
         };
         if let Some(value) = value {
@@ -55,35 +73,43 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
     Ok(layer)
 }
 
+const ONE_URL: &str = "one URL, not a list; several hosts go into it with commas, as in redis-cluster://a,b";
+
 impl<'a> Tree<'a> {
     /// Parses by the file's extension.
     fn parse(path: &'a Path, text: String) -> Result<Self, ConfigError> {
-        let syntax = |format, line, column| ConfigError::Syntax { path: path.into(), format, line, column };
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        let root: Yaml = match extension {
-            // An empty file has no servers, which is told later.
-            _ if text.trim().is_empty() => Yaml::Mapping(Mapping::new()),
-            "yaml" | "yml" => yaml_serde::from_str(&text).map_err(|error| {
-                let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
-                syntax("YAML", line, column)
-            })?,
-            "toml" => toml::from_str(&text).map_err(|error| {
-                let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
-                let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-                syntax("TOML", before.matches('\n').count() + 1, before.len() - line_start + 1)
-            })?,
-            "json" => {
-                serde_json::from_str(&text).map_err(|error| syntax("JSON", error.line(), error.column().max(1)))?
-            }
+        let format = match extension {
+            "yaml" | "yml" => Format::Yaml,
+            "toml" => Format::Toml,
+            "json" => Format::Json,
             _ => {
                 let origin = Origin::File { key: "extension".into(), path: path.into() };
                 return Err(ConfigError::value(&origin, "`yaml`, `yml`, `toml` or `json`"));
             }
         };
+        let whole = || Origin::File { key: "/".into(), path: path.into() };
+        // An empty file names no server, which is an error of its own later.
+        let root = match text.trim().is_empty() {
+            true => Yaml::Mapping(Mapping::new()),
+            false => written::parse(format, &text).map_err(|fault| match fault {
+                Fault::Doubled { key } => {
+                    let origin = Origin::File { key, path: path.into() };
+                    ConfigError::value(&origin, "each key once, found it twice")
+                }
+                Fault::Syntax { line, column } => {
+                    ConfigError::Syntax { path: path.into(), format: format.name(), line, column }
+                }
+                Fault::SecondDocument { line } => {
+                    ConfigError::value(&whole(), format!("one YAML document, found a second one at line {line}"))
+                }
+                Fault::Aliases => ConfigError::value(&whole(), "fewer aliases or fewer levels"),
+            })?,
+        };
         match root {
-            Yaml::Mapping(root) => Ok(Tree { path, root, text }),
-            Yaml::Null => Ok(Tree { path, root: Mapping::new(), text }),
-            _ => Err(ConfigError::value(&Origin::File { key: "/".into(), path: path.into() }, "one key per setting")),
+            Yaml::Mapping(root) => Ok(Tree { path, root, text, format }),
+            Yaml::Null => Ok(Tree { path, root: Mapping::new(), text, format }),
+            _ => Err(ConfigError::value(&whole(), "one key per setting")),
         }
     }
 
@@ -95,24 +121,62 @@ impl<'a> Tree<'a> {
         ConfigError::value(&self.at(key), expected)
     }
 
-    /// A text or a list of texts; null is `None`. A number that is meant as text must be one that is written as it is read.
-    pub(super) fn plain(&self, key: &str, value: &Yaml, literal: bool) -> Result<Option<Value>, ConfigError> {
+    /// A text or a list of texts; null is `None`. A number or truth value that stands for text (`is_text`) is the text
+    /// that the file has there: `1.10` stays `1.10`.
+    pub(super) fn plain(&self, key: &str, value: &Yaml, is_text: bool) -> Result<Option<Value>, ConfigError> {
         match value {
-            Yaml::Null => Ok(None),
             Yaml::Sequence(all) => {
-                let texts = all.iter().map(|one| match self.plain(key, one, literal)? {
-                    Some(Value::One(text)) => Ok(text),
-                    _ => Err(self.value(key, "texts in the list")),
+                let texts = all.iter().enumerate().map(|(index, one)| {
+                    let text = self.scalar(At { key, index: Some(index) }, one, is_text)?;
+                    text.ok_or_else(|| self.value(key, "texts in the list"))
                 });
                 Ok(Some(Value::Many(texts.collect::<Result<_, _>>()?)))
             }
-            Yaml::Bool(yes) => Ok(Some(Value::One(yes.to_string()))),
-            Yaml::Number(number) => match number.to_string() {
-                number if literal && !self.text.contains(&number) => Err(self.value(key, "text in quotes")),
-                number => Ok(Some(Value::One(number))),
-            },
-            Yaml::String(text) => Ok(Some(Value::One(text.clone()))),
-            Yaml::Mapping(_) | Yaml::Tagged(_) => Err(self.value(key, "one value")),
+            value => Ok(self.scalar(At { key, index: None }, value, is_text)?.map(Value::One)),
         }
     }
+
+    fn scalar(&self, at: At<'_>, value: &Yaml, is_text: bool) -> Result<Option<String>, ConfigError> {
+        match (value, at.index) {
+            (Yaml::Null, _) => Ok(None),
+            (Yaml::String(text), _) => Ok(Some(text.clone())),
+            (Yaml::Bool(_) | Yaml::Number(_), _) if is_text => {
+                let text = written::text_at(self.format, &self.text, at);
+                text.map(Some).ok_or_else(|| self.value(at.key, "text in quotes"))
+            }
+            (Yaml::Bool(yes), _) => Ok(Some(yes.to_string())),
+            (Yaml::Number(number), _) => Ok(Some(number.to_string())),
+            (Yaml::Sequence(_) | Yaml::Mapping(_) | Yaml::Tagged(_), Some(_)) => {
+                Err(self.value(at.key, "texts in the list"))
+            }
+            (Yaml::Sequence(_) | Yaml::Mapping(_) | Yaml::Tagged(_), None) => Err(self.value(at.key, "one value")),
+        }
+    }
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Format::Yaml => "YAML",
+            Format::Toml => "TOML",
+            Format::Json => "JSON",
+        }
+    }
+}
+
+/// Why a file is not in its format.
+enum Fault {
+    Syntax {
+        line: usize,
+        column: usize,
+    },
+    SecondDocument {
+        line: usize,
+    },
+    /// The keys that lead to one that stands twice.
+    Doubled {
+        key: String,
+    },
+    /// Aliases that repeat too much, or values in one another too deeply.
+    Aliases,
 }

@@ -35,6 +35,12 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// Whether the value is a text of the user's own, in which each character counts.
+    #[cfg(feature = "config-files")]
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self, Form::Text(..) | Form::Secret(_) | Form::File(_) | Form::Address(..) | Form::Addresses(..))
+    }
+
     /// Reads a value into the draft.
     ///
     /// # Errors

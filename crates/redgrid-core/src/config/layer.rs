@@ -1,8 +1,9 @@
 //! Layers of values, one over the other: file, URL, environment.
 
 use super::draft::Draft;
-use super::error::{ConfigError, Origin, Warning, nearest};
+use super::error::{ConfigError, Origin, Warning};
 use super::form::{Form, Value};
+use super::hints;
 use super::table::{Group, Setting, names, setting};
 use super::{Config, Notes};
 
@@ -35,7 +36,7 @@ impl Layer {
     /// [`ConfigError::Unknown`] where there is no such setting, [`ConfigError::Relation`] where it has a value in this layer.
     pub(super) fn set(&mut self, name: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
         let Some(setting) = setting(name) else {
-            return Err(ConfigError::Unknown { origin, nearest: nearest(name, names().chain(["url"])) });
+            return Err(hints::unknown(name, origin, names().chain(["url"])));
         };
         if let Some(first) = self.entries.iter().find(|entry| entry.setting.name == name) {
             let (left, right) = (first.origin.to_string(), origin.to_string());

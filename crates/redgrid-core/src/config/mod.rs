@@ -14,6 +14,7 @@ mod explain;
 #[cfg(feature = "config-files")]
 mod file;
 mod form;
+mod hints;
 mod layer;
 pub(crate) mod network;
 #[cfg(feature = "config-files")]

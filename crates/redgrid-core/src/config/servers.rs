@@ -97,7 +97,10 @@ impl Address {
                     port => (host, port),
                 }
             }
-            None if text.parse::<Ipv6Addr>().is_ok() => (text, None),
+            // `::1:6379` is an IPv6 address as a whole, too: only brackets say where the port begins.
+            None if text.matches(':').count() > 1 => {
+                return Err("an IPv6 address in brackets, like `[::1]:6379`".into());
+            }
             None => match text.split_once(':') {
                 Some((host, port)) => (host, Some(port)),
                 None => (text, None),
@@ -106,8 +109,15 @@ impl Address {
         if host.is_empty() {
             return Err("a host, like `host:6379`".into());
         }
-        if host.contains(|c: char| c.is_whitespace() || c.is_control() || "@/?#,%".contains(c)) {
+        if host.contains('$') {
+            return Err("a host name or an IP address, found a variable: `$` has no meaning in it".into());
+        }
+        if host.contains(|c: char| !c.is_alphanumeric() && !"-._:".contains(c)) {
             return Err("a host name or an IP address, like `host:6379`".into());
+        }
+        // The system would take a number for an IPv4 address.
+        if host.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err("a host in front of the port, like `host:6379`".into());
         }
         let port = port.map_or(Ok(default_port), |port| match port.parse() {
             Ok(0) | Err(_) => Err("a port from 1 to 65535 after the `:`"),
@@ -154,13 +164,36 @@ mod tests {
             ("10.0.0.1:7000", "10.0.0.1", 7000),
             ("[::1]:7", "::1", 7),
             ("[::1]", "::1", 6379),
-            ("::1", "::1", 6379),
+            ("my_host-1.internal", "my_host-1.internal", 6379),
         ] {
             assert_eq!(Address::read(text, 6379), Ok(Address::new(host, port)), "{text}");
         }
-        for text in
-            ["", ":1", "h:", "h:0", "h:65536", "h:x", "[::1", "[h]:1", "[::1]7", "u@h", "h/2", "a b", "redis://h"]
-        {
+        for text in [
+            "",
+            ":1",
+            "h:",
+            "h:0",
+            "h:65536",
+            "h:x",
+            "[::1",
+            "[h]:1",
+            "[::1]7",
+            "u@h",
+            "h/2",
+            "a b",
+            "redis://h",
+            "::1",
+            "::1:6379",
+            "2001:db8::1",
+            "h:1:2",
+            "$HOST",
+            "${HOST}:1",
+            "a;b",
+            "{{host}}",
+            "<host>",
+            "6379",
+            "\"h\"",
+        ] {
             assert!(Address::read(text, 6379).is_err(), "{text}");
         }
         assert!(Address::read_all(["a", "a:6379"], 6379).is_err());

@@ -55,7 +55,7 @@ impl<'a> Parts<'a> {
             return Err(bad("`/`, `?`, `#` and `@` in user and password as %2F, %3F, %23 and %40"));
         }
         if rest.contains('#') {
-            return Err(bad("no `#` part"));
+            return Err(bad(&format!("no `#` part: {}", super::hints::VERIFIED)));
         }
         let (path, query) = match rest.split_once('?') {
             Some((path, query)) => (path, Some(query)),

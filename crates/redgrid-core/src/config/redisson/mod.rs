@@ -10,6 +10,7 @@ use super::file::Tree;
 use super::form::Value;
 use super::layer::Layer;
 use keys::{BASE, GLOBAL, REPLICAS, SECTIONS, Section, Take, UNSPOKEN};
+use values::Shared;
 
 /// The codec of a file that names none: Redisson's default since 3.19.
 const CODEC: &str = "org.redisson.codec.Kryo5Codec";
@@ -102,7 +103,7 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     let Some(Yaml::Mapping(inner)) = tree.root.get(section.name) else {
         return Err(tree.value(section.name, "keys and values"));
     };
-    let mut reader = Reader { tree, encrypted: values::encrypted(tree, section, inner)?, prefix: String::new() };
+    let mut reader = Reader { tree, addresses: Shared::of(tree, section, inner)?, prefix: String::new() };
     let mut below = Layer::default();
     below.codec = Some(CODEC.into());
     let others = |key: &str| SECTIONS.iter().any(|section| section.name == key) || UNSPOKEN.contains(&key);
@@ -111,7 +112,9 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     let mut above = Layer::of_servers();
     let replicated: &[_] = if section.has_replicas { REPLICAS } else { &[] };
     reader.all(inner, &[section.own, BASE, replicated], &mut above, &|_| false)?;
-    if reader.encrypted {
+    let prefix = reader.prefix.clone();
+    reader.addresses.set_logins(&mut above, |key| tree.at(&format!("{prefix}{key}")))?;
+    if reader.addresses.encrypted {
         above.set_one("tls", "true", tree.at(&format!("{}{}", reader.prefix, section.address)))?;
     }
     if section.has_replicas && !inner.contains_key("readMode") {
@@ -124,8 +127,7 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
 /// Reads keys and values by tables of what each means.
 pub(super) struct Reader<'a> {
     tree: &'a Tree<'a>,
-    /// Whether the addresses say `rediss://`.
-    encrypted: bool,
+    addresses: Shared,
     prefix: String,
 }
 

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use yaml_serde::{Mapping, Value as Yaml};
 
-use super::super::error::ConfigError;
+use super::super::error::{ConfigError, Origin};
 use super::super::file::Tree;
 use super::super::form::{Value, shown};
 use super::super::layer::Layer;
+use super::super::servers::Address;
 use super::Reader;
 use super::keys::{Section, Take};
 
@@ -27,9 +29,13 @@ impl Reader<'_> {
                 }
                 layer.set_one(setting, shown(Duration::from_millis(millis)), origin)
             }
+            Take::Plain(setting) if self.addresses.has(setting) => {
+                layer.warn(origin, "the address has another one, which counts");
+                Ok(())
+            }
             Take::Plain(setting) => layer.set_one(setting, self.text(key, value)?, origin),
             Take::Address(setting) => match address(&self.text(key, value)?) {
-                Ok(Place::Tcp(address, _)) => layer.set_one(setting, address, origin),
+                Ok(Place::Tcp(tcp)) => layer.set_one(setting, tcp.address, origin),
                 Ok(Place::Unix(path)) if setting == "single" => layer.set_one("unix", path, origin),
                 _ => Err(self.tree.value(&path, ADDRESS)),
             },
@@ -37,7 +43,7 @@ impl Reader<'_> {
                 let mut all = Vec::new();
                 for one in each(value) {
                     match address(&self.text(key, one)?) {
-                        Ok(Place::Tcp(address, _)) => all.push(address),
+                        Ok(Place::Tcp(tcp)) => all.push(tcp.address),
                         _ => return Err(self.tree.value(&path, ADDRESS)),
                     }
                 }
@@ -73,9 +79,9 @@ impl Reader<'_> {
                 // `file:///path` and `file:/path` are the same.
                 let file = file.strip_prefix("//").unwrap_or(file);
                 let is_pem = [".pem", ".crt", ".cer"].iter().any(|end| file.ends_with(end));
-                match is_pem && self.encrypted {
+                match is_pem && self.addresses.encrypted {
                     true => layer.set_one("tls_ca_file", file, origin),
-                    false if !self.encrypted => {
+                    false if !self.addresses.encrypted => {
                         layer.warn(origin, "no address says `rediss://`, so nothing is encrypted");
                         Ok(())
                     }
@@ -89,7 +95,7 @@ impl Reader<'_> {
                 }
             }
             Take::Already(usual, clause) => {
-                if self.text(key, value)? != usual {
+                if !self.text(key, value)?.eq_ignore_ascii_case(usual) {
                     layer.warn(origin, clause);
                 }
                 Ok(())
@@ -112,31 +118,79 @@ impl Reader<'_> {
     }
 }
 
-const ADDRESS: &str = "`redis://host:port` or `rediss://host:port`, without user and password";
+const ADDRESS: &str = "`redis://host:port` or `rediss://host:port`";
 
 enum Place {
-    /// `host:port`, and whether it is encrypted.
-    Tcp(String, bool),
+    Tcp(Tcp),
     Unix(String),
 }
 
-/// Whether the addresses of a section ask for encryption; they must agree.
-pub(super) fn encrypted(tree: &Tree<'_>, section: &Section, inner: &Mapping) -> Result<bool, ConfigError> {
-    let addresses = ["address", "sentinelAddresses", "masterAddress", "slaveAddresses", "nodeAddresses"];
-    let mut first = None;
-    for key in addresses {
-        for value in inner.get(key).into_iter().flat_map(each) {
-            let Some(Ok(Place::Tcp(_, encrypted))) = value.as_str().map(address) else { continue };
-            if *first.get_or_insert(encrypted) != encrypted {
-                let expected = "all addresses with `redis://`, or all with `rediss://`";
-                return Err(tree.value(&format!("{}.{key}", section.name), expected));
+/// What an address says.
+#[derive(Debug, Clone, PartialEq)]
+struct Tcp {
+    /// `host:port`.
+    address: String,
+    is_encrypted: bool,
+    login: Login,
+}
+
+/// The user and password in an address.
+#[derive(Debug, Default, Clone, PartialEq)]
+struct Login {
+    username: Option<String>,
+    password: Option<String>,
+}
+
+/// What the addresses of a section say beside where the servers are; they must agree.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) encrypted: bool,
+    /// User and password, and the key of the address that has them.
+    logins: Vec<(&'static str, String, &'static str)>,
+}
+
+/// The keys of addresses.
+const ADDRESSES: [&str; 5] = ["address", "sentinelAddresses", "masterAddress", "slaveAddresses", "nodeAddresses"];
+
+impl Shared {
+    pub(super) fn of(tree: &Tree<'_>, section: &Section, inner: &Mapping) -> Result<Self, ConfigError> {
+        let mut first: Option<(&'static str, Tcp)> = None;
+        for key in ADDRESSES {
+            for value in inner.get(key).into_iter().flat_map(each) {
+                let Some(Ok(Place::Tcp(tcp))) = value.as_str().map(address) else { continue };
+                let (_, first) = first.get_or_insert_with(|| (key, tcp.clone()));
+                let path = format!("{}.{key}", section.name);
+                if first.is_encrypted != tcp.is_encrypted {
+                    return Err(tree.value(&path, "all addresses with `redis://`, or all with `rediss://`"));
+                }
+                if first.login != tcp.login {
+                    return Err(tree.value(&path, "the same user and password in all addresses, or in none"));
+                }
             }
         }
+        if section.is_cluster() && inner.get("nodeAddresses").is_none() {
+            return Err(tree.value("clusterServersConfig.nodeAddresses", "at least one address"));
+        }
+        let Some((key, Tcp { is_encrypted, login, .. })) = first else { return Ok(Shared::default()) };
+        // Those of a sentinel's address are shown to the sentinels.
+        let names = match section.address == "sentinelAddresses" {
+            true => ["sentinel_username", "sentinel_password"],
+            false => ["username", "password"],
+        };
+        let both = names.into_iter().zip([login.username, login.password]);
+        let logins = both.filter_map(|(name, text)| Some((name, text?, key))).collect();
+        Ok(Shared { encrypted: is_encrypted, logins })
     }
-    if section.is_cluster() && inner.get("nodeAddresses").is_none() {
-        return Err(tree.value("clusterServersConfig.nodeAddresses", "at least one address"));
+
+    /// Whether an address has what this setting would say; it stands over the key of its own, as with Redisson.
+    pub(super) fn has(&self, setting: &str) -> bool {
+        self.logins.iter().any(|(name, ..)| *name == setting)
     }
-    Ok(first.unwrap_or_default())
+
+    /// User and password, as settings.
+    pub(super) fn set_logins(&self, layer: &mut Layer, at: impl Fn(&str) -> Origin) -> Result<(), ConfigError> {
+        self.logins.iter().try_for_each(|(name, text, key)| layer.set_one(name, text, at(key)))
+    }
 }
 
 fn each(value: &Yaml) -> impl Iterator<Item = &Yaml> {
@@ -146,21 +200,48 @@ fn each(value: &Yaml) -> impl Iterator<Item = &Yaml> {
     }
 }
 
-/// `redis://host:port` and its kin. The error says nothing: the text may hold a password.
+/// `redis://user:password@host:port` and its kin, as Redisson's `RedisURI` reads them. The error says nothing: the text may
+/// hold a password.
 fn address(text: &str) -> Result<Place, ()> {
     let (scheme, rest) = text.trim().split_once("://").ok_or(())?;
-    let tcp = |encrypted| {
-        let host = rest.trim_end_matches('/');
-        // Redisson wants the port, and so does everybody who reads the file.
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let address = super::super::servers::Address::read(host, 6379).map_err(drop)?;
-        if has_port { Ok(Place::Tcp(address.to_string(), encrypted)) } else { Err(()) }
-    };
     match scheme {
-        "redis" | "valkey" => tcp(false),
-        "rediss" | "valkeys" => tcp(true),
+        "redis" | "valkey" => tcp(rest, false),
+        "rediss" | "valkeys" => tcp(rest, true),
         "redis+uds" | "valkey+uds" => Ok(Place::Unix(rest.to_owned())),
         _ => Err(()),
+    }
+}
+
+fn tcp(rest: &str, is_encrypted: bool) -> Result<Place, ()> {
+    let (login, rest) = match rest.rsplit_once('@') {
+        // Java's parser takes a second `@` for an error, too.
+        Some((login, _)) if login.contains('@') => return Err(()),
+        Some((login, rest)) => (login_of(login)?, rest),
+        None => (Login::default(), rest),
+    };
+    // Redisson wants the port. What is in front of it may be an IPv6 address without brackets.
+    let (host, port) = rest.trim_end_matches('/').rsplit_once(':').ok_or(())?;
+    let host = match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]"),
+        false => host.to_owned(),
+    };
+    let address = Address::read(&format!("{host}:{port}"), 6379).map_err(drop)?.to_string();
+    Ok(Place::Tcp(Tcp { address, is_encrypted, login }))
+}
+
+/// `user:password`; one word is a password.
+fn login_of(text: &str) -> Result<Login, ()> {
+    // As `URLDecoder` has it: a `+` is a space.
+    let decode = |text: &str| {
+        let text = text.replace('+', " ");
+        percent_decode_str(&text).decode_utf8().map(String::from).map_err(drop)
+    };
+    match text.split_once(':') {
+        None => Ok(Login { username: None, password: Some(decode(text)?) }),
+        Some((user, password)) => {
+            let username = if user.is_empty() { None } else { Some(decode(user)?) };
+            Ok(Login { username, password: Some(decode(password)?) })
+        }
     }
 }
 
@@ -227,9 +308,21 @@ mod tests {
 
     #[test]
     fn addresses_have_a_scheme_and_a_port() {
-        for text in ["h:1", "redis://h", "redis://u:p@h:1", "http://h:1", "redis://"] {
+        for text in ["h:1", "redis://h", "redis://u:p@x@h:1", "http://h:1", "redis://", "redis://u:p@h", "redis://::1"]
+        {
             assert!(address(text).is_err(), "{text}");
         }
-        assert!(matches!(address("rediss://[::1]:7"), Ok(Place::Tcp(a, true)) if a == "[::1]:7"));
+        for (text, want, is_encrypted, username, password) in [
+            ("rediss://[::1]:7", "[::1]:7", true, None, None),
+            ("redis://::1:7/", "[::1]:7", false, None, None),
+            ("valkeys://2001:db8::1:6379", "[2001:db8::1]:6379", true, None, None),
+            ("redis://user:p%40+s@h:1", "h:1", false, Some("user"), Some("p@ s")),
+            ("redis://:a:b@h:1", "h:1", false, None, Some("a:b")),
+            ("redis://secret@::1:1", "[::1]:1", false, None, Some("secret")),
+        ] {
+            let login = Login { username: username.map(str::to_owned), password: password.map(str::to_owned) };
+            let Ok(Place::Tcp(tcp)) = address(text) else { panic!("{text}") };
+            assert_eq!(tcp, Tcp { address: want.into(), is_encrypted, login }, "{text}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::super::redisson::all_keys;
-use super::super::{Config, ConfigError};
+use super::super::{Config, ConfigError, Secret};
 use super::value;
 
 /// A file in a folder of its own, which goes with it.
@@ -51,6 +51,52 @@ fn the_three_formats_mean_the_same() {
         );
         assert!(config.warnings().is_empty() && config.implied_codec().is_none());
     }
+}
+
+/// YAML, TOML and JSON have numbers, and a password may look like one: none of its characters is lost.
+#[test]
+fn a_number_that_stands_for_text_is_the_text_of_the_file() {
+    let numbers = ["1.10", "1e3", "1.0", "0.10", "12345678901234567890123", "-0", "1E5", "7"];
+    for written in numbers {
+        for (name, text) in [
+            ("c.yaml", format!("single: h\npassword: {written}\nusername: {written}\nnamespace: {written}\n")),
+            ("c.toml", format!("single = 'h'\npassword = {written}\nusername = {written}\nnamespace = {written}\n")),
+            (
+                "c.json",
+                format!(
+                    "{{\n\t\"single\": \"h\",\n\t\"password\": {written}, \"username\": {written}, \"namespace\": {written}}}"
+                ),
+            ),
+        ] {
+            // An integer of TOML has 64 bits.
+            if name == "c.toml" && written.len() > 19 {
+                continue;
+            }
+            let config =
+                Config::from_file(Written::new(name, &text).path()).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(config.access.password, Some(Secret::new(written)), "{text}");
+            assert_eq!(config.access.username.as_deref(), Some(written), "{text}");
+            assert_eq!(value(&config, "namespace").as_deref(), Some(written), "{text}");
+        }
+    }
+    // Those that only YAML or TOML has.
+    for (name, text, want) in [
+        ("c.yaml", "single: h\npassword: 0x1F", "0x1F"),
+        ("c.yaml", "single: h\npassword: +5", "+5"),
+        ("c.yaml", "single: h\npassword: .inf", ".inf"),
+        ("c.yaml", "single: h\npassword: True", "True"),
+        ("c.yaml", "single: h\npassword: &a 1.10\nusername: *a", "1.10"),
+        ("c.toml", "single = 'h'\npassword = 1_000", "1_000"),
+        ("c.toml", "single = 'h'\npassword = 0x1F # a comment", "0x1F"),
+        ("r.yaml", "singleServerConfig:\n  address: redis://h:1\n  password: 1.10\n", "1.10"),
+        ("r.json", r#"{"singleServerConfig": {"address": "redis://h:1", "password": 1.10}}"#, "1.10"),
+    ] {
+        let config =
+            Config::from_file(Written::new(name, text).path()).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(config.access.password, Some(Secret::new(want)), "{text}");
+    }
+    let config = Config::from_file(Written::new("c.yaml", "cluster: [10.10, h:1]").path()).unwrap();
+    assert_eq!(value(&config, "cluster").as_deref(), Some("10.10:6379,h:1"));
 }
 
 #[test]
