@@ -82,7 +82,7 @@ async fn ten_thousand_acquisitions_dropped_at_random_leave_nothing() {
 
 fn ask_never() -> Result<redgrid_locks::LockGuard, redgrid_locks::AcquireError> {
     let name = "busy".try_into().unwrap();
-    Err(redgrid_locks::AcquireError::TimedOut { name, waited: Duration::ZERO })
+    Err(redgrid_locks::AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client: false })
 }
 
 #[tokio::test(flavor = "multi_thread")]

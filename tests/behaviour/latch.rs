@@ -428,7 +428,7 @@ async fn a_shutdown_tells_those_who_wait_and_those_who_come() {
     assert!(matches!(told, Err(WaitError::ShuttingDown { .. })), "{told:?}");
     let told = tokio::time::timeout(AT_ONCE, latch.wait().into_future()).await.unwrap();
     assert!(matches!(told, Err(WaitError::ShuttingDown { .. })), "{told:?}");
-    assert!(matches!(latch.count_down().await, Err(LatchError::Unavailable { .. })));
+    assert!(matches!(latch.count_down().await, Err(LatchError::ShuttingDown { .. })));
     assert_eq!(observer.get::<i64>("a").await.unwrap(), Some(1));
 }
 

@@ -258,7 +258,7 @@ async fn count_downs_that_wait_for_their_turn_are_told_of_a_shutdown() {
     let _ = client.shutdown(Duration::from_millis(200)).await;
     for call in calls {
         let told = tokio::time::timeout(SOON, call).await.expect("it waits for nothing").unwrap();
-        assert!(matches!(told, Err(LatchError::Unavailable { .. } | LatchError::OutcomeUnknown { .. })), "{told:?}");
+        assert!(matches!(told, Err(LatchError::ShuttingDown { .. } | LatchError::OutcomeUnknown { .. })), "{told:?}");
     }
 }
 

@@ -145,5 +145,5 @@ async fn memories_end_and_refusals_are_told() {
     assert!(matches!(refused, Err(ServerError::Refused { .. })), "{refused:?}");
     one.shutdown(SOON).await.unwrap();
     let refused = added(&one, 1).await;
-    assert!(matches!(refused, Err(ServerError::NotSent { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(ServerError::ShuttingDown)), "{refused:?}");
 }

@@ -220,7 +220,7 @@ async fn who_waits_is_told_when_no_server_answers_and_when_the_client_ends() {
     waits(&server.observer().await.unwrap(), "jobs").await;
     client.shutdown(SOON).await.unwrap();
     let told = waiting.await.unwrap().unwrap_err();
-    assert!(matches!(told, ObjectError::Unavailable { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::ShuttingDown { .. }), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

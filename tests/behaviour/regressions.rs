@@ -205,16 +205,16 @@ async fn who_stands_behind_a_request_is_told_of_a_shutdown_at_once() {
     let calls: Vec<_> = (0..5).map(|_| tokio::spawn(number.add(1).into_future())).collect();
     wait_until(SOON, async || server.asked() > 0).await;
     let _ = client.shutdown(Duration::from_millis(50)).await;
-    let mut unavailable = 0;
+    let mut told_of_it = 0;
     for call in calls {
         match tokio::time::timeout(SOON, call).await.expect("it waits for nothing").unwrap() {
-            Err(AtomicError::Unavailable { .. }) => unavailable += 1,
+            Err(AtomicError::ShuttingDown { .. }) => told_of_it += 1,
             told => assert!(matches!(told, Err(AtomicError::OutcomeUnknown { .. })), "{told:?}"),
         }
     }
-    assert!(unavailable >= 3, "{unavailable} stood behind the first");
+    assert!(told_of_it >= 3, "{told_of_it} stood behind the first");
     let late = tokio::time::timeout(SOON, number.increment()).await.expect("it waits for nothing");
-    assert!(matches!(late, Err(AtomicError::Unavailable { .. })), "{late:?}");
+    assert!(matches!(late, Err(AtomicError::ShuttingDown { .. })), "{late:?}");
 }
 
 /// A thief looks once more for what it took, when whoever it robbed can not hand it on any more. By then it may be robbed itself, and

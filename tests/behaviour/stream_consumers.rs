@@ -219,7 +219,7 @@ async fn a_consumer_ends_with_its_client() {
     wait_until(SOON, async || stream.group("g").consumers().await.is_ok()).await;
     client.shutdown(SOON).await.unwrap();
     let (told, end, _) = tokio::time::timeout(SOON, ended).await.unwrap().unwrap();
-    assert!(matches!(told, Some(Err(StreamError::Object(ObjectError::Unavailable { .. })))), "{told:?}");
+    assert!(matches!(told, Some(Err(StreamError::Object(ObjectError::ShuttingDown { .. })))), "{told:?}");
     assert!(end.is_none());
 }
 

@@ -77,7 +77,7 @@ async fn who_waits_for_a_turn_ends_with_the_client() {
     assert!(poll!(&mut second).is_pending());
     client.shutdown(SOON).await.unwrap();
     let told = tokio::time::timeout(Duration::from_secs(2), second).await.expect("before its own time is over");
-    assert!(matches!(told, Err(ObjectError::Unavailable { .. })), "{told:?}");
+    assert!(matches!(told, Err(ObjectError::ShuttingDown { .. })), "{told:?}");
 }
 
 /// Before each comparison somebody else changes what is compared.

@@ -78,7 +78,7 @@ impl<T: Numeral, const ONCE: bool> Adds<T, ONCE> {
             match self.number.add_each(&texts, until).await {
                 Ok(numbers) => told.extend(each(part, &numbers)),
                 Err(error) => {
-                    reached = !matches!(error, ServerError::NotSent { .. } | ServerError::Unknown { .. });
+                    reached = !(error.is_not_sent() || error.is_unknown());
                     told.extend(vec![Err(error); part.len()]);
                 }
             }

@@ -18,6 +18,22 @@ pub enum AtomicError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. Nothing is changed.
+    #[error("not authorized to ask for the number `{name}`")]
+    Unauthorized {
+        /// The number.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
+    /// The client is shut down. Nothing is changed.
+    #[error("the client is shut down; nothing was asked of the number `{name}`")]
+    ShuttingDown {
+        /// The number.
+        name: Name,
+    },
     /// The server refused: no number or a wrong type under the name, no permission, no memory. Nothing is changed.
     #[error("the server refused what was asked of the number `{name}`")]
     Refused {
@@ -90,6 +106,8 @@ impl AtomicError {
         let name = name.clone();
         match source {
             ServerError::NotSent { .. } => AtomicError::Unavailable { name, source },
+            ServerError::Unauthorized { .. } => AtomicError::Unauthorized { name, source },
+            ServerError::ShuttingDown => AtomicError::ShuttingDown { name },
             ServerError::Refused { .. } => AtomicError::Refused { name, source },
             ServerError::Decode { expected, got } => AtomicError::NotANumber { name, expected, got },
             _ => AtomicError::OutcomeUnknown { name, source },

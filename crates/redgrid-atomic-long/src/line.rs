@@ -88,7 +88,7 @@ impl<T: Copy> Line<T> {
             tokio::select! {
                 biased;
                 () = wake.notified() => {}
-                () = client.closing() => return Err(not_sent("the client is shut down")),
+                () = client.closing() => return Err(client.ended()),
                 () = clock.sleep_until(again) => {}
             }
         }

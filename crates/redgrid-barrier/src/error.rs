@@ -18,6 +18,16 @@ pub enum AskError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. Nothing was done.
+    #[error("not authorized to ask for `{name}`")]
+    Unauthorized {
+        /// What it was about.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
     /// The server refused: wrong type under the name, no permission, no memory. Nothing was done.
     #[error("the server refused what was asked of `{name}`")]
     Refused {
@@ -54,6 +64,8 @@ impl AskError {
         match source {
             ServerError::Refused { code, .. } if !code.is_passing() => AskError::Refused { name, source },
             ServerError::Unknown { .. } | ServerError::Decode { .. } => AskError::OutcomeUnknown { name, source },
+            ServerError::Unauthorized { .. } => AskError::Unauthorized { name, source },
+            ServerError::ShuttingDown => AskError::ShuttingDown { name },
             _ => AskError::Unavailable { name, source },
         }
     }

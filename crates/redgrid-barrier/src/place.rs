@@ -73,7 +73,7 @@ impl Place {
 
     pub(crate) async fn ask<T: FromReply>(&self, request: Request) -> Result<T, AskError> {
         if self.client.is_shut_down() {
-            return Err(AskError::ShuttingDown { name: self.name.clone() });
+            return Err(AskError::of(&self.name, self.client.ended()));
         }
         let clock = self.client.clock();
         let asked = clock.now();
@@ -96,7 +96,7 @@ impl Place {
 
     pub(crate) async fn ask_once<T: FromReply>(&self, request: OnceRequest) -> Result<T, AskError> {
         if self.client.is_shut_down() {
-            return Err(AskError::ShuttingDown { name: self.name.clone() });
+            return Err(AskError::of(&self.name, self.client.ended()));
         }
         self.client.run_once(request).await.map_err(|error| self.failed(error))
     }
@@ -104,7 +104,7 @@ impl Place {
     fn failed(&self, error: redgrid_core::ServerError) -> AskError {
         // What ended because of the shutdown says so.
         match self.client.is_shut_down() {
-            true => AskError::ShuttingDown { name: self.name.clone() },
+            true => AskError::of(&self.name, self.client.ended()),
             false => AskError::of(&self.name, error),
         }
     }
@@ -167,7 +167,7 @@ impl Place {
             tokio::select! {
                 biased;
                 () = self.client.shutting_down() => {
-                    return Err(E::from(WaitError::Failed(AskError::ShuttingDown { name: self.name.clone() })));
+                    return Err(E::from(WaitError::Failed(AskError::of(&self.name, self.client.ended()))));
                 }
                 () = told(hearing, bound.own.as_deref()) => {}
                 () = clock.sleep_until(clock.now() + pause.min(beneath)) => {}

@@ -80,7 +80,8 @@ impl<C: Combine> Combiner<C> {
     ///
     /// # Errors
     ///
-    /// [`ServerError::NotSent`] where those before it took longer than the client's patience, or the client ended, and it was given up;
+    /// [`ServerError::NotSent`] where those before it took longer than the client's patience, and
+    /// it was given up; [`ServerError::ShuttingDown`] where the client ended before it left;
     /// [`ServerError::Unknown`] where the client ended before an answer came, or none had come a timeout after its patience.
     ///
     /// # Cancel safety
@@ -102,6 +103,7 @@ impl<C: Combine> Combiner<C> {
             seat.told(cx, is_here)
         })
         .await
+        .map_err(|error| if error == ServerError::ShuttingDown { client.ended() } else { error })
     }
 }
 

@@ -21,6 +21,17 @@ pub enum ServerError {
         /// The server's own words.
         message: String,
     },
+    /// The server does not accept this client (WRONGPASS, NOAUTH), or one of both refuses the
+    /// other's certificate. The request was not carried out. The client goes on trying; only a
+    /// change of password, user or certificate helps.
+    #[error("not authorized: {message}")]
+    Unauthorized {
+        /// The words of the server, or what is wrong with the certificate.
+        message: String,
+    },
+    /// The client was shut down. The request never left this process.
+    #[error("the client is shut down")]
+    ShuttingDown,
     /// The request may have left, and no answer came. It may be carried out, now or later.
     #[error("no answer: {reason}")]
     Unknown {
@@ -48,15 +59,48 @@ impl ServerError {
 
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         let message = message.into();
-        ServerError::Refused { code: Code::of(&message), message }
+        match LOGIN_REFUSED.iter().any(|words| message.starts_with(words)) {
+            true => ServerError::Unauthorized { message },
+            false => ServerError::Refused { code: Code::of(&message), message },
+        }
     }
 
     /// The class of the refusal, if the server refused.
     pub fn code(&self) -> Option<Code> {
         match self {
             ServerError::Refused { code, .. } => Some(*code),
+            ServerError::Unauthorized { message } => Some(Code::of(message)).filter(|code| *code != Code::Other),
             _ => None,
         }
+    }
+
+    /// This error for the caller of an object. Where the key holds another type, it says so,
+    /// instead of the place in a script.
+    pub fn of_object(self) -> Self {
+        match self {
+            ServerError::Refused { code: code @ Code::WrongType, .. } => {
+                let message =
+                    "WRONGTYPE the key holds a value of another type: the name of an object is its key".into();
+                ServerError::Refused { code, message }
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the request certainly was not carried out.
+    pub fn is_not_done(&self) -> bool {
+        match self {
+            ServerError::NotSent { .. }
+            | ServerError::Refused { .. }
+            | ServerError::Unauthorized { .. }
+            | ServerError::ShuttingDown => true,
+            ServerError::Unknown { .. } | ServerError::Decode { .. } => false,
+        }
+    }
+
+    /// Whether the request never left this process, or was stopped by the login.
+    pub fn is_not_sent(&self) -> bool {
+        matches!(self, ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::ShuttingDown)
     }
 
     /// Whether the server refused a sum for being beyond its numbers.
@@ -77,6 +121,10 @@ impl ServerError {
         matches!(self, ServerError::Unknown { .. })
     }
 }
+
+/// First words of a server that does not accept a login, or wants one. A script's own error may
+/// begin with `NOAUTH` alone.
+const LOGIN_REFUSED: [&str; 3] = ["NOAUTH Authentication required", "NOAUTH HELLO must be called", "WRONGPASS "];
 
 /// The words by which a server refuses a sum that is beyond its numbers: whole ones, and those with a fraction.
 const OVERFLOW: [&str; 2] = ["would overflow", "would produce NaN or Infinity"];

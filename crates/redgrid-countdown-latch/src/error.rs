@@ -18,6 +18,22 @@ pub enum LatchError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. Nothing is changed.
+    #[error("not authorized to ask for the latch `{name}`")]
+    Unauthorized {
+        /// The latch.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
+    /// The client is shut down. Nothing is changed.
+    #[error("the client is shut down; nothing was asked of the latch `{name}`")]
+    ShuttingDown {
+        /// The latch.
+        name: Name,
+    },
     /// The server refused: wrong type under the name, no permission, no memory; or what is under the name is no count. Nothing
     /// is changed.
     #[error("the server refused what was asked of the latch `{name}`")]
@@ -64,7 +80,9 @@ impl LatchError {
         let name = name.clone();
         match source {
             ServerError::NotSent { .. } => LatchError::Unavailable { name, source },
-            ServerError::Refused { .. } => LatchError::Refused { name, source },
+            ServerError::Unauthorized { .. } => LatchError::Unauthorized { name, source },
+            ServerError::ShuttingDown => LatchError::ShuttingDown { name },
+            ServerError::Refused { .. } => LatchError::Refused { name, source: source.of_object() },
             _ => LatchError::OutcomeUnknown { name, source },
         }
     }
@@ -74,7 +92,11 @@ impl LatchError {
         let name = name.clone();
         match source {
             // What was answered is no count: to ask again does not help.
-            ServerError::Refused { .. } | ServerError::Decode { .. } => LatchError::Refused { name, source },
+            ServerError::Refused { .. } | ServerError::Decode { .. } => {
+                LatchError::Refused { name, source: source.of_object() }
+            }
+            ServerError::Unauthorized { .. } => LatchError::Unauthorized { name, source },
+            ServerError::ShuttingDown => LatchError::ShuttingDown { name },
             _ => LatchError::Unavailable { name, source },
         }
     }
@@ -102,6 +124,16 @@ pub enum WaitError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. The latch is as it was.
+    #[error("not authorized to ask for the latch `{name}`")]
+    Unauthorized {
+        /// The latch.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
     /// The server refused to tell: wrong type under the name, no permission; or what is under the name is no count.
     #[error("the server refused to tell of the latch `{name}`")]
     Refused {
@@ -126,7 +158,11 @@ impl WaitError {
     pub(crate) fn of(name: &Name, source: ServerError) -> Self {
         let name = name.clone();
         match source {
-            ServerError::Refused { .. } | ServerError::Decode { .. } => WaitError::Refused { name, source },
+            ServerError::Refused { .. } | ServerError::Decode { .. } => {
+                WaitError::Refused { name, source: source.of_object() }
+            }
+            ServerError::Unauthorized { .. } => WaitError::Unauthorized { name, source },
+            ServerError::ShuttingDown => WaitError::ShuttingDown { name },
             source => WaitError::Unavailable { name, source },
         }
     }

@@ -34,12 +34,12 @@ impl Wait {
         let (client, keys) = (self.latch.client(), self.latch.keys()?);
         // What fails in a shutdown fails by it.
         let failed = |source| match client.is_shut_down() {
-            true => WaitError::ShuttingDown { name: keys.name.clone() },
+            true => WaitError::of(&keys.name, client.ended()),
             false => WaitError::of(&keys.name, source),
         };
         let timed_out = |waited| WaitError::TimedOut { name: keys.name.clone(), waited };
         if client.is_shut_down() {
-            return Err(WaitError::ShuttingDown { name: keys.name.clone() });
+            return Err(WaitError::of(&keys.name, client.ended()));
         }
         if self.within.is_some_and(|within| within.is_zero()) {
             // Boxed: who waits would have room for it.
@@ -60,7 +60,7 @@ impl Wait {
         match left {
             Left::Over => Ok(()),
             Left::Failed(source) => Err(failed(source)),
-            Left::ShuttingDown => Err(WaitError::ShuttingDown { name: keys.name.clone() }),
+            Left::ShuttingDown => Err(WaitError::of(&keys.name, client.ended())),
         }
     }
 }

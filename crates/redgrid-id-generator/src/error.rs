@@ -19,6 +19,22 @@ pub enum IdError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. No id is given.
+    #[error("not authorized to ask for ids of `{name}`")]
+    Unauthorized {
+        /// The generator.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
+    /// The client is shut down. No id is given.
+    #[error("the client is shut down; nothing was asked of ids of `{name}`")]
+    ShuttingDown {
+        /// The generator.
+        name: Name,
+    },
     /// The server refused: wrong type under the name, no permission, no memory. No id is given.
     #[error("the server refused ids of `{name}`")]
     Refused {
@@ -94,6 +110,8 @@ impl IdError {
         let name = name.clone();
         match source {
             ServerError::Refused { .. } | ServerError::Decode { .. } => IdError::Refused { name, source },
+            ServerError::Unauthorized { .. } => IdError::Unauthorized { name, source },
+            ServerError::ShuttingDown => IdError::ShuttingDown { name },
             _ => IdError::Unavailable { name, source },
         }
     }
@@ -103,6 +121,8 @@ impl IdError {
         let name = name.clone();
         match source {
             ServerError::NotSent { .. } => IdError::Unavailable { name, source },
+            ServerError::Unauthorized { .. } => IdError::Unauthorized { name, source },
+            ServerError::ShuttingDown => IdError::ShuttingDown { name },
             ServerError::Refused { .. } => IdError::Refused { name, source },
             _ => IdError::OutcomeUnknown { name, source },
         }

@@ -242,8 +242,7 @@ impl<S: Source> Combine for Refill<S> {
     async fn carry_out(&self, mut batch: Vec<Ask<S::Change>>, until: Instant) -> Vec<Result<i64, IdError>> {
         let Refill(shared) = self;
         let Some(client) = &shared.client.upgrade() else {
-            let ended = ServerError::NotSent { reason: "the client has ended".into() };
-            return vec![Err(IdError::of_ids(shared.source.name(), ended)); batch.len()];
+            return vec![Err(IdError::of_ids(shared.source.name(), ServerError::ShuttingDown)); batch.len()];
         };
         match batch.pop() {
             Some(Ask::Change(change)) => return vec![shared.change(client, change).await.map(i64::from)],

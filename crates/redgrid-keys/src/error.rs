@@ -17,6 +17,17 @@ pub enum KeysError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. Nothing is changed.
+    #[error("not authorized")]
+    Unauthorized {
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
+    /// The client is shut down. Nothing is changed.
+    #[error("the client is shut down")]
+    ShuttingDown,
     /// The server refused. Nothing is changed.
     #[error("the server refused a request about keys")]
     Refused {
@@ -102,6 +113,8 @@ impl KeysError {
         match source {
             ServerError::Refused { .. } => KeysError::Refused { source },
             ServerError::Decode { .. } => KeysError::Unexpected { source },
+            ServerError::Unauthorized { .. } => KeysError::Unauthorized { source },
+            ServerError::ShuttingDown => KeysError::ShuttingDown,
             _ => KeysError::Unavailable { source },
         }
     }

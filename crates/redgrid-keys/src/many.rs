@@ -139,7 +139,7 @@ pub(crate) async fn is_there(client: &Client, object: &Bytes) -> Result<bool, Se
 /// What is true of an object of which a key was changed before this: not that nothing is.
 fn half_done(then: ServerError) -> ServerError {
     match then {
-        ServerError::NotSent { .. } | ServerError::Refused { .. } => {
+        then if then.is_not_done() => {
             ServerError::Unknown { reason: format!("some of its keys are done; then {then}").into() }
         }
         other => other,

@@ -109,7 +109,7 @@ impl Options {
         let once = self.wait.is_some_and(|wait| wait.is_zero());
         let name = self.target.clone()?.name.clone();
         self.wait = self.wait.filter(|wait| !wait.is_zero());
-        self.ask(once).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
+        self.ask(once).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client: false })
     }
 
     /// The same where being busy is an answer; without a wait, one look.

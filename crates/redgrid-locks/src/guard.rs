@@ -119,9 +119,9 @@ impl LockGuard {
     /// Gives the lock back and waits for the server's answer. Where others of this process wait it is handed on, and there is nothing to
     /// wait for.
     ///
-    /// Without contact to the server it waits as long as the server may have a lease of it: also one of an [`extend`](LockGuard::extend) that was
-    /// not answered, be it of a day. Under `tokio::time::timeout`, or dropped, it waits no longer than the caller likes, and goes on in the
-    /// background.
+    /// It waits for the answer for `timeout` at most. After that, and if it is dropped, the release
+    /// goes on in the background until the server has no lease of it: also none of an
+    /// [`extend`](LockGuard::extend) that was not answered.
     ///
     /// # Errors
     ///

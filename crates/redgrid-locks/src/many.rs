@@ -64,7 +64,7 @@ impl<L: Acquirable> IntoFuture for AcquireMany<L> {
             let name = lock.first()?.clone();
             let wait = said.wait.filter(|wait| !wait.is_zero());
             let guard = lock.ask(Said { wait, ..said }, once).await?;
-            guard.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
+            guard.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client: false })
         })
     }
 }

@@ -193,15 +193,16 @@ impl Acquirable for MultiLock {
             tries += 1;
             let (lock, now) = (&members.locks[busy], clock.now());
             let name = lock.target()?.name.clone();
-            let out_of_time = || AcquireError::TimedOut { name, waited: clock.now().since(began) };
+            let out_of_time =
+                |by_this_client| AcquireError::TimedOut { name, waited: clock.now().since(began), by_this_client };
             if now >= until {
-                return Err(out_of_time());
+                return Err(out_of_time(false));
             }
             let wait = said.wait.map(|_| until.since(now));
             let wish = Wish { wait, ..lock.options().with(&said).wish(false)? };
             match one(lock, wish).await {
                 Ok(grant) => waited = grant.map(|grant| (busy, grant)),
-                Err(AcquireError::TimedOut { .. }) => return Err(out_of_time()),
+                Err(AcquireError::TimedOut { by_this_client, .. }) => return Err(out_of_time(by_this_client)),
                 Err(error) => return Err(error),
             }
         }

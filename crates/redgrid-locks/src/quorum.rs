@@ -381,7 +381,7 @@ impl Acquirable for QuorumLock {
                 None => contact = now,
             }
             if now >= until {
-                return Err(AcquireError::TimedOut { name, waited: now.since(began) });
+                return Err(AcquireError::TimedOut { name, waited: now.since(began), by_this_client: false });
             }
             if watches.is_empty() {
                 // What is released from here on is told; what was before is looked for once more.

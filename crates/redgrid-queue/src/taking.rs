@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
-use redgrid_core::{Client, Name, ServerError};
+use redgrid_core::{Client, Name};
 
 use crate::line::{Left, Line, Place, Source};
 
@@ -24,7 +24,7 @@ pub(crate) async fn take<S: Source>(
     if lines.len() > 1 || looks {
         for (at, line) in lines.iter().enumerate() {
             let mut one = [(at, line.1.enter(client, true, Instant::NEVER))];
-            if let Some(found) = given(lines, &mut one.each_mut().map(Some)).await? {
+            if let Some(found) = given(client, lines, &mut one.each_mut().map(Some)).await? {
                 return Ok(Some(found));
             }
         }
@@ -37,7 +37,7 @@ pub(crate) async fn take<S: Source>(
     let mut places: Vec<_> = places.iter_mut().map(Some).collect();
     tokio::select! {
         biased;
-        found = given(lines, &mut places) => return found,
+        found = given(client, lines, &mut places) => return found,
         () = client.clock().wait_until(until) => {}
     }
     if places.iter().flatten().all(|place| place.1.has_contact()) {
@@ -45,11 +45,12 @@ pub(crate) async fn take<S: Source>(
     }
     // Not asked for since it came: once more, or as long as it takes to find out that nobody answers.
     places.iter().flatten().for_each(|place| place.1.looks());
-    given(lines, &mut places).await
+    given(client, lines, &mut places).await
 }
 
 /// What the first of some places is given; nothing where all have found nothing.
 async fn given<S: Source>(
+    client: &Client,
     lines: &[(Name, Arc<Line<S>>)],
     places: &mut [Option<&mut (usize, Place<S>)>],
 ) -> Result<Option<(usize, Bytes)>, ObjectError> {
@@ -62,8 +63,7 @@ async fn given<S: Source>(
                 Poll::Ready(Left::Item(item)) => return Poll::Ready(Ok(Some((*at, item)))),
                 Poll::Ready(Left::Failed(source)) => return Poll::Ready(Err(ObjectError::of(name, source))),
                 Poll::Ready(Left::ShuttingDown) => {
-                    let source = ServerError::NotSent { reason: "the client is shut down".into() };
-                    return Poll::Ready(Err(ObjectError::of(name, source)));
+                    return Poll::Ready(Err(ObjectError::of(name, client.ended())));
                 }
                 Poll::Ready(Left::Nothing) => *slot = None,
             }

@@ -125,7 +125,7 @@ fn tell<L: Limit>(
                     let source = ServerError::NotSent { reason: "no server could be asked in time".into() };
                     LimitError::Unavailable { name: name.clone(), source }
                 }
-                LimitError::Unavailable { .. } => error,
+                LimitError::Unavailable { .. } | LimitError::Unauthorized { .. } => error,
                 _ => return None,
             };
             queue.answer_each(upto..here, |one| one.ends_by(until), || Err(behind.clone()));

@@ -42,6 +42,16 @@ pub enum LimitError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. Nothing is taken or changed.
+    #[error("not authorized to ask for the limiter `{name}`")]
+    Unauthorized {
+        /// The limiter.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
     /// The server refused: wrong type under the name, no permission, no memory. Nothing is taken or changed.
     #[error("the server refused what was asked of the limiter `{name}`")]
     Refused {
@@ -87,8 +97,11 @@ pub enum LimitError {
 impl LimitError {
     pub(crate) fn of(client: &Client, name: &Name, source: ServerError) -> Self {
         let name = name.clone();
+        // A request that fails in a shutdown fails by it.
+        let source = if source.is_not_sent() && client.is_shut_down() { client.ended() } else { source };
         match source {
-            ServerError::NotSent { .. } if client.is_shut_down() => LimitError::ShuttingDown { name },
+            ServerError::ShuttingDown => LimitError::ShuttingDown { name },
+            ServerError::Unauthorized { .. } => LimitError::Unauthorized { name, source },
             ServerError::NotSent { .. } => LimitError::Unavailable { name, source },
             ServerError::Refused { .. } | ServerError::Decode { .. } => LimitError::Refused { name, source },
             _ => LimitError::OutcomeUnknown { name, source },

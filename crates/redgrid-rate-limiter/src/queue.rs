@@ -125,14 +125,14 @@ impl<L: Limit> Queue<L> {
         let began = clock.now();
         let name = || self.limit.name().clone();
         if self.client.is_shut_down() {
-            return Err(LimitError::ShuttingDown { name: name() });
+            return Err(LimitError::of(&self.client, &name(), self.client.ended()));
         }
         let until = match wait {
             Wait::No => began + self.client.patience(),
             Wait::For(wait) => wait.map_or(Instant::NEVER, |wait| began + wait),
         };
         let Some(mut place) = self.enter(permits, wait != Wait::No, until) else { return Ok(None) };
-        let ended = |_| Err(LimitError::ShuttingDown { name: name() });
+        let ended = |_| Err(LimitError::of(&self.client, &name(), self.client.ended()));
         tokio::select! {
             biased;
             answer = &mut place.answer => return answer.unwrap_or_else(ended),

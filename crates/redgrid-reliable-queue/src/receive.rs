@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_codecs::Codec;
+use redgrid_core::ServerError;
 use redgrid_core::object::ObjectError;
 
 use crate::ask::{MOST, Wish};
@@ -141,6 +142,9 @@ async fn received<T: 'static, C: Codec + Clone>(
         }
         Left::Nothing => Ok(Vec::new()),
         Left::Failed(source) => Err(ObjectError::of_read(&desk.name, source).into()),
-        Left::ShuttingDown => Err(QueueError::ShuttingDown { name: desk.name.clone() }),
+        Left::ShuttingDown => Err(match desk.client.ended() {
+            ServerError::ShuttingDown => QueueError::ShuttingDown { name: desk.name.clone() },
+            source => ObjectError::of_read(&desk.name, source).into(),
+        }),
     }
 }

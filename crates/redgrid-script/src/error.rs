@@ -20,6 +20,22 @@ pub enum CallError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. Nothing is changed.
+    #[error("not authorized to ask for `{what}`")]
+    Unauthorized {
+        /// The script, the function or the command.
+        what: String,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
+    /// The client is shut down. Nothing is changed.
+    #[error("the client is shut down; nothing was asked of `{what}`")]
+    ShuttingDown {
+        /// The script, the function or the command.
+        what: String,
+    },
     /// The server refused, or a script answered with an error. A command has changed nothing then. A script or a function may have written
     /// something before its error, and that stays.
     #[error("`{what}` was refused")]
@@ -125,6 +141,8 @@ impl CallError {
         let what = what.to_owned();
         match source {
             ServerError::NotSent { .. } => CallError::Unavailable { what, source },
+            ServerError::Unauthorized { .. } => CallError::Unauthorized { what, source },
+            ServerError::ShuttingDown => CallError::ShuttingDown { what },
             ServerError::Refused { ref message, .. } if is_unknown_function_command(message) => {
                 CallError::Unsupported { what, needs: FUNCTIONS }
             }

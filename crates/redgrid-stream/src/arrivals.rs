@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Attendant, Client, Heard, Hearing, Request, ServerError};
+use redgrid_core::{Attendant, Client, Heard, Hearing, Request};
 use tokio::sync::watch;
 
 use crate::entry::{OfOne, Raws};
@@ -191,13 +191,10 @@ where
     }
 }
 
-/// What is told of a client that is shut down.
+/// The error of a call to a client that has ended.
 pub(crate) fn shut_down(place: &Place) -> ObjectError {
     match place.named() {
-        Ok((name, _)) => ObjectError::Unavailable {
-            name: name.clone(),
-            source: ServerError::NotSent { reason: "the client is shut down".into() },
-        },
+        Ok((name, _)) => ObjectError::of(name, place.client().ended()),
         Err(invalid) => invalid,
     }
 }

@@ -69,6 +69,13 @@ pub enum TransactionError {
     /// The server refused, or could not be asked in time.
     #[error("the transaction is not committed")]
     NotCommitted(#[source] ServerError),
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused.
+    #[error("not authorized to commit the transaction")]
+    Unauthorized(#[source] ServerError),
+    /// The client is shut down.
+    #[error("the client is shut down; the transaction is not committed")]
+    ShuttingDown,
     /// No answer came: it is written as a whole, or will be within half a minute, or nothing of it is.
     #[error("no answer to the commit: the transaction is written as a whole, or not at all")]
     OutcomeUnknown(#[source] ServerError),
@@ -82,7 +89,9 @@ impl TransactionError {
     /// What became of a commit. Its answer has one form: another one is of what was carried out.
     pub(crate) fn of_commit(source: ServerError) -> Self {
         match source {
-            ServerError::NotSent { .. } | ServerError::Refused { .. } => TransactionError::NotCommitted(source),
+            ServerError::ShuttingDown => TransactionError::ShuttingDown,
+            ServerError::Unauthorized { .. } => TransactionError::Unauthorized(source),
+            source if source.is_not_done() => TransactionError::NotCommitted(source),
             source => TransactionError::OutcomeUnknown(source),
         }
     }

@@ -35,6 +35,16 @@ pub enum AdderError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. A reset may be done by some.
+    #[error("not authorized to ask for `{name}`")]
+    Unauthorized {
+        /// The adder.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
     /// The server refused: wrong type under a name, no permission, no memory. A reset may be done by some.
     #[error("the server refused what was asked of `{name}`")]
     Refused {
@@ -107,6 +117,8 @@ impl AdderError {
         match source {
             ServerError::Refused { .. } => AdderError::Refused { name, source },
             ServerError::Decode { expected, got } => AdderError::NotANumber { name, expected, got },
+            ServerError::Unauthorized { .. } => AdderError::Unauthorized { name, source },
+            ServerError::ShuttingDown => AdderError::ShuttingDown { name },
             _ => AdderError::Unavailable { name, source },
         }
     }

@@ -118,7 +118,7 @@ impl<N: Figure> Question<N> {
         let (mut pause, mut patience) = (LOOKS[0], STALLED);
         loop {
             if of.client.is_shut_down() {
-                return Err(AdderError::ShuttingDown { name: name.clone() });
+                return Err(AdderError::of(name, of.client.ended()));
             }
             // Who asks counts as well, and is asked like the others.
             if of.client.hears(&of.member.keys.topic) {
@@ -214,7 +214,7 @@ impl<N: Figure> Counting<N> {
             }
             wait(client, &mut mine, until.min(clock.now() + pause)).await;
             if client.is_shut_down() {
-                return Ended::Failed(AdderError::ShuttingDown { name: member.name.clone() });
+                return Ended::Failed(AdderError::of(&member.name, client.ended()));
             }
             if let Some(error) = mine.refusal() {
                 return Ended::Failed(AdderError::of(&member.name, error));
@@ -278,7 +278,7 @@ impl<N: Figure> Counting<N> {
         let (mut pause, until) = (LOOKS[0], client.clock().now() + client.patience());
         while !client.hears(&self.member.keys.topic) {
             if client.is_shut_down() {
-                return Err(AdderError::ShuttingDown { name: name.clone() });
+                return Err(AdderError::of(name, client.ended()));
             }
             if client.clock().now() >= until {
                 return Err(AdderError::of(name, unknown("the subscription was not confirmed")));

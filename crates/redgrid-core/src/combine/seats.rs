@@ -274,7 +274,7 @@ impl<Q, A> Seats<Q, A> {
             self.answer(number, Err(ended()), &mut woken);
         }
         while let Some(number) = self.queue.pop_front() {
-            self.answer(number, Err(ServerError::not_sent("the client is shut down")), &mut woken);
+            self.answer(number, Err(ServerError::ShuttingDown), &mut woken);
         }
         woken
     }

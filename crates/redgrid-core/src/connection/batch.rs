@@ -96,7 +96,7 @@ async fn one_round(
         for some in those.chunks(AT_ONCE) {
             let copies = some.iter().map(|at| requests[*at].clone().not_after(limit)).collect();
             results.extend(home.call(copies).await);
-            if results.iter().any(|result| matches!(result, Err(ServerError::NotSent { .. }))) {
+            if results.iter().any(|result| result.as_ref().is_err_and(ServerError::is_not_sent)) {
                 // Those behind are not to overtake those that will be sent again.
                 break;
             }
@@ -126,7 +126,10 @@ async fn one_round(
                 }
                 Err(ServerError::Refused { code, message }) => code.is_passing() && request.is_servers_own(message),
                 Err(ServerError::Unknown { .. }) => request.is_idempotent(),
-                Ok(_) | Err(ServerError::Decode { .. }) => false,
+                Ok(_)
+                | Err(ServerError::Decode { .. } | ServerError::Unauthorized { .. } | ServerError::ShuttingDown) => {
+                    false
+                }
             };
             if by_itself {
                 alone.entry(core.topology.slot(request.first_key())).or_default().push(at);
@@ -160,7 +163,7 @@ async fn one_by_one(
                 let copied = matches!(&before[at], Some((Err(ServerError::Unknown { .. }), ..))) || asked.is_repeat();
                 let result = match asked.result {
                     // Of the last copy this is true.
-                    Err(error @ (ServerError::NotSent { .. } | ServerError::Refused { .. })) if copied => {
+                    Err(error) if copied && error.is_not_done() => {
                         Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
                     }
                     result => result,

@@ -9,16 +9,17 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 pub use self::end::NotClosed;
-use super::core::{Closing, Core, follow, hear, is_one_thread, ready, run};
+use super::core::{Closing, Core, abandoned, follow, hear, is_one_thread, ready, run};
 use super::events::{EventReceiver, Events};
 use super::given_back::{GivenBack, repeat};
 use super::health::HealthCheck;
 use super::shared::{Kept, Shared};
-use super::{Deployment, Epoch, Request, Server, Topology, topology};
+use super::{Deployment, Ended, Epoch, Request, Server, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;
@@ -41,14 +42,16 @@ struct Inner {
     pools: Arc<Pools>,
     shared: Shared,
     kept: Kept,
-    closing: watch::Sender<Closing>,
+    closing: Arc<watch::Sender<Closing>>,
     closed: watch::Receiver<bool>,
 }
 
 impl Client {
     /// Starts a client. It does not wait for a server: calls wait for the connection within their own time, and
-    /// [`Client::wait_ready`] waits for it explicitly. Must be called inside a tokio runtime; wherever the client is used, its
-    /// connections and tasks are there, and what several callers wait for together ends in time only while that runtime is driven.
+    /// [`Client::wait_ready`] waits for it explicitly. Must be called inside a Tokio runtime: the
+    /// client's connections and tasks run there. The client can be used from other runtimes while
+    /// its own is driven. When its own has ended, every call ends at once, with an error that says
+    /// so.
     ///
     /// ```no_run
     /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -92,7 +95,22 @@ impl Client {
         let (seats, tasks) = (Seats::default(), Mutex::default());
         let one_thread = is_one_thread();
         let given_back = GivenBack::default();
-        let core = Core { id, clock, settings, database, topology, hub, events, seats, given_back, one_thread, tasks };
+        let (ended, runtime) = (Ended::default(), Handle::current().id());
+        let core = Core {
+            id,
+            clock,
+            settings,
+            database,
+            topology,
+            hub,
+            events,
+            seats,
+            given_back,
+            one_thread,
+            tasks,
+            ended,
+            runtime,
+        };
         let core = Arc::new(core);
         let (table, work) = Table::new(Arc::clone(&core));
         core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
@@ -100,9 +118,11 @@ impl Client {
         core.tasks().push(tokio::spawn(repeat(Arc::clone(&core))));
         let pools = Pools::new(&core, table.work());
         core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&pools))));
-        let (closing, watched) = watch::channel(Closing::No);
+        let closing = Arc::new(watch::Sender::new(Closing::No));
         let (done, closed) = watch::channel(false);
-        tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&pools)), work, watched, done));
+        let end = (abandoned(&core, (&table, &pools), &closing), done);
+        let watched = closing.subscribe();
+        tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&pools)), work, watched, end));
         let (lanes, shared, kept) = (Lanes::default(), Shared::default(), Kept::default());
         Client(Arc::new(Inner { core, table, lanes, pools, shared, kept, closing, closed }))
     }
@@ -167,27 +187,41 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`NotReady`] when `within` is over; it says what stands in the way.
+    /// [`NotReady::Unavailable`] when `within` is over; it says what stands in the way.
+    /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
+    /// or its own certificate is refused: waiting does not help then. Where a [credential
+    /// provider](crate::config::CredentialProvider) has the password, the refusal has to last for
+    /// `timeout`.
     ///
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
     pub async fn wait_ready(&self, within: Duration) -> Result<(), NotReady> {
-        match tokio::time::timeout(within, ready(&*self.0.core.topology)).await {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                let mut why = ServerError::not_sent("not connected");
-                // Those that are down say why at once; one that is up and hangs is not in the way.
-                let down = |server: &Arc<dyn Server>| server.current_epoch().is_none();
-                for server in self.0.core.topology.primaries().into_iter().filter(down) {
-                    let answer = server.call(vec![Request::command("PING")]).await.pop();
-                    if let Some(Err(error)) = answer {
-                        why = error;
-                    }
-                }
-                Err(NotReady { within, source: why })
+        let began = self.0.core.clock.now();
+        let why = match tokio::time::timeout(within, ready(&self.0.core)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(why)) => why,
+            Err(_) => self.missing().await,
+        };
+        Err(match why {
+            ServerError::ShuttingDown => NotReady::ShuttingDown,
+            source @ ServerError::Unauthorized { .. } => NotReady::Unauthorized { source },
+            source => NotReady::Unavailable { waited: self.0.core.clock.now().since(began), source },
+        })
+    }
+
+    /// What stands in the way of servers that are not connected. One that is up and hangs is not in
+    /// the way.
+    async fn missing(&self) -> ServerError {
+        let mut why = ServerError::not_sent("not connected");
+        let down = |server: &Arc<dyn Server>| server.current_epoch().is_none();
+        for server in self.0.core.topology.primaries().into_iter().filter(down) {
+            let answer = server.call(vec![Request::command("PING")]).await.pop();
+            if let Some(Err(error)) = answer {
+                why = error;
             }
         }
+        why
     }
 
     /// Watches a channel, and the key beneath it.
@@ -379,13 +413,28 @@ impl From<std::convert::Infallible> for ConnectError {
     }
 }
 
-/// No connection in time.
+/// Why a client is not ready.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("not every server answered within {within:?}")]
-pub struct NotReady {
-    /// How long was waited.
-    pub within: Duration,
-    /// What stands in the way.
-    #[source]
-    pub source: ServerError,
+#[non_exhaustive]
+pub enum NotReady {
+    /// Not every server answered in time, or the runtime of the client has ended.
+    #[error("not every server answered within {waited:?}")]
+    Unavailable {
+        /// How long was waited.
+        waited: Duration,
+        /// What stands in the way.
+        #[source]
+        source: ServerError,
+    },
+    /// A server does not accept the password, the user or the certificate of this client, or its
+    /// own certificate is not accepted. The client goes on trying, in case that is mended.
+    #[error("a server refuses this client, or its certificate is refused")]
+    Unauthorized {
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
+    /// The client was shut down.
+    #[error("the client is shut down")]
+    ShuttingDown,
 }

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::select_all;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::ended::{Driven, Ended};
 use super::events::{Events, Views, Watching};
 use super::exchange::{Exchange, Persistence, Progress, exchange, jittered};
 use super::given_back::GivenBack;
@@ -48,12 +50,54 @@ pub(crate) struct Core {
     /// See [`is_one_thread`].
     pub(crate) one_thread: bool,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) ended: Ended,
+    /// The runtime in which its tasks run.
+    pub(crate) runtime: tokio::runtime::Id,
 }
 
 impl Core {
     /// The server that decides for a key at the moment.
     pub(crate) fn home(&self, key: &[u8]) -> Arc<dyn Server> {
         self.topology.primary(key)
+    }
+
+    /// Whether there is a connection to the server that decides for `key`.
+    pub(crate) fn is_connected(&self, key: &[u8]) -> bool {
+        self.home(key).current_epoch().is_some()
+    }
+
+    /// The last contact with the server that decides for `key`, while a caller waits and the server
+    /// owes it no answer: now, where the connection is up and the server does not hang. `None`
+    /// without a connection.
+    pub(crate) fn contact(&self, key: &[u8]) -> Option<Instant> {
+        let home = self.home(key);
+        home.current_epoch().is_some().then(|| self.clock.now() - home.silent_for())
+    }
+
+    /// The error of a request about `key` that was not sent in time, with what stands in the way.
+    pub(crate) fn no_contact(&self, key: &[u8]) -> ServerError {
+        let home = self.home(key);
+        if let Some(refusal) = home.refusal().borrow().clone() {
+            return refusal;
+        }
+        self.hinted(match home.trouble().filter(|_| home.current_epoch().is_none()) {
+            Some(trouble) => ServerError::not_sent(format!("there was no contact in time: {trouble}")),
+            None => ServerError::not_sent("there was no contact in time"),
+        })
+    }
+
+    /// An error with a hint, where the request came from another runtime than that of the client:
+    /// nobody may drive the client's.
+    pub(crate) fn hinted(&self, error: ServerError) -> ServerError {
+        const HINT: &str = "the client was created in another Tokio runtime, which has to be driven";
+        if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
+            return error;
+        }
+        match error {
+            ServerError::NotSent { reason } => ServerError::not_sent(format!("{reason} ({HINT})")),
+            ServerError::Unknown { reason } => ServerError::unknown(format!("{reason} ({HINT})")),
+            other => other,
+        }
     }
 
     /// Sends a request until it is answered for good; see [`exchange`].
@@ -80,11 +124,11 @@ impl Core {
         pinned(|| async move {
             let mut unanswered = None;
             loop {
-                let (topology, settings, clock) = (&*self.topology, &self.settings, &self.clock);
+                let (topology, settings, clock) = (&*self.topology, &self.settings, (&self.clock, &self.ended));
                 let mut asked = exchange(topology, settings, clock, &request, until, persistence, progress).await;
                 match self.too_late(&request, &mut asked, until, progress, &mut unanswered) {
                     None => return asked,
-                    Some(again) => Box::pin(clock.sleep_until(again)).await,
+                    Some(again) => Box::pin(self.clock.sleep_until(again)).await,
                 }
             }
         })
@@ -150,13 +194,37 @@ pub(super) enum Closing {
     By(Instant),
 }
 
-/// Drives the work that has no caller (any more), and ends everything when told.
+/// What becomes of a client whose tasks are dropped with their runtime: no caller is left waiting
+/// for what does not come any more.
+pub(super) fn abandoned(
+    core: &Arc<Core>,
+    (table, pools): (&Arc<Table>, &Arc<Pools>),
+    closer: &Arc<watch::Sender<Closing>>,
+) -> Driven {
+    let (core, table, pools, closer) = (Arc::clone(core), Arc::clone(table), Arc::clone(pools), Arc::clone(closer));
+    Driven::new(move || {
+        core.ended.is_over();
+        drop(table.close());
+        pools.close();
+        closer.send_if_modified(|closing| {
+            let first = *closing == Closing::No;
+            if first {
+                *closing = Closing::By(core.clock.now());
+            }
+            first
+        });
+        core.hub.close();
+    })
+}
+
+/// Drives the work that has no caller (any more), and ends everything when told. `driven` is made
+/// before the task: that may be dropped before it has begun.
 pub(super) async fn run(
     core: Arc<Core>,
     (table, pools): (Arc<Table>, Arc<Pools>),
     mut work: mpsc::UnboundedReceiver<Work>,
     mut closing: watch::Receiver<Closing>,
-    done: watch::Sender<bool>,
+    (driven, done): (Driven, watch::Sender<bool>),
 ) {
     let mut tasks = JoinSet::new();
     let by = loop {
@@ -192,6 +260,7 @@ pub(super) async fn run(
         () = core.clock.sleep_until(by) => false,
     };
     tasks.abort_all();
+    core.ended.is_over();
     core.events.close();
     for task in core.tasks().drain(..) {
         task.abort();
@@ -209,6 +278,7 @@ pub(super) async fn run(
             Some(_) = work.recv() => {}
         }
     }
+    driven.ends();
     if in_time {
         done.send_replace(true);
     }
@@ -225,18 +295,46 @@ pub(super) async fn hear(mut notices: Listener, table: Arc<Table>) {
 }
 
 /// Completes when every node that may decide for some key has answered its handshake.
-pub(super) async fn ready(topology: &dyn Topology) {
-    let mut changes = topology.changes();
+///
+/// # Errors
+///
+/// [`ServerError::Unauthorized`] as soon as one of them refuses this client, and what says why the
+/// client has ended.
+pub(super) async fn ready(core: &Core) -> Result<(), ServerError> {
+    let mut changes = core.topology.changes();
     loop {
+        if let Some(ended) = core.ended.error() {
+            return Err(ended);
+        }
+        let primaries = core.topology.primaries();
         let all = async {
-            for server in topology.primaries() {
+            for server in &primaries {
                 if server.epoch().wait_for(Option::is_some).await.is_err() {
                     std::future::pending::<()>().await;
                 }
             }
         };
+        let refused = primaries.iter().map(|server| {
+            let mut refusal = server.refusal();
+            Box::pin(async move {
+                let refused = refusal.wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
+                match refused {
+                    Some(refused) => refused,
+                    None => std::future::pending().await,
+                }
+            })
+        });
+        let refused = async {
+            match primaries.is_empty() {
+                true => std::future::pending().await,
+                false => select_all(refused).await.0,
+            }
+        };
         tokio::select! {
-            () = all => return,
+            biased;
+            () = all => return Ok(()),
+            refused = refused => return Err(refused),
+            () = core.ended.wait() => {}
             Ok(()) = changes.changed() => {}
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
+use super::ended::Ended;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::link::patience;
@@ -95,6 +96,13 @@ impl Progress {
         }
     }
 
+    /// The answer to the last copy says that nothing was done, and no copy is under way: the next
+    /// request begins anew.
+    pub(crate) fn settled(&self) {
+        let _ = self.step(Self::SENT, Self::NOT_SENT);
+        let _ = self.step(Self::UNANSWERED, Self::NOT_SENT);
+    }
+
     /// A copy that left got no answer.
     pub(crate) fn unanswered(&self) {
         let _ = self.step(Self::SENT, Self::UNANSWERED);
@@ -142,6 +150,9 @@ pub(crate) enum Persistence {
     Retries,
     /// Until its time is over: what is to be given back is not given up earlier.
     ToTheEnd,
+    /// The same for what acts once; but a refusal of the login ends it, where no copy may be
+    /// carried out.
+    Once,
     /// The same for several keys, but those on both sides of a migration are left to the caller: one by one they can be asked
     /// for, and together not before they have all moved.
     Together,
@@ -155,7 +166,7 @@ pub(crate) enum Persistence {
 pub(super) fn exchange<'a>(
     topology: &'a dyn Topology,
     settings: &'a Settings,
-    clock: &'a Clock,
+    (clock, ended): (&'a Clock, &'a Ended),
     request: &'a Arc<Request>,
     until: Instant,
     persistence: Persistence,
@@ -163,6 +174,9 @@ pub(super) fn exchange<'a>(
 ) -> impl Future<Output = Exchange> + Send + use<'a> {
     async move {
         let mut unanswered: Option<Instant> = None;
+        // A refusal of the login ends a request; but not one that is to be given back, nor one of
+        // which a copy may be carried out.
+        let heeds_refusal = |unanswered: Option<Instant>| persistence != Persistence::ToTheEnd && unanswered.is_none();
         let mut unknowns = 0;
         let mut first = None;
         loop {
@@ -212,6 +226,14 @@ pub(super) fn exchange<'a>(
                     progress.not_done();
                     true
                 }
+                Err(error @ ServerError::Unauthorized { .. }) => {
+                    progress.refused(error);
+                    !heeds_refusal(unanswered)
+                }
+                Err(ServerError::ShuttingDown) => {
+                    progress.not_done();
+                    false
+                }
                 Err(ServerError::Refused { code: Code::TryAgain, .. }) if persistence == Persistence::Together => false,
                 Err(error @ ServerError::Refused { code, message }) => {
                     progress.refused(error);
@@ -224,7 +246,7 @@ pub(super) fn exchange<'a>(
                     unknowns += u32::from(!reason.starts_with("CLUSTERDOWN"));
                     let first = *first.get_or_insert(sent);
                     let more = match persistence {
-                        Persistence::ToTheEnd | Persistence::Together => true,
+                        Persistence::ToTheEnd | Persistence::Once | Persistence::Together => true,
                         Persistence::Retries => unknowns <= settings.retries,
                         Persistence::Within(window) => unknowns <= settings.retries && received < first + window,
                     };
@@ -236,12 +258,32 @@ pub(super) fn exchange<'a>(
                     false
                 }
             };
+            let mut result = result;
             if again && received < until {
-                // Boxed, as is all that is rare: every request would have room for it.
-                drop(_admitted);
-                Box::pin(pause(topology, request.first_key(), (&by, at_home), settings, clock, until)).await;
-                if clock.now() < until {
-                    continue;
+                if let Some(end) = ended.error() {
+                    // An earlier copy is told of by its time.
+                    result = Err(end);
+                } else {
+                    drop(_admitted);
+                    let pause = pause(topology, request.first_key(), (&by, at_home), settings, clock, until);
+                    let refused = async {
+                        let mut refusal = by.refusal();
+                        if !heeds_refusal(unanswered) || refusal.wait_for(Option::is_some).await.is_err() {
+                            std::future::pending::<()>().await;
+                        }
+                    };
+                    let paused = async {
+                        tokio::select! {
+                            () = pause => {}
+                            () = refused => {}
+                            () = ended.wait() => {}
+                        }
+                    };
+                    // Boxed, as is all that is rare: every request would have room for it.
+                    Box::pin(paused).await;
+                    if clock.now() < until {
+                        continue;
+                    }
                 }
             }
             return Exchange { result, sent, received, unanswered_until: unanswered, by, epoch };

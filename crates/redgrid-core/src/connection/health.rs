@@ -123,6 +123,9 @@ pub struct NodeHealth {
     pub clock_offset_micros: Option<i64>,
     /// What stands in the way, in the words of the server or the system.
     pub trouble: Option<String>,
+    /// Whether the node refuses the password, user or certificate of this client, or its own
+    /// certificate is refused. Calls end early with `Unauthorized` then.
+    pub is_unauthorized: bool,
     /// Whether it is a replica that is behind its primary by more than `max_replica_lag`, and left out of reads for that.
     pub is_behind: bool,
     /// Channels that are wanted at this node.
@@ -154,6 +157,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         // Who may not ask is answered all the same.
         Ok(Err(ServerError::Refused { code, .. })) if !code.is_passing() => None,
         Ok(Err(ServerError::NotSent { reason })) => Some(server.trouble().unwrap_or_else(|| reason.into_owned())),
+        Ok(Err(ServerError::Unauthorized { message })) => Some(message),
         Ok(Err(error)) => Some(error.to_string()),
         Err(_) => Some(format!("no answer within {within:?}")),
     };
@@ -167,6 +171,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         round_trip: trouble.is_none().then(|| now.since(asked)),
         clock_offset_micros: server.time().at(now, now).and_then(ahead_of_here),
         trouble,
+        is_unauthorized: server.refusal().borrow().is_some(),
         is_behind: server.is_behind(),
         channels: subscriptions.wanted,
         subscribed: subscriptions.confirmed,

@@ -5,6 +5,7 @@
 //! is then looked after as if all were new, which is a few requests too many and never one too few.
 
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -25,6 +26,7 @@ impl Lines {
         let together = Arc::new(Together {
             seats: Mutex::new(Seats { lives: vec![Life::default(); count], ..Seats::default() }),
             epoch: watch::Sender::new(None),
+            refusal: watch::Sender::new(None),
         });
         let mut links = Vec::with_capacity(count);
         for at in 0..count {
@@ -61,6 +63,16 @@ impl Lines {
     /// Whether all are up, and the server owes no answer for long on any of them.
     pub(super) fn answers(&self) -> bool {
         self.is_up() && self.links.iter().all(|link| link.answers())
+    }
+
+    /// For how long the server has owed an answer on one of them and sent nothing there.
+    pub(super) fn silent_for(&self) -> Duration {
+        self.links.iter().map(|link| link.silent_for()).max().unwrap_or_default()
+    }
+
+    /// The refusal of this client by the server, on one of the connections.
+    pub(super) fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
+        self.together.refusal.subscribe()
     }
 
     /// The replication history of the present epoch, as its last handshake read it; see [`Link::history`].
@@ -110,6 +122,7 @@ impl Lines {
 struct Together {
     seats: Mutex<Seats>,
     epoch: watch::Sender<Option<Epoch>>,
+    refusal: watch::Sender<Option<ServerError>>,
 }
 
 #[derive(Default)]
@@ -146,6 +159,15 @@ pub(super) struct Seat {
 }
 
 impl Seat {
+    /// The server refuses this client, or does not any more, as far as this connection knows.
+    pub(super) fn refuse(&self, refusal: Option<ServerError>) {
+        self.together.refusal.send_if_modified(|known| {
+            let changed = *known != refusal;
+            *known = refusal;
+            changed
+        });
+    }
+
     /// It has a new life, and the server the replication history that its handshake read; or it is down.
     pub(super) fn tell(&self, epoch: Option<(&Epoch, &Arc<str>)>) {
         let mut seats = self.together.seats();

@@ -32,7 +32,7 @@ use super::lines::Seat;
 use super::login::Login;
 use super::trouble::readable;
 use super::way::Way;
-use super::{Epoch, Reply, ServerClock};
+use super::{Epoch, Reply, ServerClock, unauthorized};
 use crate::clock::Clock;
 use crate::config::{Credentials, Settings};
 use crate::error::ServerError;
@@ -158,6 +158,8 @@ pub(super) struct Link {
     history: Mutex<Arc<str>>,
     /// Why there is no connection, in the server's or the system's words.
     trouble: Mutex<String>,
+    /// Since when the server refuses this client, or this client the server's certificate.
+    refused_since: Mutex<Option<Instant>>,
     doubt: Notify,
     silence: Silence,
     /// It leads to the wrong process: the next look makes another connection.
@@ -205,6 +207,7 @@ impl Link {
             epoch: watch::Sender::new(None),
             history: Mutex::default(),
             trouble: Mutex::new("not connected yet".into()),
+            refused_since: Mutex::default(),
             doubt: Notify::new(),
             silence: Silence::default(),
             leaving: AtomicBool::new(false),
@@ -240,7 +243,12 @@ impl Link {
             Greeting::Data { time, .. } => time.round_trip(),
             Greeting::Nothing | Greeting::Life | Greeting::Identity => Duration::ZERO,
         };
-        self.is_up() && self.silence.lasts(&self.clock) < patience(round_trip)
+        self.is_up() && self.silent_for() < patience(round_trip)
+    }
+
+    /// For how long the server has owed an answer and sent nothing.
+    pub(super) fn silent_for(&self) -> Duration {
+        self.silence.lasts(&self.clock)
     }
 
     /// Something has come that nobody asked for: the server lives.
@@ -259,7 +267,30 @@ impl Link {
 
     /// The error of a request that is not sent because there is no connection.
     pub(super) fn down(&self) -> ServerError {
-        ServerError::not_sent(format!("no connection: {}", self.trouble()))
+        match self.is_refused() {
+            true => ServerError::Unauthorized { message: self.trouble() },
+            false => ServerError::not_sent(format!("no connection: {}", self.trouble())),
+        }
+    }
+
+    /// Whether the server refuses this client. Where a provider has the password, a refusal counts
+    /// when it has lasted for a while.
+    fn is_refused(&self) -> bool {
+        let since = *self.refused_since.lock().unwrap_or_else(|p| p.into_inner());
+        let grace = unauthorized::grace(self.login.is_some(), self.timeout);
+        since.is_some_and(|since| since.elapsed() >= grace)
+    }
+
+    /// Takes in whether the last failure was a refusal, and passes that on.
+    fn take_refusal(&self, refused: bool) {
+        {
+            let mut since = self.refused_since.lock().unwrap_or_else(|p| p.into_inner());
+            *since = refused.then(|| since.unwrap_or_else(Instant::now));
+        }
+        if let Some(seat) = &self.seat {
+            let refusal = self.is_refused().then(|| ServerError::Unauthorized { message: self.trouble() });
+            seat.refuse(refusal);
+        }
     }
 
     /// Why there is no connection, or was none before this one.
@@ -449,9 +480,11 @@ impl Link {
     }
 
     fn fail(&self, why: &str) {
+        let refused = unauthorized::is_refusal(why);
         let why = if self.is_encrypted && why == TOO_LATE { NO_TLS.into() } else { readable(why) };
         // The reason first: whoever sees that the connection is lost may ask for it.
         self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone_from(&why);
+        self.take_refusal(refused);
         if let Some(seat) = &self.seat {
             seat.tell(None);
         }

@@ -6,6 +6,7 @@ mod joint;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -352,8 +353,16 @@ impl Server for Node {
         Some(&self.admission)
     }
 
+    fn silent_for(&self) -> Duration {
+        self.commands.silent_for()
+    }
+
     fn trouble(&self) -> Option<String> {
         Some(self.commands.trouble())
+    }
+
+    fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
+        self.commands.refusal()
     }
 
     fn is_behind(&self) -> bool {

@@ -147,7 +147,7 @@ impl Client {
 
     fn is_open(&self) -> Result<(), ServerError> {
         match self.is_shut_down() {
-            true => Err(ServerError::not_sent("the client is shut down")),
+            true => Err(self.ended()),
             false => Ok(()),
         }
     }
@@ -188,6 +188,7 @@ async fn ask(
         }
         let again = match &error {
             ServerError::NotSent { .. } => true,
+            ServerError::Unauthorized { .. } | ServerError::ShuttingDown => false,
             ServerError::Refused { code, message } => code.is_passing() && request.is_servers_own(message),
             ServerError::Unknown { .. } => {
                 unanswered += 1;
@@ -204,7 +205,7 @@ async fn ask(
 /// What is true of all copies, where the last one ended like this.
 fn told(unanswered: u32, last: ServerError) -> ServerError {
     match last {
-        ServerError::NotSent { .. } | ServerError::Refused { .. } if unanswered > 0 => {
+        last if last.is_not_done() && unanswered > 0 => {
             ServerError::unknown(format!("an earlier copy may have been carried out; then {last}"))
         }
         last => last,

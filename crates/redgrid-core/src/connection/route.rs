@@ -143,11 +143,11 @@ fn one_of(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerE
 /// Whether an error may come from asking the wrong node.
 pub(super) fn is_doubtful(error: &ServerError) -> bool {
     match error {
-        ServerError::NotSent { .. } | ServerError::Unknown { .. } => true,
+        ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::Unknown { .. } => true,
         ServerError::Refused { code, .. } => {
             matches!(code, Code::ReadOnly | Code::ClusterDown | Code::MasterDown | Code::Moved | Code::Ask)
         }
-        ServerError::Decode { .. } => false,
+        ServerError::Decode { .. } | ServerError::ShuttingDown => false,
     }
 }
 

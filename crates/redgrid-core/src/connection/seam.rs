@@ -6,6 +6,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -159,9 +160,21 @@ pub trait Server: Send + Sync + 'static {
         None
     }
 
+    /// For how long the node has owed an answer and sent nothing; zero while it owes none. Without
+    /// a connection it says nothing.
+    fn silent_for(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Why there is no connection, or why the last one was lost, as far as it is known.
     fn trouble(&self) -> Option<String> {
         None
+    }
+
+    /// The refusal of this client by the node, as [`ServerError::Unauthorized`]; `None` while there
+    /// is none. It ends calls early: to wait does not help.
+    fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
+        super::unauthorized::none()
     }
 
     /// Whether it is a replica that is behind its primary by more than it may.

@@ -317,6 +317,8 @@ impl Table {
     fn refused(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>, time: u64) {
         let mut answers = Answers::new();
         let mut state = self.state();
+        // An unanswered copy is remembered by its own time.
+        attempt.seen.progress.settled();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.contact = received;
             slot.asking = false;
@@ -404,6 +406,8 @@ pub(super) fn failure_of(error: ServerError) -> Failure {
     match error {
         ServerError::Refused { code, .. } if !code.is_passing() => Failure::Refused(error),
         ServerError::Refused { .. } | ServerError::NotSent { .. } => Failure::Unavailable(error),
+        ServerError::Unauthorized { .. } => Failure::Unauthorized(error),
+        ServerError::ShuttingDown => Failure::ShuttingDown,
         ServerError::Unknown { .. } | ServerError::Decode { .. } => Failure::Unknown(error),
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::attempt::failure_of;
-use super::error::{AcquireError, AttachError, DetachError};
+use super::error::{AttachError, DetachError};
 use super::grant::Grant;
 use super::kind::{Claim, HoldKind, Target};
 use super::settle::Settlement;
@@ -153,13 +153,14 @@ impl Table {
     ) -> Result<Grant, AttachError> {
         let name = target.name.clone();
         if self.state().closed {
-            return Err(AcquireError::ShuttingDown { name }.into());
+            return Err(told(&self.core, Failure::ShuttingDown, name).into());
         }
         let (answer, outcome) = oneshot::channel();
         let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
         let progress = Arc::new(Progress::default());
         let seen = Arc::clone(&progress);
         let over = self.now() + self.core.settings.patience() + durability.timeout() + GRACE;
+        let key = target.key.clone();
         // A task of its own: whoever asked may leave, and what was taken over must not stay.
         self.hand_over(Box::pin(async move {
             let _ = answer.send(table.attach_for(client, kind, target, detached, (durability, progress)).await);
@@ -167,12 +168,12 @@ impl Table {
         let outcome = tokio::select! {
             biased;
             outcome = outcome => outcome.unwrap_or(Err(Failure::ShuttingDown)),
-            () = self.core.clock.sleep_until(over) => Err(unanswered(&seen)),
+            () = self.core.clock.sleep_until(over) => Err(unanswered(&self.core, &seen, &key)),
         };
         match outcome {
             Ok(Some(grant)) => Ok(grant),
             Ok(None) => Err(AttachError::Gone { name }),
-            Err(failure) => Err(told(failure, name).into()),
+            Err(failure) => Err(told(&self.core, failure, name).into()),
         }
     }
 

@@ -219,7 +219,7 @@ impl Table {
                     Arc::clone(&self).renew(right.to_vec()).await;
                 }
                 other => {
-                    if !matches!(other, Err(ServerError::NotSent { .. } | ServerError::Refused { .. })) {
+                    if !other.as_ref().is_err_and(ServerError::is_not_done) {
                         unsure(over);
                     }
                     let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());

@@ -6,17 +6,24 @@ use crate::connection::CommitError;
 use crate::error::ServerError;
 use crate::name::Name;
 
+/// Who held a name, for the words of an error.
+fn holder(by_this_client: bool) -> &'static str {
+    if by_this_client { "this client itself (another task, or a guard that the caller has)" } else { "others" }
+}
+
 /// Why a hold could not be acquired.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// The wait ran out while others held it. Nothing is held.
-    #[error("`{name}` was still held by others after {waited:?}")]
+    #[error("`{name}` was still held by {} after {waited:?}", holder(*.by_this_client))]
     TimedOut {
         /// What was asked for.
         name: Name,
         /// How long.
         waited: Duration,
+        /// Whether a guard of this very client held it: of another task, or the caller's own.
+        by_this_client: bool,
     },
     /// No server could be asked in time. Nothing is held.
     #[error("could not ask for `{name}`")]
@@ -24,6 +31,16 @@ pub enum AcquireError {
         /// What was asked for.
         name: Name,
         /// What stood in the way last.
+        #[source]
+        source: ServerError,
+    },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. Nothing is held.
+    #[error("not authorized to ask for `{name}`")]
+    Unauthorized {
+        /// What was asked for.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
         #[source]
         source: ServerError,
     },
@@ -117,7 +134,8 @@ pub enum ReleaseError {
         #[source]
         source: ServerError,
     },
-    /// The server refused the release; the lease ends it.
+    /// The server refused the release; the lease ends it. Where the user had no permission, it is
+    /// sent again until then, in the background, in case permissions come back.
     #[error("the server refused to release `{name}`; its lease ends it")]
     Refused {
         /// What was held.

@@ -7,6 +7,8 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::error::{AcquireError, ExtendError, LostReason, ReleaseError};
 use super::flight::Flight;
 use super::kind::{HoldKind, Target};
@@ -15,6 +17,7 @@ use super::release::{By, LetGo};
 use super::state::Hold;
 use super::table::{State, Table};
 use super::terms::{self, Lease, Wish};
+use super::ticket::GRACE;
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::Client;
@@ -270,12 +273,14 @@ impl Grant {
         }
     }
 
-    /// Gives it back and waits for the answer, or until the server has no lease of it any more: also none of an [`extend`](Grant::extend)
-    /// that was not answered. The release goes on if this is dropped.
+    /// Gives it back and waits for the answer, for `timeout` at most. After that, and if this is
+    /// dropped, the release goes on in the background until the server has no lease of it any more:
+    /// also none of an [`extend`](Grant::extend) that was not answered.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when it had ended before.
+    /// [`ReleaseError::Lost`] when it had ended before; [`ReleaseError::OutcomeUnknown`] without an
+    /// answer in time.
     ///
     /// # Cancel safety
     ///
@@ -297,14 +302,41 @@ impl Grant {
             }
             LetGo::Leaves(flight, told) => (Some(Landing(Arc::clone(self.table()), flight)), told),
         };
-        let outcome = poll_fn(|cx| match &flight {
+        let core = &self.table().core;
+        let until = core.clock.now() + core.settings.timeout + GRACE;
+        let mut outcome = poll_fn(|cx| match &flight {
             Some(Landing(_, flight)) if flight.poll(cx) => Poll::Pending,
             _ => Pin::new(&mut told).poll(cx),
         });
-        outcome.await.unwrap_or_else(|_| {
-            let source = ServerError::not_sent("the client is shut down");
-            Err(ReleaseError::OutcomeUnknown { name, source })
-        })
+        // Who sends it by himself over a connection that is up is woken by his exchange when an
+        // answer does not come in time: most have theirs by then, and need no timer of their own.
+        let alone = flight.is_some() && core.is_connected(&self.hold.tenure.target.key);
+        let mut polled = false;
+        let first = poll_fn(|cx| match outcome.poll_unpin(cx) {
+            Poll::Ready(released) => Poll::Ready(Some(released)),
+            Poll::Pending if !alone || std::mem::replace(&mut polled, true) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let released = match first.await {
+            Some(released) => released.ok(),
+            None => {
+                let bounded = async {
+                    tokio::select! {
+                        biased;
+                        released = &mut outcome => Some(released.ok()),
+                        () = core.clock.sleep_until(until) => None,
+                    }
+                };
+                // Boxed, as it is rare: every release would have room for it.
+                let Some(released) = Box::pin(bounded).await else {
+                    let source =
+                        ServerError::unknown("no answer came in time; the release goes on until the lease ends");
+                    return Err(ReleaseError::OutcomeUnknown { name, source });
+                };
+                released
+            }
+        };
+        released.unwrap_or_else(|| Err(ReleaseError::OutcomeUnknown { name, source: self.client.ended() }))
     }
 
     /// Stops renewing and leaves the hold to its lease.

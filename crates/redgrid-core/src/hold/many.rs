@@ -126,7 +126,7 @@ impl Table {
         wish: Wish,
         until: Instant,
     ) -> Result<Many, AcquireError> {
-        let Some(first) = targets.first().map(|target| target.name.clone()) else {
+        let Some((first, key)) = targets.first().map(|target| (target.name.clone(), target.key.clone())) else {
             return Ok(Many::All(Bundle::of(Vec::new())));
         };
         let (answer, outcome) = oneshot::channel();
@@ -142,8 +142,8 @@ impl Table {
         }));
         tokio::select! {
             biased;
-            answer = outcome => answer.unwrap_or(Err(AcquireError::ShuttingDown { name: first })),
-            () = self.core.clock.sleep_until(over) => Err(told(unanswered(&seen), first)),
+            answer = outcome => answer.unwrap_or_else(|_| Err(told(&self.core, Failure::ShuttingDown, first))),
+            () = self.core.clock.sleep_until(over) => Err(told(&self.core, unanswered(&self.core, &seen, &key), first)),
         }
     }
 
@@ -177,7 +177,7 @@ impl Table {
                     self.settle_all(look, &ask, lease, false);
                     self.unreserve(look, &wanted);
                     let why = ServerError::not_sent("the server found the request too late, twice: its clock jumps");
-                    return Err(told(Failure::Unavailable(why), look.name(first)));
+                    return Err(told(&self.core, Failure::Unavailable(why), look.name(first)));
                 }
                 Verdict::Busy(_) => {
                     self.settle_all(look, &ask, lease, false);
@@ -188,7 +188,7 @@ impl Table {
                     let failure = if asked.unanswered_until.is_some() { failure.unknown() } else { failure };
                     self.settle_all(look, &ask, lease, matches!(failure, Failure::Unknown(_)));
                     self.unreserve(look, &wanted);
-                    return Err(told(failure, look.name(at)));
+                    return Err(told(&self.core, failure, look.name(at)));
                 }
                 Verdict::Granted { token, .. } => {
                     let key = &look.targets[first].key;
@@ -207,7 +207,7 @@ impl Table {
                         self.settle_all(look, &ask, lease, true);
                         self.unreserve(look, &wanted);
                         let why = ServerError::unknown("the answer came when the lease had ended");
-                        return Err(told(Failure::Unknown(why), look.name(first)));
+                        return Err(told(&self.core, Failure::Unknown(why), look.name(first)));
                     }
                     return self.all_arrive(look, &ask, (entered, wanted), token, (lease, stretch));
                 }
@@ -216,7 +216,7 @@ impl Table {
     }
 
     fn not_durable(&self, error: CommitError, name: crate::Name) -> AcquireError {
-        told(Failure::NotDurable(error), name)
+        told(&self.core, Failure::NotDurable(error), name)
     }
 
     /// Keeps the others of this process from asking for the names, all or none.
@@ -224,7 +224,7 @@ impl Table {
         let now = self.now();
         let mut state = self.state();
         if state.closed {
-            return Err(AcquireError::ShuttingDown { name: look.name(0) });
+            return Err(told(&self.core, Failure::ShuttingDown, look.name(0)));
         }
         let mut entered: Vec<(usize, Arc<Hold>)> = Vec::new();
         let mut wanted = Vec::with_capacity(look.targets.len());
@@ -357,7 +357,7 @@ impl Table {
         grants.sort_by_key(|(at, _)| *at);
         let bundle = Bundle::of(grants.into_iter().map(|(_, grant)| grant).collect());
         match robbed {
-            _ if closed => Err(AcquireError::ShuttingDown { name: look.name(0) }),
+            _ if closed => Err(told(&self.core, Failure::ShuttingDown, look.name(0))),
             Some(at) => Ok(Many::Busy { at, theirs: true }),
             None => Ok(Many::All(bundle)),
         }

@@ -86,6 +86,16 @@ pub(super) fn takes_turns(kind: &dyn HoldKind) -> bool {
     kind.queue().is_none() && !kind.shares()
 }
 
+/// The first pause before a release that was not permitted is sent again, 100 ms, and the longest:
+/// 1 s, as a shutdown waits for it.
+const DENIED_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether the user may not release it, for now.
+fn is_denied(error: &ReleaseError) -> bool {
+    matches!(error, ReleaseError::Refused { source, .. } if source.code() == Some(Code::NoPermission))
+}
+
 /// What letting go of one guard leads to.
 pub(super) enum LetGo {
     /// Other guards of the same holder still live, or another task has the name now.
@@ -288,8 +298,30 @@ impl Table {
         (keep_until, give_way): (Instant, bool),
     ) -> Result<(), ReleaseError> {
         let released = self.release(tenure, keep_until, give_way).await;
+        if released.result.as_ref().is_err_and(is_denied) {
+            self.hand_over(Box::pin(Arc::clone(self).release_denied(Arc::clone(tenure))));
+        }
         self.release_landed(id, tenure, released.audience);
         released.result
+    }
+
+    /// Releases what the user was not permitted to release, as soon as permissions are back, until
+    /// the lease ends. Only the tenure's own field is removed: a holder that has come since is not
+    /// touched.
+    async fn release_denied(self: Arc<Self>, tenure: Arc<Tenure>) {
+        let mut pause = DENIED_PAUSE;
+        loop {
+            let again = self.now() + pause;
+            if again >= tenure.lease_ends() || self.is_closed() {
+                return;
+            }
+            self.core.clock.sleep_until(again).await;
+            let asked = self.send_release(&tenure, Way::Release, tenure.lease_ends()).await;
+            if asked.result.is_ok() {
+                return;
+            }
+            pause = (pause * 2).min(LONGEST_DENIED_PAUSE);
+        }
     }
 
     pub(super) fn is_waited_for(&self, tenure: &Tenure) -> bool {

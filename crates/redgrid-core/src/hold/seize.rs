@@ -33,7 +33,7 @@ impl Table {
         only_if_held: bool,
     ) -> Result<Option<Grant>, AcquireError> {
         if self.state().closed {
-            return Err(AcquireError::ShuttingDown { name: target.name.clone() });
+            return Err(told(&self.core, Failure::ShuttingDown, target.name.clone()));
         }
         let (answer, outcome) = oneshot::channel();
         let (table, client, name) = (Arc::clone(self), client.clone(), target.name.clone());
@@ -42,7 +42,7 @@ impl Table {
         self.hand_over(Box::pin(async move {
             let _ = answer.send(table.seize_for(client, kind, target, wish, only_if_held).await);
         }));
-        outcome.await.unwrap_or(Err(Failure::ShuttingDown)).map_err(|failure| told(failure, name))
+        outcome.await.unwrap_or(Err(Failure::ShuttingDown)).map_err(|failure| told(&self.core, failure, name))
     }
 
     async fn seize_for(

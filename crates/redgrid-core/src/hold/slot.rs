@@ -171,6 +171,8 @@ pub(super) enum Failure {
     Unavailable(ServerError),
     Unknown(ServerError),
     Refused(ServerError),
+    /// The server does not accept this client.
+    Unauthorized(ServerError),
     /// Its holder was granted it by another request of its own, and does not enter twice.
     AlreadyHeld,
     /// Granted, not as durable as asked, and given back.
@@ -182,7 +184,9 @@ impl Failure {
     /// The same failure, where an earlier copy of the request may have been carried out.
     pub(super) fn unknown(self) -> Failure {
         match self {
-            Failure::Unavailable(source) | Failure::Refused(source) => Failure::Unknown(source),
+            Failure::Unavailable(source) | Failure::Refused(source) | Failure::Unauthorized(source) => {
+                Failure::Unknown(source)
+            }
             other => other,
         }
     }

@@ -18,12 +18,12 @@ use super::phantoms::Phantoms;
 use super::recent::{Recent, Recents};
 use super::schedule::Schedule;
 use super::share::{Parts, Place};
-use super::slot::{Answer, Answers, Busy, Entry, Flights, Seen, Slot, SlotKey, send};
+use super::slot::{Answer, Answers, Busy, Entry, Failure, Flights, Seen, Slot, SlotKey, send};
 use super::state::{Hold, Phase};
 use super::stretch;
 use super::succession::Basis;
 use super::terms::Wish;
-use super::ticket::Ticket;
+use super::ticket::{Ticket, told};
 use super::turn::{self, Turn};
 use crate::clock::Instant;
 use crate::connection::{Client, Core};
@@ -129,6 +129,14 @@ impl Table {
         self.state().slots.len()
     }
 
+    /// The names that are held, or whose release has not been answered yet; none where the table is
+    /// in use at the moment, as the last handle of a client can be dropped in there.
+    pub(crate) fn held_names(&self) -> Vec<String> {
+        let Ok(state) = self.state.try_lock() else { return Vec::new() };
+        let held = state.slots.values().filter(|slot| slot.tenure.is_some() && !slot.is_forgotten());
+        held.map(|slot| slot.target.name.to_string()).collect()
+    }
+
     /// How many requests wait in queues.
     pub(crate) fn waiting(&self) -> usize {
         self.state()
@@ -187,7 +195,7 @@ impl Table {
             done: false,
         };
         if state.closed {
-            return Err(AcquireError::ShuttingDown { name: target.name.clone() });
+            return Err(told(&self.core, Failure::ShuttingDown, target.name.clone()));
         }
         // Without a holder nobody is in already, however many are.
         let known = match wish.holder.is_some() || Holder::current().is_some() {
@@ -356,15 +364,23 @@ impl Table {
         Self::sweep(&mut state, key);
     }
 
+    /// Whether a hold of this client has the name.
+    pub(super) fn holds_itself(&self, key: &SlotKey) -> bool {
+        self.state().slots.get(key).is_some_and(|slot| slot.held().next().is_some())
+    }
+
     /// When there was contact about this name: an answer, or a hold of ours that is being renewed.
     pub(super) fn contact(&self, key: &SlotKey) -> Option<Instant> {
         let state = self.state();
         let slot = state.slots.get(key)?;
-        // Told that others have it, on a connection that is known to live: waiting is not being without contact.
-        let waits = slot.contended && self.core.home(key.key()).current_epoch().is_some();
         // One of ours has it. What is being fitted or given back does not count: that takes an answer.
-        let held = slot.holds.first().is_some_and(|hold| hold.tenure.is_believed());
-        Some(if waits || held { self.now() } else { slot.contact.max(self.core.hub.contact(key.key())) })
+        if slot.holds.first().is_some_and(|hold| hold.tenure.is_believed()) {
+            return Some(self.now());
+        }
+        // Others have it. While the connection is up and the server does not hang, waiting is
+        // contact.
+        let waits = if slot.contended { self.core.contact(key.key()) } else { None };
+        Some(slot.contact.max(self.core.hub.contact(key.key())).max(waits.unwrap_or(Instant::PAST)))
     }
 }
 

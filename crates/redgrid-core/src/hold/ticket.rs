@@ -18,7 +18,7 @@ use super::slot::{Answer, Failure, Seen, SlotKey};
 use super::table::Table;
 use super::terms::Wish;
 use crate::clock::Instant;
-use crate::connection::{Client, Progress};
+use crate::connection::{Client, Core, Progress};
 use crate::error::ServerError;
 use crate::name::Name;
 use crate::observe::{About, Observed};
@@ -26,23 +26,30 @@ use crate::observe::{About, Observed};
 /// How much later than an attempt its caller gives up: 20 ms.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
-/// What is true when the time is over and no answer came.
-pub(super) fn unanswered(progress: &Progress) -> Failure {
+/// The failure of a request about `key` whose time is over without an answer.
+pub(super) fn unanswered(core: &Core, progress: &Progress, key: &[u8]) -> Failure {
     match progress.is_sent() {
         true => Failure::Unknown(ServerError::unknown("the time ran out before an answer came")),
-        false => Failure::Unavailable(ServerError::not_sent("there was no contact in time")),
+        false => match core.no_contact(key) {
+            refused @ ServerError::Unauthorized { .. } => Failure::Unauthorized(refused),
+            other => Failure::Unavailable(other),
+        },
     }
 }
 
 /// A failure with the name that was asked for.
-pub(super) fn told(failure: Failure, name: Name) -> AcquireError {
+pub(super) fn told(core: &Core, failure: Failure, name: Name) -> AcquireError {
     match failure {
         Failure::Unavailable(source) => AcquireError::Unavailable { name, source },
         Failure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
-        Failure::Refused(source) => AcquireError::Refused { name, source },
+        Failure::Refused(source) => AcquireError::Refused { name, source: source.of_object() },
         Failure::AlreadyHeld => AcquireError::AlreadyHeld { name },
         Failure::NotDurable(source) => AcquireError::NotDurable { name, source },
-        Failure::ShuttingDown => AcquireError::ShuttingDown { name },
+        Failure::Unauthorized(source) => AcquireError::Unauthorized { name, source },
+        Failure::ShuttingDown => match core.ended.why() {
+            ServerError::ShuttingDown => AcquireError::ShuttingDown { name },
+            source => AcquireError::Unavailable { name, source },
+        },
     }
 }
 
@@ -120,6 +127,11 @@ impl Ticket {
             // Who asks by himself, for as long as it takes, is woken by his exchange before his patience is over: most have their answer
             // by then, and need no timer of their own.
             let mut asks_himself = self.flight.is_some() && self.wish.wait.is_none();
+            // One look is not worth waiting for a server as long as a call may. Where the
+            // connection is up, the request has left.
+            let mut looks = self.wish.once && !self.table.core.is_connected(&self.target.key);
+            asks_himself &= !looks;
+            let shortest = self.table.core.settings.timeout + GRACE;
             let answer = loop {
                 if asks_himself {
                     let mut polled = false;
@@ -135,6 +147,7 @@ impl Ticket {
                     asks_himself = false;
                 }
                 let clock = self.table.core.clock.clone();
+                let patience = if looks { patience.min(shortest) } else { patience };
                 let wake = self.until.min(contact + patience);
                 tokio::select! {
                     biased;
@@ -144,9 +157,13 @@ impl Ticket {
                             break answer;
                         }
                         let now = clock.now();
-                        contact = self.table.contact(&self.key).unwrap_or(contact).max(contact);
+                        contact = self.contact(contact);
+                        if looks && self.seen.progress.is_sent() {
+                            looks = false;
+                            continue;
+                        }
                         if now >= self.until || now >= contact + patience {
-                            return Err(self.out_of_time(now));
+                            return Err(self.out_of_time(now, contact));
                         }
                     }
                 }
@@ -172,7 +189,7 @@ impl Ticket {
     async fn anew(&mut self) -> Result<Option<Grant>, AcquireError> {
         let now = self.table.now();
         if now >= self.until {
-            return Err(self.out_of_time(now));
+            return Err(self.out_of_time(now, self.contact(self.entered)));
         }
         let wait = self.wish.wait.map(|_| self.until.since(now));
         let wish = Wish { wait, ..Wish::clone(&self.wish) };
@@ -203,20 +220,31 @@ impl Ticket {
         Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(Failure::ShuttingDown)))
     }
 
-    fn out_of_time(&self, now: Instant) -> AcquireError {
+    /// The last contact with the server about this name, no earlier than `known`.
+    fn contact(&self, known: Instant) -> Instant {
+        self.table.contact(&self.key).map_or(known, |contact| contact.max(known))
+    }
+
+    /// The error at the end of the wait. That others hold the name is known only while the server
+    /// answers: after a loss of contact that is longer than the response timeout, the server counts
+    /// as unavailable.
+    fn out_of_time(&self, now: Instant, contact: Instant) -> AcquireError {
         let name = self.target.name.clone();
+        let is_current = now.since(contact) <= self.table.core.settings.timeout;
         if self.seen.is_unsure(now) {
             let source = ServerError::unknown("a request without an answer may still be carried out");
             AcquireError::OutcomeUnknown { name, source }
-        } else if self.seen.is_busy() && now >= self.until {
-            AcquireError::TimedOut { name, waited: now.since(self.entered) }
+        } else if self.seen.is_busy() && now >= self.until && is_current {
+            let by_this_client = self.table.holds_itself(&self.key);
+            AcquireError::TimedOut { name, waited: now.since(self.entered), by_this_client }
         } else {
-            told(unanswered(&self.seen.progress), name)
+            let core = &self.table.core;
+            told(core, unanswered(core, &self.seen.progress, &self.target.key), name)
         }
     }
 
     fn error(&self, failure: Failure) -> AcquireError {
-        told(failure, self.target.name.clone())
+        told(&self.table.core, failure, self.target.name.clone())
     }
 }
 

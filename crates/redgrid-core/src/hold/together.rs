@@ -14,6 +14,7 @@ use super::state::Hold;
 use super::table::Table;
 use super::tenure::Tenure;
 use super::terms;
+use super::ticket::GRACE;
 use super::turn::Audience;
 use crate::clock::Instant;
 use crate::connection::{Client, Exchange, Persistence};
@@ -41,19 +42,30 @@ impl Bundle {
         });
     }
 
-    /// Gives all back and waits for the answers: what went wrong, name by name.
+    /// Gives all back and waits for the answers, for `timeout` at most: what went wrong, name by
+    /// name. What is not answered in time goes on in the background until the leases end.
     ///
     /// # Cancel safety
     ///
     /// Dropped early, the release goes on in the background.
     pub fn release(mut self) -> impl Future<Output = Vec<ReleaseError>> + Send + use<> {
         // On its way before this is awaited: many go at the same time.
+        let targets: Vec<_> = self.iter().map(|grant| Arc::clone(grant.target())).collect();
         let told = self.part();
         async move {
-            match told {
-                // The client is kept until then: its end would tell of all that has not gone yet as lost.
-                Some((told, _client)) => told.await.unwrap_or_default(),
-                None => Vec::new(),
+            // The client is kept until then: its end would tell of all that has not gone yet as
+            // lost.
+            let Some((told, client)) = told else { return Vec::new() };
+            tokio::select! {
+                biased;
+                told = told => told.unwrap_or_default(),
+                () = client.clock().sleep_until(client.clock().now() + client.timeout() + GRACE) => {
+                    let source = || ServerError::unknown("no answer came in time; the release goes on until the lease ends");
+                    let unknown = |target: Arc<Target>| {
+                        ReleaseError::OutcomeUnknown { name: target.name.clone(), source: source() }
+                    };
+                    targets.into_iter().map(unknown).collect()
+                }
             }
         }
     }

@@ -21,6 +21,22 @@ pub enum ObjectError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. Nothing is changed.
+    #[error("not authorized to ask for `{name}`")]
+    Unauthorized {
+        /// The object.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
+    /// The client is shut down. Nothing is changed.
+    #[error("the client is shut down; nothing was asked of `{name}`")]
+    ShuttingDown {
+        /// The object.
+        name: Name,
+    },
     /// The server refused. Nothing is changed by this request; of a call in parts, earlier ones may be done, as the call says.
     #[error("the server refused a request about `{name}`")]
     Refused {
@@ -178,6 +194,8 @@ impl ObjectError {
         let name = name.clone();
         match source {
             ServerError::NotSent { .. } => ObjectError::Unavailable { name, source },
+            ServerError::Unauthorized { .. } => ObjectError::Unauthorized { name, source },
+            ServerError::ShuttingDown => ObjectError::ShuttingDown { name },
             ServerError::Refused { .. } => ObjectError::Refused { name, source },
             ServerError::Unknown { .. } => ObjectError::OutcomeUnknown { name, source },
             ServerError::Decode { .. } => ObjectError::Unexpected { name, source },

@@ -69,7 +69,8 @@ impl Rounds {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Unavailable`] when the client is shut down, or the time is over.
+    /// [`ObjectError::ShuttingDown`] when the client is shut down, [`ObjectError::Unavailable`]
+    /// when the time is over.
     ///
     /// # Cancel safety
     ///
@@ -91,7 +92,7 @@ impl Rounds {
                     rounds._turn = Some(turn);
                     return Ok(rounds);
                 }
-                () = client.closing() => return Err(over("the client is shut down")),
+                () = client.closing() => return Err(ObjectError::of(name, client.ended())),
                 () = client.clock().sleep_until((now + standstill).min(rounds.last)) => {
                     if client.clock().now() >= rounds.last {
                         return Err(over("other tasks were in front until its time was over"));
@@ -172,7 +173,8 @@ impl Rounds {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] when the time is over, [`ObjectError::Unavailable`] when the client is shut down.
+    /// [`ObjectError::Contended`] when the time is over, [`ObjectError::ShuttingDown`] when the
+    /// client is shut down.
     ///
     /// # Cancel safety
     ///
@@ -187,10 +189,7 @@ impl Rounds {
         }
         tokio::select! {
             biased;
-            () = self.client.closing() => Err(ObjectError::Unavailable {
-                name: self.name.clone(),
-                source: ServerError::not_sent("the client is shut down"),
-            }),
+            () = self.client.closing() => Err(ObjectError::of(&self.name, self.client.ended())),
             () = self.client.clock().sleep_until(until) => Ok(pauses.is_none()),
         }
     }

@@ -55,6 +55,7 @@ impl Done for AcquireError {
         match self {
             AcquireError::TimedOut { .. } => TIMED_OUT,
             AcquireError::Unavailable { .. } => "unavailable",
+            AcquireError::Unauthorized { .. } => "unauthorized",
             AcquireError::Refused { .. } => "refused",
             AcquireError::OutcomeUnknown { .. } => "unknown",
             AcquireError::NotDurable { .. } => "not_durable",
@@ -77,6 +78,7 @@ impl Done for Result<Option<Permit>, permits::AcquireError> {
             Err(AcquireError::NotInitialised { .. }) => "not_initialised",
             Err(AcquireError::Closed { .. }) => "closed",
             Err(AcquireError::Unavailable { .. }) => "unavailable",
+            Err(AcquireError::Unauthorized { .. }) => "unauthorized",
             Err(AcquireError::Refused { .. }) => "refused",
             Err(AcquireError::OutcomeUnknown { .. }) => "unknown",
             Err(AcquireError::NotDurable { .. }) => "not_durable",

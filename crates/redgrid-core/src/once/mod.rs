@@ -163,7 +163,7 @@ pub(crate) async fn chase(
     let began = core.clock.now();
     let (until, mut repeated) = (began + CHASED_FOR, false);
     loop {
-        let asked = core.exchange(request.clone(), until, Persistence::ToTheEnd, progress).await;
+        let asked = core.exchange(request.clone(), until, Persistence::Once, progress).await;
         repeated |= asked.unanswered_until.is_some();
         if repeated {
             progress.unanswered();
@@ -186,7 +186,7 @@ pub(crate) async fn chase(
             }
             (Ok(_), _) => Err(ServerError::unknown("the server does not know any more what became of the request")),
             // Of the last copy this is true; an earlier one may have been carried out.
-            (Err(error @ (ServerError::NotSent { .. } | ServerError::Refused { .. })), _) if repeated => {
+            (Err(error), _) if repeated && error.is_not_done() => {
                 Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
             }
             (Err(error), _) => Err(error),
@@ -253,7 +253,7 @@ impl Client {
         let (answer, outcome) = oneshot::channel();
         let progress = Arc::new(Progress::default());
         if self.table().is_closed() {
-            return Err(ServerError::not_sent("the client is shut down"));
+            return Err(self.ended());
         }
         self.table().hand_over(Box::pin(in_turn(self.clone(), request, Arc::clone(&progress), answer)));
         let asked = Asked(progress);
@@ -261,7 +261,7 @@ impl Client {
             biased;
             answer = outcome => match answer {
                 Ok(answer) => answer?.into_typed(),
-                Err(_) if asked.0.abandon() => Err(ServerError::not_sent("the client is shut down")),
+                Err(_) if asked.0.abandon() => Err(self.ended()),
                 Err(_) => Err(ServerError::unknown("the client was shut down before an answer came")),
             },
             () = self.clock().sleep_until(until) => {

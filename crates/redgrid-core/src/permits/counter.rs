@@ -89,6 +89,15 @@ impl Counter {
         self.source.as_ref().map_err(|invalid| invalid.clone().into())
     }
 
+    /// What became of a question, which changes nothing.
+    fn unread(source: &Source) -> impl FnOnce(ServerError) -> SemaphoreError {
+        let name = source.name.clone();
+        |source| match source {
+            ServerError::Unknown { .. } => SemaphoreError::Unavailable { name, source },
+            other => SemaphoreError::of(name, other),
+        }
+    }
+
     fn failed(source: &Source) -> impl FnOnce(ServerError) -> SemaphoreError {
         let name = source.name.clone();
         |error| SemaphoreError::of(name, error)
@@ -160,7 +169,7 @@ impl Counter {
     pub async fn count(&self) -> Result<Counts, SemaphoreError> {
         let source = self.source()?;
         let call = COUNT.with([source.key.clone(), source.leases.clone()]).reads();
-        let (set, available, leased): (bool, i64, u64) = self.client.run(call).await.map_err(Self::failed(source))?;
+        let (set, available, leased): (bool, i64, u64) = self.client.run(call).await.map_err(Self::unread(source))?;
         Ok(Counts { available: set.then_some(available), leased })
     }
 
@@ -185,7 +194,7 @@ impl Counter {
     pub async fn lease(&self, id: PermitId) -> Result<Lifetime, SemaphoreError> {
         let source = self.source()?;
         let call = LEASE.with([source.leases.clone()]).arg(Bytes::copy_from_slice(id.as_bytes())).reads();
-        self.client.run(call).await.map(Lifetime::of).map_err(Self::failed(source))
+        self.client.run(call).await.map(Lifetime::of).map_err(Self::unread(source))
     }
 
     /// Gives a permit back by its id, whoever has it.

@@ -78,10 +78,6 @@ impl Pool {
         let mut guard = self.state();
         let state = &mut *guard;
         state.in_force = course.watch.as_ref().is_some_and(Watch::in_force);
-        if state.in_force {
-            // Waiting on a connection that lives is not being without contact.
-            state.contact = now;
-        }
         state.prune(self, now);
         if let Some((turn, silence)) = &mut state.turn {
             if course.heard != heard {
@@ -298,7 +294,7 @@ impl Pool {
             state.gone.extend(words.gone);
         }
         words.looked.iter().for_each(|looked| looked.leased.look_now());
-        let refused = matches!(error, ServerError::Refused { .. });
+        let refused = matches!(error, ServerError::Refused { .. } | ServerError::Unauthorized { .. });
         if let Some(Extension { audience, .. }) = extension {
             let _ = audience.send(Err(ExtendError::of(name(), error.clone())));
         }
@@ -328,11 +324,13 @@ impl Pool {
             }
         }
         for asked in words.asked {
-            let failure = match refused {
-                true => Failure::Refused(error.clone()),
-                false => Failure::Unknown(error.clone()),
+            let failure = match &error {
+                ServerError::Unauthorized { .. } => Failure::Unauthorized(error.clone()),
+                ServerError::Refused { .. } => Failure::Refused(error.clone()),
+                ServerError::ShuttingDown => Failure::ShuttingDown,
+                _ => Failure::Unknown(error.clone()),
             };
-            if let Some(lease) = asked.lease.filter(|_| !refused) {
+            if let Some(lease) = asked.lease.filter(|_| !error.is_not_done()) {
                 let leased = |id| Leased::new(id, (lease, Durability::Primary), now, self.clock().clone());
                 let leased = asked.ids.into_iter().map(leased).collect();
                 let stock = Stock { n: asked.n, leased, durability: Durability::Primary };

@@ -40,6 +40,16 @@ pub enum AcquireError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. Nothing is held.
+    #[error("not authorized to ask for permits of `{name}`")]
+    Unauthorized {
+        /// The semaphore.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
     /// The server refused the request: wrong type under the name, no permission, no memory. Nothing is held.
     #[error("the server refused permits of `{name}`")]
     Refused {
@@ -138,6 +148,22 @@ pub enum SemaphoreError {
         #[source]
         source: ServerError,
     },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is refused. Nothing is changed.
+    #[error("not authorized to ask for the semaphore `{name}`")]
+    Unauthorized {
+        /// The semaphore.
+        name: Name,
+        /// The words of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
+    /// The client is shut down. Nothing is changed.
+    #[error("the client is shut down; nothing was asked of the semaphore `{name}`")]
+    ShuttingDown {
+        /// The semaphore.
+        name: Name,
+    },
     /// The server refused: wrong type under the name, no permission, no memory. Nothing is changed.
     #[error("the server refused what was asked of the semaphore `{name}`")]
     Refused {
@@ -177,7 +203,9 @@ impl SemaphoreError {
     pub(super) fn of(name: Name, source: ServerError) -> Self {
         match source {
             ServerError::NotSent { .. } => SemaphoreError::Unavailable { name, source },
-            ServerError::Refused { .. } => SemaphoreError::Refused { name, source },
+            ServerError::Unauthorized { .. } => SemaphoreError::Unauthorized { name, source },
+            ServerError::ShuttingDown => SemaphoreError::ShuttingDown { name },
+            ServerError::Refused { .. } => SemaphoreError::Refused { name, source: source.of_object() },
             _ => SemaphoreError::OutcomeUnknown { name, source },
         }
     }

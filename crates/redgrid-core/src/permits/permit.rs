@@ -69,8 +69,12 @@ impl Ticket {
             Some(_) => Duration::MAX,
             None => self.client.patience() + self.ask.durability.timeout() + GRACE,
         };
+        // One look is not worth waiting for a server as long as a call may.
+        let mut looks = self.ask.once && !self.client.core().is_connected(&self.pool.source.key);
+        let shortest = self.client.timeout() + GRACE;
         let mut contact = self.entered;
         loop {
+            let patience = if looks { patience.min(shortest) } else { patience };
             let wake = self.until.min(contact + patience);
             let clock = self.client.clock().clone();
             tokio::select! {
@@ -85,7 +89,11 @@ impl Ticket {
                         return self.answered(Some(answer));
                     }
                     let now = clock.now();
-                    contact = contact.max(self.pool.state().contact_by(now));
+                    contact = contact.max(self.contact());
+                    if looks && self.seen.sent_since().is_some() {
+                        looks = false;
+                        continue;
+                    }
                     if now >= self.until || now >= contact + patience {
                         return Err(self.out_of_time(now));
                     }
@@ -115,28 +123,43 @@ impl Ticket {
             Some(Ok(granted)) => Ok(granted),
             // Taken out of the queue when its time was over.
             None if now >= self.until => Err(self.out_of_time(now)),
-            None | Some(Err(Failure::ShuttingDown)) => Err(AcquireError::ShuttingDown { name: name() }),
+            None | Some(Err(Failure::ShuttingDown)) => Err(match self.client.ended() {
+                ServerError::ShuttingDown => AcquireError::ShuttingDown { name: name() },
+                source => AcquireError::Unavailable { name: name(), source },
+            }),
+            Some(Err(Failure::Unauthorized(source))) => Err(AcquireError::Unauthorized { name: name(), source }),
             Some(Err(Failure::NotInitialised)) => Err(AcquireError::NotInitialised { name: name() }),
             Some(Err(Failure::Unknown(source))) => Err(AcquireError::OutcomeUnknown { name: name(), source }),
-            Some(Err(Failure::Refused(source))) => Err(AcquireError::Refused { name: name(), source }),
+            Some(Err(Failure::Refused(source))) => {
+                Err(AcquireError::Refused { name: name(), source: source.of_object() })
+            }
             Some(Err(Failure::NotDurable(source))) => Err(AcquireError::NotDurable { name: name(), source }),
         }
     }
 
     fn out_of_time(&self, now: Instant) -> AcquireError {
         let name = self.pool.source.name.clone();
-        let contact = self.pool.state().contact_by(now) > self.entered;
-        let told = now >= self.until && contact;
+        let (contact, timeout) = (self.contact(), self.client.core().settings.timeout);
+        // After a loss of contact that is longer than the response timeout, the server counts as
+        // unavailable.
+        let told = now >= self.until && contact > self.entered && now.since(contact) <= timeout;
         // What a look takes that is under way goes back. Only one that is not answered in time leaves doubts.
-        let doubtful = |since| !told || now.since(since) > self.client.core().settings.timeout;
+        let doubtful = |since| !told || now.since(since) > timeout;
         if self.seen.sent_since().is_some_and(doubtful) {
             let source = ServerError::unknown("the time ran out before an answer came");
             AcquireError::OutcomeUnknown { name, source }
         } else if told {
             AcquireError::TimedOut { name, waited: now.since(self.entered) }
         } else {
-            AcquireError::Unavailable { name, source: ServerError::not_sent("there was no contact in time") }
+            match self.client.core().no_contact(&self.pool.source.key) {
+                source @ ServerError::Unauthorized { .. } => AcquireError::Unauthorized { name, source },
+                source => AcquireError::Unavailable { name, source },
+            }
         }
+    }
+
+    fn contact(&self) -> Instant {
+        self.pool.contact(&self.pool.state())
     }
 }
 
@@ -227,12 +250,13 @@ impl Permit {
         }
     }
 
-    /// Gives them back and waits for that. The release goes on if this is dropped.
+    /// Gives them back and waits for the answer, for `timeout` at most. The release goes on in the
+    /// background after that, and if this is dropped.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when one of them had ended before. Where no answer comes within `timeout × (retries + 1)` it is
-    /// [`ReleaseError::OutcomeUnknown`], and goes on.
+    /// [`ReleaseError::Lost`] when one of them had ended before. Where no answer comes in time it
+    /// is [`ReleaseError::OutcomeUnknown`].
     ///
     /// # Cancel safety
     ///
@@ -257,10 +281,10 @@ impl Permit {
         tokio::select! {
             biased;
             told = &mut outcome => {
-                told.unwrap_or_else(|| unknown(ServerError::not_sent("the client is shut down")))
+                told.unwrap_or_else(|| unknown(self.client.ended()))
             }
-            () = clock.sleep_until(clock.now() + self.client.patience() + GRACE) => {
-                unknown(ServerError::unknown("no answer came in time"))
+            () = clock.sleep_until(clock.now() + self.client.timeout() + GRACE) => {
+                unknown(ServerError::unknown("no answer came in time; the release goes on"))
             }
         }
     }
@@ -305,7 +329,7 @@ impl Permit {
             biased;
             told = told => told.unwrap_or_else(|_| Err(match self.stock.lost() {
                 Some(reason) => ExtendError::Lost { name: name(), reason },
-                None => ExtendError::of(name(), ServerError::not_sent("the client is shut down")),
+                None => ExtendError::of(name(), self.client.ended()),
             })),
             () = self.client.clock().sleep_until(now + self.client.patience() + durability + GRACE) => {
                 let source = match asked.0.abandon() {

@@ -43,6 +43,8 @@ pub(super) enum Failure {
     Unknown(ServerError),
     Refused(ServerError),
     NotDurable(CommitError),
+    /// The server does not accept this client.
+    Unauthorized(ServerError),
     ShuttingDown,
 }
 
@@ -101,8 +103,20 @@ impl Pool {
         &self.core.clock
     }
 
+    /// Whether permits are held, or on their way back; false where somebody is at it at the moment.
+    pub(super) fn holds(&self) -> bool {
+        self.state.try_lock().is_ok_and(|state| state.out > 0 || !state.back.is_empty())
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The last contact with the server. While the subscription is in force and the server does not
+    /// hang, waiting is contact.
+    pub(super) fn contact(&self, state: &State) -> Instant {
+        let waits = if state.in_force { self.core.contact(&self.source.key) } else { None };
+        state.contact.max(waits.unwrap_or(Instant::PAST))
     }
 
     /// Has the loop run: by whoever called, until somebody else needs it.
@@ -138,8 +152,7 @@ impl Pool {
         if state.turn.as_ref().is_some_and(|(_, silence)| now >= *silence) {
             (state.turn, state.ask) = (None, true);
         }
-        let in_contact = now < state.contact_by(now) + client.patience();
-        if ask.once && in_contact && state.others_first(now) {
+        if ask.once && state.others_first(now) && now < self.contact(&state) + client.patience() {
             let _ = answer.send(Ok(None));
             return (receiver, id, Kick::default());
         }

@@ -111,6 +111,16 @@ impl Pools {
         }
     }
 
+    /// The names of which permits are held, or on their way back, as far as nobody is at them at
+    /// the moment.
+    pub(crate) fn held_names(&self) -> Vec<String> {
+        let Ok(state) = self.state.try_lock() else { return Vec::new() };
+        let pools: Vec<_> = state.pools.values().cloned().collect();
+        drop(state);
+        let holds = |pool: &Arc<Pool>| pool.holds();
+        pools.iter().filter(|pool| holds(pool)).map(|pool| pool.source.name.to_string()).collect()
+    }
+
     /// How many names are in use, permits held, and requests waiting, for tests and diagnosis.
     pub(crate) fn in_hand(&self) -> (usize, usize, usize) {
         let pools: Vec<_> = self.state().pools.values().cloned().collect();

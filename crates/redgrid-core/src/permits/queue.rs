@@ -192,11 +192,6 @@ impl State {
         });
     }
 
-    /// When a server was last known to be there.
-    pub(super) fn contact_by(&self, now: Instant) -> Instant {
-        if self.in_force { now } else { self.contact }
-    }
-
     /// Whether who only looks is told that there is nothing for it: there are others who wait, here or elsewhere.
     pub(super) fn others_first(&self, now: Instant) -> bool {
         let waits = |entry: &Entry| !entry.ask.once && entry.is_live(now);

@@ -20,12 +20,13 @@ impl Client {
         places: impl FnOnce(&Arc<Tap>) -> P,
     ) -> Result<(Arc<Tap>, P), ServerError> {
         if self.is_shut_down() {
-            return Err(Deaf::Over.error());
+            return Err(self.ended());
         }
         let until = self.clock().now() + self.patience();
         let tap = Arc::new(Tap::new(kept));
         let places = places(&tap);
-        self.in_force(&tap, until).await.map_err(Deaf::error)?;
+        let deaf = |deaf| if let Deaf::Over = deaf { self.ended() } else { deaf.error() };
+        self.in_force(&tap, until).await.map_err(deaf)?;
         tap.begin();
         Ok((tap, places))
     }
@@ -46,7 +47,7 @@ impl Deaf {
     pub(crate) fn error(self) -> ServerError {
         match self {
             Deaf::Denied(why) => why,
-            Deaf::Over => ServerError::not_sent("the client is shut down"),
+            Deaf::Over => ServerError::ShuttingDown,
             Deaf::Late => ServerError::not_sent("the subscription was not confirmed in time"),
         }
     }

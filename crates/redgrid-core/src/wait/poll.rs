@@ -9,7 +9,6 @@ use super::hub::Hub;
 use super::lane::Lane;
 use crate::clock::Instant;
 use crate::connection::{Request, once};
-use crate::error::ServerError;
 use crate::script::BulkScript;
 
 static PEEK: BulkScript = BulkScript::new("wait/peek", include_str!("peek.lua"));
@@ -78,7 +77,7 @@ async fn look(hub: &Hub, lane: &Lane, mut looks: Vec<Look>) {
     }
     let answers = lane.server.call(requests).await;
     for (group, answer) in groups.iter().zip(answers) {
-        if !matches!(answer, Err(ServerError::NotSent { .. } | ServerError::Unknown { .. })) {
+        if !matches!(&answer, Err(error) if error.is_not_sent() || error.is_unknown()) {
             lane.answered(hub.clock.now());
         }
         match answer.and_then(|reply| reply.into_typed::<Vec<i64>>()) {

@@ -83,7 +83,7 @@ impl Campaign {
         let until = wish.wait.map_or(Instant::NEVER, |wait| clock.now() + wait);
         let elected = client.enter(&LEADING, target, wish)?.outcome().await?;
         let Some(grant) = elected else {
-            return Err(AcquireError::TimedOut { name, waited: Duration::ZERO }.into());
+            return Err(AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client: false }.into());
         };
         // Dropped anywhere below, it resigns.
         let proclaimed = tokio::select! {

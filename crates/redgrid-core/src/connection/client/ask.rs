@@ -73,7 +73,7 @@ impl Client {
     ) -> Result<T, ServerError> {
         let core = &self.0.core;
         if self.0.table.is_closed() {
-            return Err(ServerError::not_sent("the client is shut down"));
+            return Err(self.ended());
         }
         if core.clock.now() >= until {
             return Err(ServerError::not_sent("its time was over before it left"));
@@ -88,9 +88,9 @@ impl Client {
                 {
                     Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
                 }
-                result => result,
+                result => result.map_err(|error| core.hinted(error)),
             },
-            () = core.clock.wait_until(until) => Err(progress.at_the_end()),
+            () = core.clock.wait_until(until) => Err(core.hinted(progress.at_the_end())),
         };
         answer.and_then(FromReply::from_reply)
     }
@@ -106,7 +106,6 @@ impl Client {
 fn is_of_one_copy(error: &ServerError, persistence: Persistence) -> bool {
     match error {
         ServerError::Refused { code: Code::TryAgain, .. } => persistence != Persistence::Together,
-        ServerError::NotSent { .. } | ServerError::Refused { .. } => true,
-        ServerError::Unknown { .. } | ServerError::Decode { .. } => false,
+        other => other.is_not_done(),
     }
 }

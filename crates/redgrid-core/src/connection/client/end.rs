@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Client, Inner, WeakClient};
 use crate::clock::Instant;
 use crate::connection::core::{Closing, FAREWELL};
+use crate::error::ServerError;
 
 impl Client {
     /// Completes when the client begins to shut down: for those who wait on something else than the client.
@@ -19,6 +20,13 @@ impl Client {
     /// Whether the client has begun to shut down, and refuses requests.
     pub fn is_shut_down(&self) -> bool {
         self.0.table.is_closed() || *self.0.closing.borrow() != Closing::No
+    }
+
+    /// The error of a call to a client that has ended: [`ServerError::ShuttingDown`], or
+    /// [`ServerError::NotSent`] where the runtime of the client has ended instead. For errors of
+    /// calls that found [`Client::is_shut_down`] to be true.
+    pub fn ended(&self) -> ServerError {
+        self.0.core.ended.why()
     }
 
     /// Completes when the client is being shut down.
@@ -70,6 +78,7 @@ impl WeakClient {
 impl Inner {
     /// Begins to close, unless that has begun.
     fn close_by(&self, by: Instant) {
+        self.core.ended.ask();
         self.closing.send_if_modified(|closing| {
             let first = *closing == Closing::No;
             if first {
@@ -80,8 +89,33 @@ impl Inner {
     }
 }
 
+/// The most names of holds in a warning.
+const MOST_NAMED: usize = 10;
+
+impl Inner {
+    /// Warns of holds that are still to be given back when the last handle is dropped without a
+    /// shutdown: nobody waits for that, and a process that ends meanwhile leaves them to their
+    /// leases.
+    fn warn_of_open_holds(&self) {
+        let mut names = self.table.held_names();
+        names.extend(self.pools.held_names());
+        if names.is_empty() || *self.closing.borrow() != Closing::No {
+            return;
+        }
+        let count = names.len();
+        names.truncate(MOST_NAMED);
+        let names = names.join(", ");
+        tracing::warn!(
+            count,
+            names,
+            "the client was dropped while it had holds; `shutdown` would wait for their release"
+        );
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.warn_of_open_holds();
         let by = self.core.clock.now() + FAREWELL;
         self.close_by(by);
     }

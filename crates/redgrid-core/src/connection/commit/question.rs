@@ -87,7 +87,10 @@ impl Question {
 impl Failure {
     fn of(error: ServerError, writing: bool) -> Self {
         match error {
-            ServerError::NotSent { .. } | ServerError::Unknown { .. } => Failure::Contact(error),
+            ServerError::NotSent { .. }
+            | ServerError::Unauthorized { .. }
+            | ServerError::ShuttingDown
+            | ServerError::Unknown { .. } => Failure::Contact(error),
             ServerError::Refused { .. } | ServerError::Decode { .. } => Failure::Refused { error, writing },
         }
     }

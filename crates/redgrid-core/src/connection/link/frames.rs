@@ -28,7 +28,7 @@ fn begins_with_code(details: &str) -> bool {
 
 /// Whether the server wants a login before anything else, in its own words: a script has words of its own.
 pub(in crate::connection) fn wants_login(error: &ServerError) -> bool {
-    matches!(error, ServerError::Refused { message, .. } if message.starts_with("NOAUTH Authentication required"))
+    matches!(error, ServerError::Unauthorized { message } if message.starts_with("NOAUTH Authentication required"))
 }
 
 /// Whether the server takes no writes, in its own words.

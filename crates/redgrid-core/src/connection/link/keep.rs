@@ -123,6 +123,7 @@ impl Link {
             match self.until_closed(greeting, closing).await {
                 None => return Ended::Closing,
                 Some(Ok(epoch)) => {
+                    self.take_refusal(false);
                     if let Some(seat) = &self.seat {
                         seat.tell(Some((&epoch, &self.history())));
                     }

@@ -115,7 +115,7 @@ async fn place(nodes: &Nodes, node: &Node) -> Place {
     let answer = tokio::time::timeout(within, node.call(vec![Request::command("ROLE")])).await;
     match answer.map(|mut answers| answers.pop()) {
         Ok(Some(Ok(role))) => place_in(role),
-        Ok(Some(Err(ServerError::NotSent { .. }))) => Place::Gone,
+        Ok(Some(Err(ServerError::NotSent { .. } | ServerError::Unauthorized { .. }))) => Place::Gone,
         Ok(Some(Err(ServerError::Refused { code, .. }))) if !code.is_passing() => Place::Untold,
         Ok(_) | Err(_) => Place::Silent,
     }

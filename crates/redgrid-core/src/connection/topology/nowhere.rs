@@ -13,6 +13,7 @@ use crate::error::ServerError;
 pub(super) struct Nowhere {
     id: NodeId,
     why: Mutex<String>,
+    refusal: watch::Sender<Option<ServerError>>,
     epoch: watch::Sender<Option<Epoch>>,
     time: ServerClock,
 }
@@ -22,14 +23,21 @@ impl Nowhere {
         Nowhere {
             id: NodeId("nowhere".into()),
             why: Mutex::new(why.into()),
+            refusal: watch::Sender::new(None),
             epoch: watch::Sender::new(None),
             time: ServerClock::default(),
         }
     }
 
-    /// Why nobody is known, from now on.
-    pub(super) fn because(&self, why: String) {
+    /// Why nobody is known, from now on; and whether all who could tell refuse this client.
+    pub(super) fn because(&self, why: String, refused: bool) {
+        let refusal = refused.then(|| ServerError::Unauthorized { message: why.clone() });
         *self.why.lock().unwrap_or_else(|p| p.into_inner()) = why;
+        self.refusal.send_if_modified(|known| {
+            let changed = *known != refusal;
+            *known = refusal;
+            changed
+        });
     }
 
     fn why(&self) -> String {
@@ -37,7 +45,7 @@ impl Nowhere {
     }
 
     fn error(&self) -> ServerError {
-        ServerError::not_sent(self.why())
+        self.refusal.borrow().clone().unwrap_or_else(|| ServerError::not_sent(self.why()))
     }
 }
 
@@ -61,6 +69,10 @@ impl Server for Nowhere {
 
     fn trouble(&self) -> Option<String> {
         Some(self.why())
+    }
+
+    fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
+        self.refusal.subscribe()
     }
 
     fn time(&self) -> &ServerClock {

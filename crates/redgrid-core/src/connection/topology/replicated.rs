@@ -98,10 +98,11 @@ impl Replicated {
         *told = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
-    /// Why nobody tells who the primary is; the one that is known is kept.
-    pub(super) fn unknown_because(&self, why: String) {
+    /// Why nobody tells who the primary is, and whether all refuse this client; the primary that is
+    /// known is kept.
+    pub(super) fn unknown_because(&self, why: String, refused: bool) {
         *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = Some(why.clone());
-        self.nowhere.because(why);
+        self.nowhere.because(why, refused);
     }
 
     /// Somebody has told who the primary is.

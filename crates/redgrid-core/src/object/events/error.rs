@@ -52,6 +52,9 @@ pub enum ListenError {
         #[source]
         source: ServerError,
     },
+    /// The client is shut down.
+    #[error("the client is shut down; nothing was asked of events")]
+    ShuttingDown,
     /// An argument can not be. Nothing was asked.
     #[error("invalid {option}: expected {expected}, got {got}")]
     InvalidArgument {

@@ -119,7 +119,10 @@ impl Listen {
             return invalid("keeping", "1 to 1048576 notifications", self.kept.to_string());
         }
         if client.is_shut_down() {
-            return Err(unavailable("the client is shut down"));
+            return Err(match client.ended() {
+                ServerError::ShuttingDown => ListenError::ShuttingDown,
+                source => ListenError::Unavailable { source },
+            });
         }
         let (hub, database) = (&client.core().hub, client.core().database);
         let until = client.clock().now() + client.patience();

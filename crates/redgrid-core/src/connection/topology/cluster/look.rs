@@ -26,7 +26,8 @@ impl Cluster {
             let mut interval = match looked {
                 Ok(()) => settings.scan_interval,
                 Err(error) => {
-                    self.nowhere.because(format!("no node of the cluster tells who serves what: {error}"));
+                    let refused = matches!(error, ServerError::Unauthorized { .. });
+                    self.nowhere.because(format!("no node of the cluster tells who serves what: {error}"), refused);
                     settings.retry_delay.min(settings.scan_interval)
                 }
             };

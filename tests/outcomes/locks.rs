@@ -1,0 +1,63 @@
+//! What a caller of a lock learns when it is the cause itself: the key is something else, or it
+//! waits for its own hold.
+
+use std::time::Duration;
+
+use redgrid_locks::{AcquireError, FairLock, Lock, RwLock};
+use redgrid_tests::{client, in_full, server};
+
+use crate::calls::kind;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_no_lock_is_named_as_such() {
+    let server = server().await;
+    let client = client(&server).await;
+    let observer = server.observer().await.unwrap();
+    observer.cmd(&["SET", "stock", "1"]).await.unwrap();
+    let errors = [
+        in_full(&Lock::new(&client, "stock").acquire().await.unwrap_err()),
+        in_full(&Lock::new(&client, "stock").try_acquire().await.unwrap_err()),
+        in_full(&FairLock::new(&client, "stock").acquire().await.unwrap_err()),
+        in_full(&RwLock::new(&client, "stock").read().await.unwrap_err()),
+        in_full(&RwLock::new(&client, "stock").write().await.unwrap_err()),
+    ];
+    for text in errors {
+        let clear = text.contains("`stock`") && text.contains("the key holds a value of another type");
+        let foreign = ["user_script", "@", "f_", "on @"].iter().any(|word| text.contains(word));
+        assert!(clear && !foreign, "{text}");
+    }
+}
+
+/// The caller's own client holds it: the error says so, since no other process is in the way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_a_hold_of_the_same_client_says_so() {
+    let server = server().await;
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "lock");
+    let held = lock.acquire().await.unwrap();
+    let error = lock.acquire().wait(Duration::from_millis(300)).await.unwrap_err();
+    assert_eq!(kind(&error), "TimedOut");
+    let text = in_full(&error);
+    assert!(text.contains("this client"), "{text}");
+    // One that is held elsewhere is not said to be held here.
+    let elsewhere = redgrid_tests::client(&server).await;
+    let error = Lock::new(&elsewhere, "lock").acquire().wait(Duration::from_millis(300)).await.unwrap_err();
+    assert!(matches!(error, AcquireError::TimedOut { .. }) && !in_full(&error).contains("this client"), "{error}");
+    held.release().await.unwrap();
+}
+
+/// The user may not release for a moment, as while permissions are changed: the lock is free as
+/// soon as they are back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_was_denied_is_sent_again() {
+    let server = server().await;
+    let client = client(&server).await;
+    let observer = server.observer().await.unwrap();
+    let held = Lock::new(&client, "lock").acquire().lease(Duration::from_secs(600)).await.unwrap();
+    server.deny(&["hdel"]).await.unwrap();
+    let error = held.release().await.unwrap_err();
+    assert_eq!(kind(&error), "Refused");
+    assert!(observer.exists("lock").await.unwrap());
+    server.allow(&["hdel"]).await.unwrap();
+    redgrid_testkit::wait_until(redgrid_tests::SOON, async || !observer.exists("lock").await.unwrap()).await;
+}

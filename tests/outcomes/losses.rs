@@ -1,0 +1,188 @@
+//! Rows: the server is killed, stopped, or can not be reached any more.
+
+use std::time::{Duration, Instant};
+
+use redgrid_core::{Client, Config};
+use redgrid_countdown_latch::CountDownLatch;
+use redgrid_locks::{FairLock, Lock};
+use redgrid_semaphore::Semaphore;
+use redgrid_testkit::{Fault, Proxy, RedisServer, wait_until};
+use redgrid_tests::{SOON, client, client_unready, client_with, server};
+
+use crate::calls::{AT_ONCE, BOUND, Named, Outcome, WAITING, kind};
+
+const TIMEOUT: Duration = Duration::from_millis(800);
+/// `timeout × (retries + 1)`.
+const PATIENCE: Duration = Duration::from_millis(3200);
+/// Added to each bound: the machine has other things to do.
+const SLACK: Duration = Duration::from_secs(10);
+
+fn settings(config: Config) -> Config {
+    config
+        .timeout(TIMEOUT)
+        .connect_timeout(TIMEOUT)
+        .retries(3)
+        .retry_delay(Duration::from_millis(20))
+        .poll_interval(Duration::from_millis(100))
+        .ping_interval(Duration::from_millis(200))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Killed,
+    Stopped,
+    Unreachable,
+}
+
+const LOSSES: [Loss; 3] = [Loss::Killed, Loss::Stopped, Loss::Unreachable];
+
+struct Rig {
+    server: RedisServer,
+    proxy: Proxy,
+    client: Client,
+}
+
+impl Rig {
+    async fn new() -> Rig {
+        let server = server().await;
+        let proxy = Proxy::to(&server).await.unwrap();
+        let client = client_with(&server.url_via(proxy.addr()), settings).await;
+        Rig { server, proxy, client }
+    }
+
+    async fn lose(&self, loss: Loss) {
+        match loss {
+            Loss::Killed => self.server.kill().await.unwrap(),
+            Loss::Stopped => self.server.pause().await.unwrap(),
+            Loss::Unreachable => self.proxy.set_both(Fault::BlackHole),
+        }
+    }
+}
+
+/// The outcomes of these calls, each with the time that it took, behind a loss that comes when all
+/// of them wait.
+async fn ends(rig: &Rig, loss: Loss, calls: &[Named], waits: impl AsyncFn() -> bool) -> Vec<(Outcome, Duration)> {
+    let running: Vec<_> = calls.iter().map(|(_, call)| tokio::spawn(call(&rig.client))).collect();
+    wait_until(SOON, waits).await;
+    let lost = Instant::now();
+    rig.lose(loss).await;
+    let mut ended = Vec::new();
+    for (running, (name, _)) in running.into_iter().zip(calls) {
+        let outcome = tokio::time::timeout(BOUND + PATIENCE + SLACK, running).await;
+        ended.push((outcome.unwrap_or_else(|_| panic!("{name}, {loss:?}: does not end")).unwrap(), lost.elapsed()));
+    }
+    ended
+}
+
+/// Whoever waits for others when the contact is lost learns that the server is unavailable, at its
+/// bound or after the patience; that others have the name still is not known then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
+    for loss in LOSSES {
+        let rig = Rig::new().await;
+        let others = client(&rig.server).await;
+        let held = Lock::new(&others, "lock").acquire().lease(2 * SLACK).await.unwrap();
+        let in_order = FairLock::new(&others, "fair").acquire().lease(2 * SLACK).await.unwrap();
+        let permit = Semaphore::new(&others, "semaphore").capacity(1).acquire().lease(2 * SLACK).await.unwrap();
+        CountDownLatch::new(&others, "latch").try_set_count(1).await.unwrap();
+        let observer = rig.server.observer().await.unwrap();
+        let ended = ends(&rig, loss, &WAITING, async || {
+            let channels = observer.pubsub_channels("*").await.unwrap();
+            let listens = |name: &str| channels.iter().any(|channel| channel.contains(name));
+            ["{lock}", "{semaphore}", "{latch}", "{queue}", "{fair}"].into_iter().all(listens)
+                && rig.client.in_hand().waiting >= 6
+        })
+        .await;
+        let mut wrong = Vec::new();
+        for ((outcome, took), (name, _)) in ended.iter().zip(&WAITING) {
+            // A request of theirs that takes what it finds may have left before the loss was
+            // noticed: that is unknown then.
+            let takes = name.starts_with("queue") || name.starts_with("semaphore");
+            let left = takes || (name.contains("lock") && !matches!(loss, Loss::Killed));
+            let expected: &[_] = if left { &["Unavailable", "OutcomeUnknown"] } else { &["Unavailable"] };
+            if !outcome.is(expected) {
+                wrong.push(format!("{name}, {loss:?}: {} after {took:?} ({})", outcome.kind, outcome.text));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        // Their release is not answered, and not waited for here.
+        held.forget();
+        in_order.forget();
+        permit.forget();
+    }
+}
+
+/// A bound shorter than the response timeout is too short to tell: what was known last counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_ends_before_the_loss_can_be_known_says_what_was_known() {
+    let rig = Rig::new().await;
+    let others = client(&rig.server).await;
+    let held = Lock::new(&others, "lock").acquire().lease(2 * SLACK).await.unwrap();
+    let waiting = tokio::spawn(Lock::new(&rig.client, "lock").acquire().wait(TIMEOUT / 2).into_future());
+    wait_until(SOON, async || rig.client.in_hand().channels > 0 || rig.client.in_hand().waiting == 0).await;
+    let ended = waiting.await.unwrap();
+    assert_eq!(kind(&ended.unwrap_err()), "TimedOut");
+    held.forget();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_ends_within_its_bound_and_says_whether_it_may_be_carried_out() {
+    for loss in LOSSES {
+        let rig = Rig::new().await;
+        rig.lose(loss).await;
+        let calls = AT_ONCE.iter().filter(|(name, _)| !name.ends_with("with a bound")).copied().collect::<Vec<_>>();
+        let ended = ends(&rig, loss, &calls, async || true).await;
+        let mut wrong = Vec::new();
+        for ((outcome, took), (name, _)) in ended.iter().zip(&calls) {
+            // What left before the loss was noticed may be carried out; what only reads changes
+            // nothing.
+            let reads = ["is locked", "permits left", "latch", "read a map"].contains(name);
+            let expected: &[_] = if reads { &["Unavailable"] } else { &["Unavailable", "OutcomeUnknown"] };
+            // Of a lock the caller is told by the server's error itself.
+            let bare = ["NotSent", "Unknown"];
+            if !outcome.is(expected) && !(*name == "is locked" && outcome.is(&bare)) {
+                wrong.push(format!("{name}, {loss:?}: {} after {took:?} ({})", outcome.kind, outcome.text));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+}
+
+/// Nobody waits for a release for as long as the lease: it goes on in the background.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
+    for loss in LOSSES {
+        let rig = Rig::new().await;
+        let guard = Lock::new(&rig.client, "lock").acquire().lease(30 * SLACK).await.unwrap();
+        let permit = Semaphore::new(&rig.client, "semaphore").capacity(1).acquire().lease(30 * SLACK).await.unwrap();
+        rig.lose(loss).await;
+        let began = Instant::now();
+        let released = tokio::time::timeout(TIMEOUT + SLACK, guard.release()).await.expect("a bounded release");
+        assert_eq!(kind(&released.unwrap_err()), "OutcomeUnknown", "{loss:?} after {:?}", began.elapsed());
+        let released = tokio::time::timeout(TIMEOUT + SLACK, permit.release()).await.expect("a bounded release");
+        assert_eq!(kind(&released.unwrap_err()), "OutcomeUnknown", "{loss:?} after {:?}", began.elapsed());
+        if let Loss::Stopped = loss {
+            // The release goes on: the server has it when it goes on itself.
+            rig.server.resume().await.unwrap();
+            let observer = rig.server.observer().await.unwrap();
+            wait_until(SOON, async || !observer.exists("lock").await.unwrap()).await;
+        }
+    }
+}
+
+/// A look at a lock is not worth waiting for a server as long as a call may: it ends after the
+/// response timeout.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_without_a_server_ends_after_the_response_timeout() {
+    let server = server().await;
+    server.kill().await.unwrap();
+    let client = client_unready(&server.url(), |config| settings(config).retries(1000)).await;
+    let tried = tokio::time::timeout(SOON, Lock::new(&client, "lock").try_acquire().into_future()).await;
+    let error = tried.expect("an early end").unwrap_err();
+    assert_eq!(kind(&error), "Unavailable");
+    let text = redgrid_tests::in_full(&error);
+    assert!(text.contains("Connection refused"), "{text}");
+    let permit = Semaphore::new(&client, "semaphore").capacity(1).try_acquire();
+    let tried = tokio::time::timeout(SOON, permit.into_future()).await;
+    assert_eq!(kind(&tried.expect("an early end").unwrap_err()), "Unavailable");
+}
