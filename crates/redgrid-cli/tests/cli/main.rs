@@ -7,6 +7,7 @@ mod files;
 mod flash_sale;
 mod lock;
 mod look;
+mod outcomes;
 mod shared_server;
 mod support;
 mod topologies;
