@@ -198,15 +198,15 @@ impl Client {
     /// Dropping it changes nothing.
     pub async fn wait_ready(&self, within: Duration) -> Result<(), NotReady> {
         let began = self.0.core.clock.now();
-        let why = match tokio::time::timeout(within, ready(&self.0.core)).await {
+        let (why, waited) = match tokio::time::timeout(within, ready(&self.0.core)).await {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(why)) => why,
-            Err(_) => self.missing().await,
+            Ok(Err(why)) => (why, self.0.core.clock.now().since(began)),
+            Err(_) => (self.missing().await, within),
         };
         Err(match why {
             ServerError::ShuttingDown => NotReady::ShuttingDown,
             source @ ServerError::Unauthorized { .. } => NotReady::Unauthorized { source },
-            source => NotReady::Unavailable { waited: self.0.core.clock.now().since(began), source },
+            source => NotReady::Unavailable { waited, source },
         })
     }
 
