@@ -35,6 +35,7 @@ mod seat;
 mod short;
 mod slack;
 mod token;
+mod unpolled;
 mod wait;
 
 pub use combine::{Combine, Combiner};
@@ -44,8 +45,8 @@ pub use connection::server;
 pub use connection::{
     Answering, Arg, Attendant, Batched, ChannelKind, Client, Command, CommitError, ConnectError, Deployment,
     DeploymentKind, Doubt, Epoch, Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId,
-    NodePart, NotClosed, NotReady, Pairs, Primary, Push, Refused, Reply, Request, Server, ServerClock, Shard,
-    ShardServers, Topology, WeakClient,
+    NodePart, NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request, Server, ServerClock,
+    Shard, ShardServers, Topology, WeakClient,
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;
@@ -55,4 +56,5 @@ pub use once::{OnceBulkScript, OnceRequest, OnceScript};
 pub use script::{BulkScript, Joint, OwnedScript, Script, Turn};
 pub use seat::Seat;
 pub use token::Token;
+pub use unpolled::Offer;
 pub use wait::{Channels, Fed, Feed, Heard, Hearing, LastHeard, Messages, Term, Told, Wake, Watch};

@@ -1,6 +1,7 @@
 //! The client that users hold: it owns the connections, the holds and the tasks behind them.
 
 mod ask;
+mod drive;
 mod end;
 mod holds;
 
@@ -13,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+pub use self::drive::NotDriven;
 pub use self::end::NotClosed;
 use super::core::{Closing, Core, abandoned, follow, hear, is_one_thread, ready, run};
 use super::events::{EventReceiver, Events};
@@ -28,6 +30,7 @@ use crate::name::{Name, Namespace};
 use crate::once::Lanes;
 use crate::permits::Pools;
 use crate::seat::Seats;
+use crate::unpolled::Unattended;
 use crate::wait::Hub;
 
 /// A connection to Redis or Valkey, and all that is held and awaited through it. Cheap to clone; clones are the same
@@ -96,6 +99,7 @@ impl Client {
         let one_thread = is_one_thread();
         let given_back = GivenBack::default();
         let (ended, runtime) = (Ended::default(), Handle::current().id());
+        let unattended = Unattended::default();
         let core = Core {
             id,
             clock,
@@ -106,6 +110,7 @@ impl Client {
             events,
             seats,
             given_back,
+            unattended,
             one_thread,
             tasks,
             ended,
@@ -116,6 +121,8 @@ impl Client {
         core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
         core.tasks().push(tokio::spawn(Arc::clone(&table).run_engine()));
         core.tasks().push(tokio::spawn(repeat(Arc::clone(&core))));
+        let (watching, to_tasks) = (Arc::clone(&core), table.work());
+        core.tasks().push(tokio::spawn(async move { watching.unattended.watch(to_tasks).await }));
         let pools = Pools::new(&core, table.work());
         core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&pools))));
         let closing = Arc::new(watch::Sender::new(Closing::No));

@@ -24,6 +24,7 @@ use crate::permits::Pools;
 use crate::pinned::pinned;
 use crate::seat::Seats;
 use crate::short::Short;
+use crate::unpolled::Unattended;
 use crate::wait::{Hub, Listener};
 
 /// How long the last handle's background work may take when it was not shut down: 5 s.
@@ -47,6 +48,8 @@ pub(crate) struct Core {
     pub(super) events: Arc<Events>,
     pub(crate) seats: Seats,
     pub(crate) given_back: GivenBack,
+    /// Requests that their callers poll in place, and grants that are not taken yet.
+    pub(crate) unattended: Unattended,
     /// See [`is_one_thread`].
     pub(crate) one_thread: bool,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,

@@ -44,7 +44,7 @@ pub(crate) use self::core::Core;
 pub use answering::Answering;
 pub use attendant::Attendant;
 pub use batch::Batched;
-pub use client::{Client, ConnectError, InHand, NotClosed, NotReady, WeakClient};
+pub use client::{Client, ConnectError, InHand, NotClosed, NotDriven, NotReady, WeakClient};
 pub use command::Command;
 pub use commit::CommitError;
 pub use deployment::{Deployment, DeploymentKind, Shard};

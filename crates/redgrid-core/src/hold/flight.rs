@@ -1,12 +1,16 @@
-//! An exchange that its caller polls in place while nobody else needs it.
+//! An exchange that its caller polls in place while no other task needs it.
 //!
-//! Alone, a caller drives its own request: no task is spawned for it. As soon as a second one waits for the same name, or
-//! the caller is dropped, the exchange moves to a task. It delivers its result itself, so it does not matter who polls.
+//! A caller that is alone drives its own request, so that no task is spawned for it. The exchange moves to a task when a
+//! second request comes for the same name, when the caller is dropped, and after a while if it is
+//! [observed](Flight::observed): the caller may have stopped polling. The exchange delivers its result itself, so it does
+//! not matter which task polls it.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::{Context, Waker};
+
+use crate::unpolled::{Unattended, Unpolled};
 
 /// Work that ends by itself and tells its result where it is waited for.
 pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -21,8 +25,16 @@ struct Aboard {
 }
 
 impl Flight {
+    /// Work that acquires nothing for its caller alone: it may lie unpolled until the next request takes it.
     pub(crate) fn new(work: Work) -> Self {
         Flight(Arc::new(Mutex::new(Aboard { work: Some(work), caller: None })))
+    }
+
+    /// Work that may acquire or release something: a task takes it over if it is still here after half a second.
+    pub(crate) fn observed(unattended: &Unattended, work: Work) -> Self {
+        let flight = Flight::new(work);
+        unattended.note_inline(&flight.0);
+        flight
     }
 
     /// Polls the work if it is still here. True when it goes on here: then nothing else need be waited for.
@@ -53,16 +65,26 @@ impl Flight {
 
     /// Takes the work away, to be driven by a task. Its caller is woken, to wait for the result from now on.
     pub(crate) fn take(&self) -> Option<Work> {
-        let Aboard { work, caller } = std::mem::replace(&mut *self.aboard(), Aboard { work: None, caller: None });
+        self.0.give_up()
+    }
+
+    fn aboard(&self) -> MutexGuard<'_, Aboard> {
+        lock(&self.0)
+    }
+}
+
+impl Unpolled for Mutex<Aboard> {
+    fn give_up(&self) -> Option<Work> {
+        let Aboard { work, caller } = std::mem::replace(&mut *lock(self), Aboard { work: None, caller: None });
         if let Some(caller) = caller {
             caller.wake();
         }
         work
     }
+}
 
-    fn aboard(&self) -> MutexGuard<'_, Aboard> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
+fn lock(flight: &Mutex<Aboard>) -> MutexGuard<'_, Aboard> {
+    flight.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]

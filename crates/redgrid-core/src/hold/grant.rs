@@ -60,6 +60,12 @@ impl Grant {
         self.hold.reserve()
     }
 
+    /// Hands a grant that was reserved as a [part](super::Ticket::part) to its caller. A grant that is released before keeps
+    /// its name for no `at_least`.
+    pub fn give(&self) {
+        self.claim();
+    }
+
     /// The hold, left to whoever calls this to be given back.
     pub(super) fn disarm(mut self) -> Arc<Hold> {
         self.armed = false;

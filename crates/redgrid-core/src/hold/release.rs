@@ -177,7 +177,10 @@ impl Table {
         if leaves {
             // Visible as the exchange in flight of its name: who comes to wait for it has it go on in a task.
             let (tell, told) = oneshot::channel();
-            let flight = Flight::new(self.begun_release(id, Arc::clone(tenure), (keep_until, false), tell));
+            let flight = Flight::observed(
+                &self.core.unattended,
+                self.begun_release(id, Arc::clone(tenure), (keep_until, false), tell),
+            );
             slot.fly(tenure.id, &flight);
             state.schedule.remove(tenure.id);
             return Parting::Leaves(flight, told);

@@ -258,10 +258,13 @@ impl Table {
             } else {
                 slot.asking = true;
                 let attempt = self.attempt(&key, slot, now);
-                let flight = Flight::new(match after {
-                    Some((_, at)) => self.begin_at(at, attempt),
-                    None => attempt,
-                });
+                let flight = Flight::observed(
+                    &self.core.unattended,
+                    match after {
+                        Some((_, at)) => self.begin_at(at, attempt),
+                        None => attempt,
+                    },
+                );
                 slot.fly(id, &flight);
                 ticket.flight = Some(flight);
             }

@@ -35,11 +35,9 @@ impl Bundle {
         self.0.iter()
     }
 
-    /// Whoever asked for them has them now. What is released before counts as not had: no `at_least` keeps its name.
+    /// Hands all of them to the caller: see [`Grant::give`].
     pub fn give(&self) {
-        self.iter().for_each(|grant| {
-            grant.claim();
-        });
+        self.iter().for_each(Grant::give);
     }
 
     /// Gives all back and waits for the answers, for `timeout` at most: what went wrong, name by

@@ -73,20 +73,16 @@ impl Ticket {
         let mut looks = self.ask.once && !self.client.core().is_connected(&self.pool.source.key);
         let shortest = self.client.timeout() + GRACE;
         let mut contact = self.entered;
-        loop {
+        let answer = loop {
             let patience = if looks { patience.min(shortest) } else { patience };
             let wake = self.until.min(contact + patience);
             let clock = self.client.clock().clone();
             tokio::select! {
                 biased;
-                answer = poll_fn(|cx| self.poll_answer(cx)) => {
-                    self.done = true;
-                    return self.answered(answer);
-                }
+                answer = poll_fn(|cx| self.poll_answer(cx)) => break answer,
                 () = clock.wait_until(wake) => {
                     if let Ok(answer) = self.receiver.try_recv() {
-                        self.done = true;
-                        return self.answered(Some(answer));
+                        break Some(answer);
                     }
                     let now = clock.now();
                     contact = contact.max(self.contact());
@@ -99,7 +95,24 @@ impl Ticket {
                     }
                 }
             }
+        };
+        self.done = true;
+        match self.answered(answer) {
+            Some(outcome) => outcome,
+            None => Box::pin(self.ask_again()).await,
         }
+    }
+
+    /// Enters the queue again: the permits were not taken in time and went to others.
+    async fn ask_again(&self) -> Result<Option<Permit>, AcquireError> {
+        let now = self.client.clock().now();
+        if now >= self.until {
+            return Err(self.out_of_time(now));
+        }
+        let wait = self.ask.wait.map(|_| self.until.since(now));
+        let mut again = self.client.permits(&self.pool.source, Ask { wait, ..self.ask.clone() });
+        again.entered = self.entered;
+        again.come().await
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
@@ -116,11 +129,13 @@ impl Ticket {
         Pin::new(&mut self.receiver).poll(cx).map(Result::ok)
     }
 
-    fn answered(&self, answer: Option<Answer>) -> Result<Option<Permit>, AcquireError> {
+    /// The outcome that an answer means; `None` if the permits were not taken in time.
+    fn answered(&self, answer: Option<Answer>) -> Option<Result<Option<Permit>, AcquireError>> {
         let name = || self.pool.source.name.clone();
         let now = self.client.clock().now();
-        match answer {
-            Some(Ok(granted)) => Ok(granted),
+        Some(match answer {
+            Some(Ok(None)) => Ok(None),
+            Some(Ok(Some(offer))) => Ok(Some(offer.take()?)),
             // Taken out of the queue when its time was over.
             None if now >= self.until => Err(self.out_of_time(now)),
             None | Some(Err(Failure::ShuttingDown)) => Err(match self.client.ended() {
@@ -134,7 +149,7 @@ impl Ticket {
                 Err(AcquireError::Refused { name: name(), source: source.of_object() })
             }
             Some(Err(Failure::NotDurable(source))) => Err(AcquireError::NotDurable { name: name(), source }),
-        }
+        })
     }
 
     fn out_of_time(&self, now: Instant) -> AcquireError {

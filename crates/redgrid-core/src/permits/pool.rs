@@ -16,6 +16,7 @@ use crate::config::Durability;
 use crate::connection::{Client, CommitError, Core};
 use crate::error::ServerError;
 use crate::hold::{Flight, Lease, LostReason};
+use crate::unpolled::Offer;
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -48,7 +49,8 @@ pub(super) enum Failure {
     ShuttingDown,
 }
 
-pub(super) type Answer = Result<Option<Permit>, Failure>;
+/// Permits are an offer: the caller has a second to take them.
+pub(super) type Answer = Result<Option<Offer<Permit>>, Failure>;
 
 /// Who runs the loop from now on; to be seen to when the pool is not locked any more, as who polls it locks the pool.
 #[derive(Default)]
@@ -126,7 +128,7 @@ impl Pool {
             return Kick { mine: None, theirs: state.flight.take() };
         }
         state.driven = true;
-        let flight = Flight::new(Box::pin(Arc::clone(self).drive()));
+        let flight = Flight::observed(&self.core.unattended, Box::pin(Arc::clone(self).drive()));
         state.flight = Some(flight.clone());
         Kick { mine: Some(flight), theirs: None }
     }

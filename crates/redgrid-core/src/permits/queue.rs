@@ -16,6 +16,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Progress};
 use crate::hold::{ExtendError, Flight, Lease, Turn, deadline};
+use crate::unpolled::Offer;
 
 /// Requests that leave together at most, and permits with a lease in one exchange: a script of some milliseconds.
 const MOST_REQUESTS: usize = 64;
@@ -266,7 +267,10 @@ impl State {
         }
         self.out += stock.n;
         let permit = Permit::new(entry.client, Arc::clone(pool), stock);
-        if let Err(Ok(Some(permit))) = entry.answer.send(Ok(Some(permit))) {
+        let offer = Offer::new(&pool.core.unattended, permit);
+        if let Err(Ok(Some(offer))) = entry.answer.send(Ok(Some(offer)))
+            && let Some(permit) = offer.take()
+        {
             let stock = permit.disarm();
             self.out -= stock.n;
             self.spare.merge(stock);

@@ -1,0 +1,86 @@
+//! Acquires of several steps.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::Client;
+use crate::hold::Flight;
+use crate::unpolled::Offer;
+
+/// Why [`Client::drive_acquire`] did not start an acquire again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotDriven {
+    /// The wait was over.
+    TimedOut,
+    /// The client ended.
+    ShuttingDown,
+}
+
+impl Client {
+    /// Offers a grant to a caller, who has a second to take it. A grant that is not taken is dropped.
+    pub fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
+        Offer::new(&self.core().unattended, value)
+    }
+
+    /// Drives an acquire of several steps. What an earlier step was granted does not depend on the caller's polling: a
+    /// task of the client continues the acquire after half a second.
+    ///
+    /// The caller has a second to take the outcome. Then the outcome is dropped, and the next poll starts the acquire
+    /// again, with the rest of `wait`.
+    ///
+    /// # Errors
+    ///
+    /// [`NotDriven`]. Errors of the acquire itself are in the inner result.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the acquire.
+    pub async fn drive_acquire<T, E, F>(
+        &self,
+        wait: Option<Duration>,
+        mut start: impl FnMut(Option<Duration>) -> F,
+    ) -> Result<Result<T, E>, NotDriven>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let (began, mut left) = (self.clock().now(), wait);
+        loop {
+            let (mut answer, mut outcome) = oneshot::channel();
+            let (acquire, core) = (start(left), Arc::clone(self.core()));
+            let work = Box::pin(async move {
+                tokio::select! {
+                    biased;
+                    () = answer.closed() => {}
+                    outcome = acquire => {
+                        let _ = answer.send(outcome.map(|granted| Offer::new(&core.unattended, granted)));
+                    }
+                }
+            });
+            let flight = Flight::observed(&self.core().unattended, work);
+            let outcome = poll_fn(|cx| match flight.poll(cx) {
+                true => Poll::Pending,
+                false => Pin::new(&mut outcome).poll(cx),
+            });
+            match outcome.await {
+                Ok(Ok(offer)) => {
+                    if let Some(granted) = offer.take() {
+                        return Ok(Ok(granted));
+                    }
+                }
+                Ok(Err(error)) => return Ok(Err(error)),
+                Err(_) => return Err(NotDriven::ShuttingDown),
+            }
+            left = wait.map(|wait| wait.saturating_sub(self.clock().now().since(began)));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(NotDriven::TimedOut);
+            }
+        }
+    }
+}

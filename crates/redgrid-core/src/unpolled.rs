@@ -1,0 +1,172 @@
+//! Futures that their callers keep without polling them: `select!` branches that lost, futures in a struct, tasks that hang.
+//!
+//! A caller may poll its own request in place, and a grant may arrive before the caller polls again. Neither may delay
+//! other waiters. A request that is still in place after [`INLINE_TICKS`] moves to a task of the client, and a grant
+//! that is not taken within [`UNCLAIMED_TICKS`] is given up. Both are registered here and checked by one task of the
+//! client, which sleeps while nothing is registered.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+
+use crate::hold::Work;
+
+/// Interval of the checks while something is registered.
+const TICK: Duration = Duration::from_millis(250);
+
+/// A request moves to a task after a quarter to half a second. Most requests end earlier, so few are moved.
+const INLINE_TICKS: u64 = 2;
+
+/// A grant is given up after three quarters of a second to a second. With [`INLINE_TICKS`] before it, another waiter is
+/// delayed by a second and a half at most.
+const UNCLAIMED_TICKS: u64 = 4;
+
+/// Entries of a queue that are kept without looking for dead ones among them.
+const SMALL: usize = 64;
+
+/// Something that a caller has to come for.
+pub(crate) trait Unpolled: Send + Sync {
+    /// Called when its time is over. Gives up what the caller did not take, or returns the work for a task to continue.
+    fn give_up(&self) -> Option<Work>;
+}
+
+/// All that waits for callers of one client to poll.
+#[derive(Default)]
+pub(crate) struct Unattended {
+    noted: Mutex<Noted>,
+    begun: Notify,
+}
+
+#[derive(Default)]
+struct Noted {
+    /// Checks so far.
+    tick: u64,
+    inline: Queue,
+    unclaimed: Queue,
+    /// The task is awake.
+    watched: bool,
+}
+
+/// In order of registration, with the tick at which each was registered.
+#[derive(Default)]
+struct Queue {
+    entries: VecDeque<(u64, Weak<dyn Unpolled>)>,
+    /// Number of entries from which dead ones are removed: most requests end soon.
+    compact_at: usize,
+}
+
+impl Queue {
+    fn push(&mut self, tick: u64, what: Weak<dyn Unpolled>) {
+        if self.entries.len() >= self.compact_at.max(SMALL) {
+            self.entries.retain(|(_, what)| what.strong_count() > 0);
+            self.compact_at = 2 * self.entries.len();
+        }
+        self.entries.push_back((tick, what));
+    }
+
+    /// Moves the entries that were registered by `tick` to `due`.
+    fn take_due(&mut self, tick: Option<u64>, due: &mut Vec<Arc<dyn Unpolled>>) {
+        let Some(tick) = tick else { return };
+        while self.entries.front().is_some_and(|(noted, _)| *noted <= tick) {
+            due.extend(self.entries.pop_front().and_then(|(_, what)| what.upgrade()));
+        }
+        if self.entries.is_empty() {
+            self.entries.shrink_to(SMALL);
+        }
+    }
+}
+
+impl Unattended {
+    /// Registers a request that its caller polls in place.
+    pub(crate) fn note_inline<T: Unpolled + 'static>(&self, what: &Arc<T>) {
+        self.note(|noted| &mut noted.inline, what);
+    }
+
+    /// Registers a grant that its caller has not taken yet.
+    pub(crate) fn note_unclaimed<T: Unpolled + 'static>(&self, what: &Arc<T>) {
+        self.note(|noted| &mut noted.unclaimed, what);
+    }
+
+    fn note<T: Unpolled + 'static>(&self, queue: impl FnOnce(&mut Noted) -> &mut Queue, what: &Arc<T>) {
+        let what: Weak<dyn Unpolled> = Arc::<T>::downgrade(what);
+        let mut noted = self.noted();
+        let tick = noted.tick;
+        queue(&mut noted).push(tick, what);
+        if !std::mem::replace(&mut noted.watched, true) {
+            self.begun.notify_one();
+        }
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// One more tick: what is due then, and whether anything is still registered.
+    fn tick(&self) -> (Vec<Arc<dyn Unpolled>>, bool) {
+        let mut due = Vec::new();
+        let mut noted = self.noted();
+        noted.tick += 1;
+        let tick = noted.tick;
+        noted.inline.take_due(tick.checked_sub(INLINE_TICKS), &mut due);
+        noted.unclaimed.take_due(tick.checked_sub(UNCLAIMED_TICKS), &mut due);
+        noted.watched = !noted.inline.entries.is_empty() || !noted.unclaimed.entries.is_empty();
+        (due, noted.watched)
+    }
+
+    /// The client's task. Requests that it takes over go to `work`.
+    pub(crate) async fn watch(&self, work: mpsc::UnboundedSender<Work>) {
+        loop {
+            self.begun.notified().await;
+            loop {
+                tokio::time::sleep(TICK).await;
+                let (due, goes_on) = self.tick();
+                for taken_over in due.iter().filter_map(|what| what.give_up()) {
+                    let _ = work.send(taken_over);
+                }
+                if !goes_on {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A grant on its way to its caller, who has a second to take it. A grant that is not taken is dropped.
+pub struct Offer<T>(Arc<Cell<T>>);
+
+struct Cell<T>(Mutex<Option<T>>);
+
+impl<T> Cell<T> {
+    fn take(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+    }
+}
+
+impl<T: Send + 'static> Offer<T> {
+    pub(crate) fn new(unattended: &Unattended, value: T) -> Self {
+        let cell = Arc::new(Cell(Mutex::new(Some(value))));
+        unattended.note_unclaimed(&cell);
+        Offer(cell)
+    }
+
+    /// Takes the grant. `None` if the second was over.
+    pub fn take(self) -> Option<T> {
+        self.0.take()
+    }
+}
+
+impl<T: Send> Unpolled for Cell<T> {
+    fn give_up(&self) -> Option<Work> {
+        // Dropped after the lock is released: dropping the grant may run any code.
+        drop(self.take());
+        None
+    }
+}
+
+impl<T> std::fmt::Debug for Offer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Offer").finish_non_exhaustive()
+    }
+}
