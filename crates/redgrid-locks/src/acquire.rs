@@ -9,8 +9,9 @@ use std::time::Duration;
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::hold::{Backoff, Grant, HoldKind, Lease, Target, Ticket, Wish};
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Client, Holder, Token};
+use redgrid_core::{Client, Holder, Name, Token};
 
+use crate::driven::driven;
 use crate::fair::FAIR;
 use crate::fair_lock::Place;
 use crate::guard::{LockGuard, LockLost};
@@ -37,6 +38,14 @@ pub struct Said {
     pub(crate) at_least: Duration,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) durability: Option<Durability>,
+}
+
+impl Said {
+    /// Names the holder of the current scope: a task that continues the acquire is outside of that scope.
+    pub(crate) fn in_scope(mut self) -> Self {
+        self.holder = self.holder.or_else(Holder::current);
+        self
+    }
 }
 
 /// What is asked for, and how.
@@ -85,6 +94,11 @@ impl Options {
         }
     }
 
+    /// The name of the lock.
+    pub(crate) fn name(&self) -> Result<Name, AcquireError> {
+        Ok(self.target.as_ref().map_err(Clone::clone)?.name.clone())
+    }
+
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
@@ -107,7 +121,7 @@ impl Options {
     /// Asks until the wait is over; a wait of zero is one look.
     pub(crate) async fn must(&mut self) -> Result<Grant, AcquireError> {
         let once = self.wait.is_some_and(|wait| wait.is_zero());
-        let name = self.target.clone()?.name.clone();
+        let name = self.name()?;
         self.wait = self.wait.filter(|wait| !wait.is_zero());
         self.ask(once).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client: false })
     }
@@ -124,7 +138,7 @@ impl Options {
 
     // By reference, as what is asked for is large, and each of these futures would have a copy of it.
     async fn ask(&mut self, once: bool) -> Result<Option<Grant>, AcquireError> {
-        match self.line.take() {
+        match &self.line {
             None => self.ask_now(once).await,
             // Boxed: few line up, and the future of every acquire would have room for it.
             Some(line) => Box::pin(self.ask_behind(line, once)).await,
@@ -132,21 +146,48 @@ impl Options {
     }
 
     /// Asks at the front of a line.
-    async fn ask_behind(&mut self, line: Arc<Target>, once: bool) -> Result<Option<Grant>, AcquireError> {
-        let wish = self.wish(once)?;
-        if self.client.is_in(self.kind, self.target.as_ref().map_err(Clone::clone)?, wish.holder) {
+    async fn ask_behind(&self, line: &Arc<Target>, once: bool) -> Result<Option<Grant>, AcquireError> {
+        let (wish, target) = (self.wish(once)?, self.target.as_ref().map_err(Clone::clone)?);
+        if self.client.is_in(self.kind, target, wish.holder) {
             // Those in the line wait for this one.
             return self.ask_now(once).await;
         }
+        let granted = driven(&self.client, &target.name, self.wait, |left| {
+            let (mut asks, line) = (self.clone().in_scope(), Arc::clone(line));
+            asks.wait = left;
+            async move { asks.ask_at_the_front(line, once).await }
+        });
+        Ok(granted.await?.inspect(Grant::give))
+    }
+
+    /// Waits for the front of a line, asks there, and leaves the line. The grant is reserved: its caller does not have it yet.
+    async fn ask_at_the_front(mut self, line: Arc<Target>, once: bool) -> Result<Option<Grant>, AcquireError> {
         let began = self.client.clock().now();
         let said = Said { wait: self.wait, watchdog: Some(FRONT.min(self.client.watchdog_lease())), ..Said::default() };
         let front = self.clone().with(&said).of(&line, &FAIR);
         let Some(front) = front.ask_now(once).await? else { return Ok(None) };
         self.wait = self.wait.map(|wait| wait.saturating_sub(self.client.clock().now().since(began)));
-        let asked = self.ask_now(once).await;
+        let asked = self.enter(once)?.part().await;
         // In, or given up: the next of the line may ask. Nobody waits for that here.
         drop(front);
         asked
+    }
+
+    /// Acquires as one step of several. The grant is reserved until [`Grant::give`].
+    pub(crate) async fn step(mut self) -> Result<Grant, AcquireError> {
+        let once = self.wait.is_some_and(|wait| wait.is_zero());
+        let name = self.name()?;
+        self.wait = self.wait.filter(|wait| !wait.is_zero());
+        let asked = match self.line.take() {
+            None => self.enter(once)?.part().await?,
+            Some(line) => Box::pin(self.ask_at_the_front(line, once)).await?,
+        };
+        asked.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
+    }
+
+    /// See [`Said::in_scope`].
+    pub(crate) fn in_scope(self) -> Self {
+        Options { said: self.said.in_scope(), ..self }
     }
 
     async fn ask_now(&self, once: bool) -> Result<Option<Grant>, AcquireError> {

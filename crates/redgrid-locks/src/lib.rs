@@ -37,6 +37,7 @@
 
 mod acquire;
 mod detached;
+mod driven;
 mod election;
 mod fair;
 mod fair_lock;

@@ -105,8 +105,8 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Dropping the future gives up the place in the queue of this process. What the server had granted goes back in the
-    /// background. A future that is kept and not polled delays nobody: what it does not take within a second goes to the
-    /// next, and it asks anew when it is polled again.
+    /// background. A future that is kept and not polled delays other waiters, of this process and of others, by two
+    /// seconds at most: a grant that it does not take goes to the next, and it asks again when it is polled.
     #[doc(alias = "lock")]
     #[doc(alias = "lockInterruptibly")]
     pub fn acquire(&self) -> Acquire {

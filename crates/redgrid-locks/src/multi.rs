@@ -11,6 +11,7 @@ use redgrid_core::{Client, InvalidName, Name};
 
 use crate::AcquireError;
 use crate::acquire::Said;
+use crate::driven::driven;
 use crate::lock::Lock;
 use crate::many::{Acquirable, AcquireMany, TryAcquireMany, sealed};
 use crate::multi_guard::MultiGuard;
@@ -163,7 +164,19 @@ impl Acquirable for MultiLock {
     }
 
     async fn ask(&self, said: Said, once: bool) -> Result<Option<MultiGuard>, AcquireError> {
-        let members = Arc::clone(self.members()?);
+        let members = self.members()?;
+        let said = said.in_scope();
+        let taken = driven(members.locks[0].client(), self.first()?, said.wait, |wait| {
+            Arc::clone(members).take(Said { wait, ..said.clone() }, once)
+        });
+        Ok(taken.await?.map(MultiGuard::new))
+    }
+}
+
+impl Members {
+    /// Takes all of them. `None` if another holder has one and the request does not wait. The grants are reserved.
+    async fn take(self: Arc<Self>, said: Said, once: bool) -> Result<Option<Vec<Bundle>>, AcquireError> {
+        let members = self;
         let clock = members.locks[0].client().clock().clone();
         let began = clock.now();
         let until = said.wait.map_or(Instant::NEVER, |wait| began + wait);
@@ -171,7 +184,7 @@ impl Acquirable for MultiLock {
         let mut tries = 0;
         loop {
             let (taken, busy) = round(&members, &said, once, until, waited.take()).await?;
-            let Some(busy) = busy else { return Ok(Some(MultiGuard::new(taken))) };
+            let Some(busy) = busy else { return Ok(Some(taken)) };
             // Everything goes back before anything is waited for; a server that does not answer is not waited for long.
             let backs: Vec<_> = taken.into_iter().map(Bundle::release).collect();
             let back = async {

@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::AcquireError;
 use crate::acquire::Said;
+use crate::driven::driven;
 use crate::lock::Lock;
 use crate::many::{Acquirable, AcquireMany, TryAcquireMany, sealed};
 use crate::quorum_guard::QuorumGuard;
@@ -352,7 +353,18 @@ impl Acquirable for QuorumLock {
     }
 
     async fn ask(&self, said: Said, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
-        let lock = self;
+        let (lock, said) = (self, said.in_scope());
+        driven(lock.locks[0].client(), lock.first()?, said.wait, |wait| {
+            lock.clone().take(Said { wait, ..said.clone() }, once)
+        })
+        .await
+    }
+}
+
+impl QuorumLock {
+    /// Takes it at a majority of the servers. `None` if another holder has it and the request does not wait.
+    async fn take(self, said: Said, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
+        let lock = &self;
         let name = lock.first()?.clone();
         let wish = Wish { wait: None, ..lock.locks[0].options().with(&said).wish(true)? };
         for (option, got, most) in

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use redgrid_core::Client;
 use redgrid_core::clock::Instant;
+use redgrid_core::hold::Grant;
 
+use crate::driven::driven;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::{AcquireError, ReleaseError};
@@ -116,11 +118,20 @@ impl SegmentedLock {
     ///
     /// As [`Lock::acquire`]; what was taken is given back.
     pub async fn acquire_all(&self) -> Result<Vec<LockGuard>, AcquireError> {
-        let mut all = Vec::with_capacity(self.segments.len());
-        for segment in &*self.segments {
-            all.push(segment.lock.acquire().await?);
-        }
-        Ok(all)
+        let first = &self.segments[0].lock;
+        let all = driven(first.client(), &first.target()?.name, None, |_| {
+            let steps: Vec<_> = self.segments.iter().map(|segment| segment.lock.options().in_scope()).collect();
+            async move {
+                let mut all = Vec::with_capacity(steps.len());
+                for step in steps {
+                    all.push(step.step().await?);
+                }
+                Ok::<_, AcquireError>(all)
+            }
+        });
+        let all = all.await?;
+        all.iter().for_each(Grant::give);
+        Ok(all.into_iter().map(LockGuard::new).collect())
     }
 }
 

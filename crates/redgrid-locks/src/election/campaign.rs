@@ -12,6 +12,7 @@ use redgrid_core::{Name, ServerError, Token};
 
 use super::Election;
 use super::kind::{LEADING, proclaim};
+use crate::driven::driven;
 use crate::guard::{LockGuard, LockLost};
 use crate::{AcquireError, ReleaseError};
 
@@ -54,6 +55,12 @@ impl Campaign {
     }
 
     async fn run(self) -> Result<Leadership, CampaignError> {
+        let Election { client, target } = &self.election;
+        let target = target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))?;
+        driven(client, &target.name, self.wait, |wait| Campaign { wait, ..self.clone() }.run_once()).await
+    }
+
+    async fn run_once(self) -> Result<Leadership, CampaignError> {
         let Election { client, target } = &self.election;
         let target = target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))?;
         let name = target.name.clone();

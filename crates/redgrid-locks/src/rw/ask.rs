@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::hold::{HoldKind, Target};
+use redgrid_core::hold::{Grant, HoldKind, Target};
 use redgrid_core::name::InvalidName;
 
 use super::RwLock;
@@ -13,6 +13,7 @@ use super::guards::{ReadGuard, UpgradableGuard, WriteGuard};
 use super::kinds::{READING, WRITING};
 use crate::AcquireError;
 use crate::acquire::{Options, options};
+use crate::driven::driven;
 use crate::guard::LockGuard;
 use crate::scripts::PLAIN;
 
@@ -125,17 +126,29 @@ impl IntoFuture for UpgradableRead {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let UpgradableRead(mut read, gate) = self;
-            let (clock, client) = (read.client().clock().clone(), read.client().clone());
-            let (began, wait) = (clock.now(), read.wait);
-            // One of those who may come to write: two of them would wait for each other.
-            let mut gate = read.clone().of(&gate?, &PLAIN);
-            // It lasts as long as the read does, however long that is: renewed until it is released.
-            (gate.at_least, gate.lease, gate.max_hold) = (Duration::ZERO, None, None);
-            let gate = LockGuard::new(gate.must().await?);
-            read.wait = wait.map(|wait| wait.saturating_sub(clock.now().since(began)));
-            let read = ReadGuard::new(read.must().await?);
-            Ok(UpgradableGuard::new(client, gate, read))
+            let UpgradableRead(read, gate) = self;
+            let (client, read, gate) = (read.client().clone(), read.in_scope(), gate?);
+            let name = read.name()?;
+            let acquire = driven(&client, &name, read.wait, |left| {
+                let (mut read, gate) = (read.clone(), Arc::clone(&gate));
+                read.wait = left;
+                both(read, gate)
+            });
+            let (gate, read) = acquire.await?;
+            [&gate, &read].into_iter().for_each(Grant::give);
+            Ok(UpgradableGuard::new(client, LockGuard::new(gate), ReadGuard::new(read)))
         })
     }
+}
+
+/// Acquires the right to upgrade and then the read. One holder has the right at a time: two would wait for each other.
+async fn both(mut read: Options, gate: Arc<Target>) -> Result<(Grant, Grant), AcquireError> {
+    let (clock, wait) = (read.client().clock().clone(), read.wait);
+    let began = clock.now();
+    let mut right = read.clone().of(&gate, &PLAIN);
+    // It lasts as long as the read does, however long that is: renewed until it is released.
+    (right.at_least, right.lease, right.max_hold) = (Duration::ZERO, None, None);
+    let right = right.step().await?;
+    read.wait = wait.map(|wait| wait.saturating_sub(clock.now().since(began)));
+    Ok((right, read.step().await?))
 }

@@ -1,0 +1,29 @@
+//! Acquires of several steps. What an earlier step was granted does not depend on the caller's polling.
+
+use std::time::Duration;
+
+use redgrid_core::{Client, Name, NotDriven};
+
+use crate::AcquireError;
+
+/// Drives an acquire of `name` that waits for `wait` at most: see [`Client::drive_acquire`].
+pub(crate) async fn driven<T, E, F>(
+    client: &Client,
+    name: &Name,
+    wait: Option<Duration>,
+    start: impl FnMut(Option<Duration>) -> F + Send,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<AcquireError> + Send + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+{
+    client.drive_acquire(wait, start).await.unwrap_or_else(|not_driven| {
+        let name = name.clone();
+        Err(match not_driven {
+            NotDriven::TimedOut => AcquireError::TimedOut { name, waited: wait.unwrap_or_default() },
+            NotDriven::ShuttingDown => AcquireError::ShuttingDown { name },
+        }
+        .into())
+    })
+}
