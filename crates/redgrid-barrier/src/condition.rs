@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::hold::{AcquireError, Held, ReleaseError, Target, Wish};
+use redgrid_core::hold::{AcquireError, Grant, Held, HoldKind, ReleaseError, Target, Wish};
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name};
@@ -67,7 +67,8 @@ impl Condition {
         Ok(guard)
     }
 
-    /// The same, but comes back when `within` is over, too: true if it was notified. Acquiring the lock again takes as long as it takes.
+    /// Waits to be notified, for `within` at most. True if it was notified, or woke without a reason; false if the time was
+    /// over. Acquiring the lock again is not bounded by `within`.
     ///
     /// # Errors
     ///
@@ -83,54 +84,29 @@ impl Condition {
     async fn wait_at_most<G: Held>(&self, guard: G, within: Option<Duration>) -> Result<(G, bool), ConditionError> {
         let grant = guard.into_grant();
         let place = self.place.as_ref().map_err(Clone::clone).map_err(AskError::from)?;
-        let lock = grant.name().clone();
         if !grant.is_last() {
-            return Err(ConditionError::Reentered { lock });
+            return Err(ConditionError::Reentered { lock: grant.name().clone() });
         }
-        let bound = place.bound(within);
-        let (client, kind, target) = (grant.client().clone(), grant.kind(), Arc::clone(grant.target()));
-        let wish = Wish { wait: None, once: false, ..grant.wish().clone() };
-        let stand = Stand::new(place, Stores::No);
-        // Whatever comes of it, the lock is given back: others are to get a turn in each round.
-        let early = tokio::select! {
-            biased;
-            early = stand.look_once(false) => Some(early.map_err(ConditionError::waiting)?),
-            () = place.client.clock().sleep_until(bound.until()) => None,
-        };
-        match grant.release().await {
-            // Its lease ends it at the latest; acquiring it again waits for that.
-            Ok(()) | Err(ReleaseError::OutcomeUnknown { .. }) => {}
-            Err(source) => return Err(ConditionError::NotReleased { lock, source }),
-        }
-        let is_bounded = bound.is_set();
-        let notified = match early {
-            Some(true) => Ok(()),
-            Some(false) => stand.notified(bound.met(), false, true).await,
-            None => Err(WaitError::TimedOut { name: place.name.clone(), waited: Duration::ZERO }),
-        };
-        let stand = match notified {
-            Ok(()) => Some(stand),
-            Err(WaitError::TimedOut { .. }) => {
-                stand.leaves().await;
-                None
+        let lock = Lock::of(&grant);
+        let mut grant = Some(grant);
+        // The first run waits. A later one acquires the lock that the first run was granted and did not take in time, and
+        // counts as a wake-up without a reason.
+        let driven = place.client.drive_acquire(None, |_| {
+            let (place, lock, grant) = (place.clone(), lock.clone(), grant.take());
+            async move {
+                match grant {
+                    Some(grant) => wait(place, lock, grant, within).await,
+                    None => Ok(Waited { grant: lock.acquire().await?, notified: true, stand: None }),
+                }
             }
-            // The time is over; acquiring the lock tells whether there is contact.
-            Err(WaitError::Failed(error)) if is_bounded && error.is_passing() => None,
-            Err(error) => return Err(ConditionError::waiting(error)),
-        };
-        let again = acquire(&client, kind, &target, wish);
-        let Some(stand) = stand else {
-            let grant = again.await.map_err(|source| ConditionError::NotAcquired { lock, source })?;
-            return Ok((G::from_grant(grant), false));
-        };
-        let grant = tokio::select! {
-            biased;
-            grant = again => grant.map_err(|source| ConditionError::NotAcquired { lock: lock.clone(), source })?,
-            // What it is notified of stays its own while it waits for the lock.
-            error = keep(&stand, place) => return Err(ConditionError::waiting(error)),
-        };
-        stand.took();
-        Ok((G::from_grant(grant), true))
+        });
+        let waited = driven.await.unwrap_or_else(|_| {
+            // It has no bound of its own, so only the end of the client ends it.
+            Err(ConditionError::Failed(AskError::ShuttingDown { name: place.name.clone() }))
+        })?;
+        waited.grant.give();
+        waited.stand.map(Stand::took);
+        Ok((G::from_grant(waited.grant), waited.notified))
     }
 
     /// Notifies the one who has waited longest; true if somebody waited. Nothing is kept for who comes later. Best done while the lock is
@@ -163,14 +139,84 @@ impl Condition {
     }
 }
 
-async fn acquire(
-    client: &Client,
-    kind: &'static dyn redgrid_core::hold::HoldKind,
-    target: &Arc<Target>,
+/// The lock of a condition, and how it was acquired.
+#[derive(Clone)]
+struct Lock {
+    client: Client,
+    kind: &'static dyn HoldKind,
+    target: Arc<Target>,
     wish: Wish,
-) -> Result<redgrid_core::hold::Grant, AcquireError> {
-    let name = || target.name.clone();
-    client.enter(kind, target, wish)?.outcome().await?.ok_or_else(|| AcquireError::ShuttingDown { name: name() })
+}
+
+impl Lock {
+    fn of(grant: &Grant) -> Lock {
+        let wish = Wish { wait: None, once: false, ..grant.wish().clone() };
+        Lock { client: grant.client().clone(), kind: grant.kind(), target: Arc::clone(grant.target()), wish }
+    }
+
+    fn name(&self) -> Name {
+        self.target.name.clone()
+    }
+
+    /// Acquires it again. The grant is reserved until [`Grant::give`].
+    async fn acquire(self) -> Result<Grant, ConditionError> {
+        let lock = self.name();
+        let acquire = async {
+            let asked = self.client.enter(self.kind, &self.target, self.wish)?.part().await?;
+            asked.ok_or_else(|| AcquireError::ShuttingDown { name: lock.clone() })
+        };
+        acquire.await.map_err(|source| ConditionError::NotAcquired { lock, source })
+    }
+}
+
+/// How a wait ended.
+struct Waited {
+    grant: Grant,
+    notified: bool,
+    /// Dropping it passes the notification on to the next in line.
+    stand: Option<Stand>,
+}
+
+/// Gives the lock back, waits, and acquires the lock again.
+async fn wait(place: Place, lock: Lock, grant: Grant, within: Option<Duration>) -> Result<Waited, ConditionError> {
+    let bound = place.bound(within);
+    let stand = Stand::new(&place, Stores::No);
+    // Whatever comes of it, the lock is given back: others are to get a turn in each round.
+    let early = tokio::select! {
+        biased;
+        early = stand.look_once(false) => Some(early.map_err(ConditionError::waiting)?),
+        () = place.client.clock().sleep_until(bound.until()) => None,
+    };
+    match grant.release().await {
+        // Its lease ends it at the latest; acquiring it again waits for that.
+        Ok(()) | Err(ReleaseError::OutcomeUnknown { .. }) => {}
+        Err(source) => return Err(ConditionError::NotReleased { lock: lock.name(), source }),
+    }
+    let is_bounded = bound.is_set();
+    let notified = match early {
+        Some(true) => Ok(()),
+        Some(false) => stand.notified(bound.met(), false, true).await,
+        None => Err(WaitError::TimedOut { name: place.name.clone(), waited: Duration::ZERO }),
+    };
+    let stand = match notified {
+        Ok(()) => Some(stand),
+        Err(WaitError::TimedOut { .. }) => {
+            stand.leaves().await;
+            None
+        }
+        // The time is over; acquiring the lock tells whether there is contact.
+        Err(WaitError::Failed(error)) if is_bounded && error.is_passing() => None,
+        Err(error) => return Err(ConditionError::waiting(error)),
+    };
+    let again = lock.acquire();
+    let Some(stand) = stand else { return Ok(Waited { grant: again.await?, notified: false, stand: None }) };
+    let grant = tokio::select! {
+        biased;
+        grant = again => grant?,
+        // What it is notified of stays its own while it waits for the lock.
+        error = keep(&stand, &place) => return Err(ConditionError::waiting(error)),
+    };
+    Ok(Waited { grant, notified: true, stand: Some(stand) })
 }
 
 /// Keeps what somebody is notified of, until it can not.

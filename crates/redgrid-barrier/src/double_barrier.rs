@@ -89,11 +89,17 @@ impl Enter {
     }
 
     async fn run(self) -> Result<DoubleBarrierGuard, BarrierError> {
-        let DoubleBarrier { place, parties } = self.barrier;
-        let place = place?;
-        if parties == 0 {
+        let place = self.barrier.place.clone()?;
+        if self.barrier.parties == 0 {
             return Err(BarrierError::InvalidArgument { name: place.name });
         }
+        // A party that is inside without knowing it would keep the others from leaving.
+        place.drive(self.within, |within| Enter { within, ..self.clone() }.enter()).await
+    }
+
+    async fn enter(self) -> Result<DoubleBarrierGuard, BarrierError> {
+        let DoubleBarrier { place, parties } = self.barrier;
+        let place = place?;
         let bound = place.bound(self.within);
         let seat = place.client.seat(&place.key);
         seat.arm(leave(&place, &seat, 0, false));

@@ -106,18 +106,22 @@ impl Notified {
 
     async fn run(self) -> Result<(), WaitError> {
         let place = self.notify.place?;
-        let stand = Stand::new(&place, Stores::Yes);
-        match stand.notified(place.bound(self.within), true, false).await {
-            Ok(()) => {
-                stand.done();
-                Ok(())
-            }
-            Err(error @ WaitError::TimedOut { .. }) => {
-                stand.leaves().await;
-                Err(error)
-            }
-            Err(error) => Err(error),
+        let stand = place.drive(self.within, |within| notified(place.clone(), within)).await?;
+        stand.done();
+        Ok(())
+    }
+}
+
+/// Waits to be notified. The notification goes to the next in line unless the result is marked as done.
+async fn notified(place: Place, within: Option<Duration>) -> Result<Stand, WaitError> {
+    let stand = Stand::new(&place, Stores::Yes);
+    match stand.notified(place.bound(within), true, false).await {
+        Ok(()) => Ok(stand),
+        Err(error @ WaitError::TimedOut { .. }) => {
+            stand.leaves().await;
+            Err(error)
         }
+        Err(error) => Err(error),
     }
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Layout, Object};
-use redgrid_core::{Client, FromReply, Heard, Hearing, Name, OnceRequest, Request};
+use redgrid_core::{Client, FromReply, Heard, Hearing, Name, NotDriven, OnceRequest, Request};
 
 use crate::error::{AskError, WaitError};
 
@@ -107,6 +107,26 @@ impl Place {
             true => AskError::of(&self.name, self.client.ended()),
             false => AskError::of(&self.name, error),
         }
+    }
+
+    /// Drives a wait that ends with a grant, whether its caller polls or not: see [`Client::drive_acquire`].
+    pub(crate) async fn drive<T, E, F>(
+        &self,
+        within: Option<Duration>,
+        start: impl FnMut(Option<Duration>) -> F + Send,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<WaitError> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        self.client.drive_acquire(within, start).await.unwrap_or_else(|not_driven| {
+            let name = self.name.clone();
+            Err(E::from(match not_driven {
+                NotDriven::TimedOut => WaitError::TimedOut { name, waited: within.unwrap_or_default() },
+                NotDriven::ShuttingDown => WaitError::Failed(AskError::ShuttingDown { name }),
+            }))
+        })
     }
 
     /// How a wait is bounded.
