@@ -44,7 +44,7 @@ pub(crate) async fn take<S: Source>(
         return Ok(None);
     }
     // Not asked for since it came: once more, or as long as it takes to find out that nobody answers.
-    places.iter().flatten().for_each(|place| place.1.looks());
+    places.iter_mut().flatten().for_each(|place| place.1.looks());
     given(client, lines, &mut places).await
 }
 

@@ -63,8 +63,6 @@ impl Acquire {
         let granted = queue.take(permits, if looks_once { Wait::No } else { Wait::For(self.wait) }).await?;
         let name = || queue.limit.name().clone();
         let granted = granted.ok_or_else(|| LimitError::TimedOut { name: name(), waited: Duration::ZERO })?;
-        // Taken for a moment later.
-        queue.client.clock().sleep_until(granted.at).await;
         Ok(Taken::new(queue, permits, granted))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redgrid_core::{Hearing, ServerError};
 
 use crate::error::LimitError;
-use crate::queue::{AHEAD, Batch, Granted, Limit, Queue};
+use crate::queue::{AHEAD, Batch, Limit, Offered, Queue};
 use crate::told::{Told, Verdict, Wish};
 
 /// So long before its time who waits is asked for: 60 ms, which leaves an answer as much time to come.
@@ -137,7 +137,7 @@ fn tell<L: Limit>(
         match verdict {
             Verdict::Taken { entry, after } => {
                 let entry = queue.limit.entry(&told, *entry);
-                queue.answer(number, Ok(Some(Granted::new(queue, now + *after, wish.permits, entry))));
+                queue.answer(number, Ok(Some(Offered::new(queue, now + *after, wish.permits, entry))));
             }
             Verdict::TooMany => {
                 let (name, permits, most) = (name.clone(), wish.permits, told.most);

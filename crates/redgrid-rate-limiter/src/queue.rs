@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Name, ServerError};
+use redgrid_core::{Client, Name, Offer, ServerError};
 use tokio::sync::{Notify, oneshot};
 
 use crate::attend::{Attendance, attend};
@@ -80,22 +80,29 @@ pub(crate) struct Waiting<L: Limit> {
     answer: oneshot::Sender<Answer<L>>,
 }
 
-pub(crate) type Answer<L> = Result<Option<Granted<L>>, LimitError>;
+pub(crate) type Answer<L> = Result<Option<Offered<L>>, LimitError>;
+
+/// Permits on their way to their caller, and when they may be used.
+pub(crate) struct Offered<L: Limit> {
+    at: Instant,
+    granted: Offer<Granted<L>>,
+}
 
 /// Permits that were taken. Dropped, they go back, unless they are [kept](Granted::keep).
 pub(crate) struct Granted<L: Limit> {
     queue: Arc<Queue<L>>,
-    /// When they may be used.
-    pub(crate) at: Instant,
     permits: u64,
     entry: Option<L::Entry>,
 }
 
-impl<L: Limit> Granted<L> {
+impl<L: Limit> Offered<L> {
     pub(crate) fn new(queue: &Arc<Queue<L>>, at: Instant, permits: u64, entry: Option<L::Entry>) -> Self {
-        Granted { queue: Arc::clone(queue), at, permits, entry }
+        let granted = Granted { queue: Arc::clone(queue), permits, entry };
+        Offered { at, granted: queue.client.offer(granted) }
     }
+}
 
+impl<L: Limit> Granted<L> {
     pub(crate) fn keep(mut self) -> Option<L::Entry> {
         self.entry.take()
     }
@@ -119,18 +126,31 @@ impl<L: Limit> Queue<L> {
         Queue { client: client.clone(), limit, state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Takes permits as soon as they can be had, or only if they can be had now; none where they can not. Until `until`.
-    pub(crate) async fn take(self: &Arc<Self>, permits: u64, wait: Wait) -> Answer<L> {
-        let clock = self.client.clock();
-        let began = clock.now();
-        let name = || self.limit.name().clone();
-        if self.client.is_shut_down() {
-            return Err(LimitError::of(&self.client, &name(), self.client.ended()));
-        }
+    /// Takes permits as soon as they are available, or only if they are available now. Completes when they may be used.
+    pub(crate) async fn take(self: &Arc<Self>, permits: u64, wait: Wait) -> Result<Option<Granted<L>>, LimitError> {
+        let began = self.client.clock().now();
         let until = match wait {
             Wait::No => began + self.client.patience(),
             Wait::For(wait) => wait.map_or(Instant::NEVER, |wait| began + wait),
         };
+        loop {
+            let Some(Offered { at, granted }) = self.ask(permits, wait, (began, until)).await? else { return Ok(None) };
+            // Taken for a moment later.
+            self.client.clock().sleep_until(at).await;
+            // Permits that were not taken in time have gone back: ask again.
+            if let Some(granted) = granted.take() {
+                return Ok(Some(granted));
+            }
+        }
+    }
+
+    /// Asks for permits until `until`.
+    async fn ask(self: &Arc<Self>, permits: u64, wait: Wait, (began, until): (Instant, Instant)) -> Answer<L> {
+        let clock = self.client.clock();
+        let name = || self.limit.name().clone();
+        if self.client.is_shut_down() {
+            return Err(LimitError::of(&self.client, &name(), self.client.ended()));
+        }
         let Some(mut place) = self.enter(permits, wait != Wait::No, until) else { return Ok(None) };
         let ended = |_| Err(LimitError::of(&self.client, &name(), self.client.ended()));
         tokio::select! {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{Heard, Hearing, ServerError};
+use redgrid_core::{Heard, Hearing, Offer, ServerError};
 use tokio::sync::{Notify, oneshot};
 
 use crate::ask::{Answer, Given, MOST, Wish, ask};
@@ -27,7 +27,8 @@ const LINGERS: Duration = Duration::from_secs(1);
 /// Why a wait is over.
 #[derive(Debug)]
 pub(crate) enum Left {
-    Given(Granted),
+    /// Messages; the caller has a second to take them.
+    Given(Offer<Granted>),
     /// There was nothing for who does not wait.
     Nothing,
     Failed(ServerError),
@@ -271,7 +272,7 @@ fn hand_out(desk: &Arc<Desk>, upto: u64, for_whom: &[(u64, usize)], answer: Answ
         let waiting = desk.line.state().waiting.remove(number);
         if let Some(waiting) = waiting {
             // Who has left in between gives it back by not taking it.
-            let _ = waiting.answer.send(Left::Given(granted));
+            let _ = waiting.answer.send(Left::Given(desk.client.offer(granted)));
         }
     }
     if !all_given && !more {

@@ -126,25 +126,29 @@ async fn received<T: 'static, C: Codec + Clone>(
     let at_once = options.within.is_some_and(|within| within.is_zero());
     // Who does not wait for a message has the time of any other request for its answer: the line bounds that.
     let until = options.within.filter(|within| !within.is_zero()).map(|within| clock.now() + within);
-    let mut seat = desk.enter(Wish { most, visibility: options.visibility }, at_once);
-    let left = match until {
-        None => seat.left().await,
-        Some(until) => tokio::select! {
-            biased;
-            left = seat.left() => left,
-            () = clock.sleep_until(until) => Left::Nothing,
-        },
-    };
-    match left {
-        Left::Given(granted) => {
-            let delivery = |given| Delivery::new(queue, desk, given, options.back_on_drop);
-            Ok(granted.take().into_iter().map(delivery).collect())
-        }
-        Left::Nothing => Ok(Vec::new()),
-        Left::Failed(source) => Err(ObjectError::of_read(&desk.name, source).into()),
-        Left::ShuttingDown => Err(match desk.client.ended() {
-            ServerError::ShuttingDown => QueueError::ShuttingDown { name: desk.name.clone() },
-            source => ObjectError::of_read(&desk.name, source).into(),
-        }),
+    loop {
+        let mut seat = desk.enter(Wish { most, visibility: options.visibility }, at_once);
+        let left = match until {
+            None => seat.left().await,
+            Some(until) => tokio::select! {
+                biased;
+                left = seat.left() => left,
+                () = clock.sleep_until(until) => Left::Nothing,
+            },
+        };
+        return match left {
+            Left::Given(offer) => {
+                // Messages that were not taken in time have gone back to the queue: ask again.
+                let Some(granted) = offer.take() else { continue };
+                let delivery = |given| Delivery::new(queue, desk, given, options.back_on_drop);
+                Ok(granted.take().into_iter().map(delivery).collect())
+            }
+            Left::Nothing => Ok(Vec::new()),
+            Left::Failed(source) => Err(ObjectError::of_read(&desk.name, source).into()),
+            Left::ShuttingDown => Err(match desk.client.ended() {
+                ServerError::ShuttingDown => QueueError::ShuttingDown { name: desk.name.clone() },
+                source => ObjectError::of_read(&desk.name, source).into(),
+            }),
+        };
     }
 }

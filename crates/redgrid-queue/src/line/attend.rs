@@ -94,7 +94,9 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Attenda
     let (mut pause, mut next_look, mut due) = (PAUSES.0, Instant::PAST, true);
     let (mut again, mut next_back) = (AGAIN.0, Instant::PAST);
     loop {
+        line.take_again(clock.now());
         line.hand_out();
+        let unclaimed_until = line.unclaimed_until();
         let (waits, seen, next, spare) = {
             let state = line.state();
             (state.waiting.len(), state.seen, state.next, !state.spare.is_empty())
@@ -169,6 +171,7 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Attenda
                 (due, pause) = (true, PAUSES.0);
             }
             () = line.changed.notified() => {}
+            () = clock.wait_until(unclaimed_until) => {}
             () = clock.sleep_until(next_look), if is_idle && waits > 0 => {}
             () = clock.sleep_until(next_back), if is_idle && waits == 0 && spare => {}
         }
@@ -196,7 +199,7 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Attenda
         }
     };
     tokio::join!(asked, put);
-    line.take_again();
+    line.take_again(Instant::NEVER);
     while let Some(putting) = line.put_back(&on) {
         if !line.returned(&putting.answer.await) {
             // Told by the end of the attendance.

@@ -2,7 +2,7 @@
 //!
 //! An element is somebody's once his call has returned it. Until then it is the line's: what was taken for a caller who has left goes to the
 //! next who waits, and where nobody does it is put back where it was, in order. So it is with what was given to a call that is not polled
-//! before the client ends.
+//! within a second, or before the client ends.
 
 mod attend;
 
@@ -11,6 +11,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::{Clock, Instant};
@@ -76,13 +77,25 @@ struct State {
     /// The same, on their way back.
     returning: Items,
     /// Given to those who have not been polled since, by their numbers.
-    given: BTreeMap<u64, (u64, Bytes)>,
+    given: BTreeMap<u64, Given>,
     taken: u64,
     attended: bool,
 }
 
 /// Elements by their numbers among those taken.
 type Items = BTreeMap<u64, Bytes>;
+
+/// How long an element waits for the call that it was given to: 1 s. Then it goes to the next caller, or back.
+const UNCLAIMED: Duration = Duration::from_secs(1);
+
+/// An element that its call has not taken yet.
+struct Given {
+    /// Its number among those taken.
+    number: u64,
+    item: Bytes,
+    /// When it goes to another caller.
+    until: Instant,
+}
 
 struct Waiting {
     answer: oneshot::Sender<Answer>,
@@ -104,6 +117,8 @@ pub(crate) struct Place<S: Source> {
     line: Arc<Line<S>>,
     client: Client,
     number: u64,
+    looks: bool,
+    until: Instant,
     answer: oneshot::Receiver<Answer>,
 }
 
@@ -130,7 +145,7 @@ impl<S: Source> Line<S> {
             number
         };
         self.attended(client);
-        Place { line: Arc::clone(self), client: client.clone(), number, answer }
+        Place { line: Arc::clone(self), client: client.clone(), number, looks, until, answer }
     }
 
     /// Has somebody attend to it.
@@ -148,14 +163,15 @@ impl<S: Source> Line<S> {
 
     /// Gives what nobody has to those who wait.
     fn hand_out(&self) {
+        let until = self.clock.now() + UNCLAIMED;
         let mut guard = self.state();
         let state = &mut *guard;
         while !state.spare.is_empty() {
             let Some((who, first)) = state.waiting.pop_first() else { return };
             // Who has left in between needs none.
             if first.answer.send(Answer::Given).is_ok() {
-                let Some(item) = state.spare.pop_first() else { return };
-                state.given.insert(who, item);
+                let Some((number, item)) = state.spare.pop_first() else { return };
+                state.given.insert(who, Given { number, item, until });
             }
         }
     }
@@ -174,11 +190,22 @@ impl<S: Source> Line<S> {
         }
     }
 
-    /// What was given and nobody has come for is the line's again.
-    fn take_again(&self) {
-        let mut guard = self.state();
-        let state = &mut *guard;
-        state.spare.extend(std::mem::take(&mut state.given).into_values());
+    /// Takes back the elements whose time was over by `until` and that their calls did not take.
+    fn take_again(&self, until: Instant) {
+        let mut state = self.state();
+        let State { given, spare, .. } = &mut *state;
+        given.retain(|_, given| {
+            let is_kept = given.until > until;
+            if !is_kept {
+                spare.insert(given.number, given.item.clone());
+            }
+            is_kept
+        });
+    }
+
+    /// When the first of them is taken back.
+    fn unclaimed_until(&self) -> Instant {
+        self.state().given.values().map(|given| given.until).min().unwrap_or(Instant::NEVER)
     }
 
     /// What was taken is the line's.
@@ -192,9 +219,9 @@ impl<S: Source> Line<S> {
     }
 
     /// What was given to one who waits, unless it was taken back.
-    fn collected(&self, who: u64) -> Option<(u64, Bytes)> {
+    fn collected(&self, who: u64) -> Option<Bytes> {
         let mut state = self.state();
-        let item = state.given.remove(&who);
+        let item = state.given.remove(&who).map(|given| given.item);
         let is_last = state.given.is_empty() && state.waiting.is_empty();
         drop(state);
         if is_last {
@@ -211,14 +238,22 @@ impl<S: Source> Line<S> {
 impl<S: Source> Place<S> {
     /// Completes when the wait is over.
     pub(crate) fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<Left> {
-        Pin::new(&mut self.answer).poll(cx).map(|answer| match answer {
-            Ok(Answer::Given) => {
-                self.line.collected(self.number).map_or(Left::ShuttingDown, |(_, item)| Left::Item(item))
-            }
-            Ok(Answer::Left(left)) => left,
-            // What attends to the line has ended with the client.
-            Err(_) => Left::ShuttingDown,
-        })
+        loop {
+            return match Pin::new(&mut self.answer).poll(cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Ok(Answer::Given)) => match self.line.collected(self.number) {
+                    Some(item) => Poll::Ready(Left::Item(item)),
+                    None => {
+                        // Not taken in time, it went to another caller: wait again.
+                        *self = self.line.enter(&self.client, self.looks, self.until);
+                        continue;
+                    }
+                },
+                Poll::Ready(Ok(Answer::Left(left))) => Poll::Ready(left),
+                // What attends to the line has ended with the client.
+                Poll::Ready(Err(_)) => Poll::Ready(Left::ShuttingDown),
+            };
+        }
     }
 
     /// Whether a request has found nothing since this one came, and none is overdue.
@@ -228,7 +263,8 @@ impl<S: Source> Place<S> {
     }
 
     /// From here on it leaves when the next request finds nothing.
-    pub(crate) fn looks(&self) {
+    pub(crate) fn looks(&mut self) {
+        self.looks = true;
         let mut state = self.line.state();
         if let Some(waiting) = state.waiting.get_mut(&self.number) {
             waiting.looks = true;
@@ -244,8 +280,8 @@ impl<S: Source> Drop for Place<S> {
     fn drop(&mut self) {
         let mut state = self.line.state();
         let has_left = state.waiting.remove(&self.number).is_some();
-        if let Some((number, item)) = state.given.remove(&self.number) {
-            state.spare.insert(number, item);
+        if let Some(given) = state.given.remove(&self.number) {
+            state.spare.insert(given.number, given.item);
             drop(state);
             return self.line.attended(&self.client);
         }
