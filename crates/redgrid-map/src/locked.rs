@@ -85,6 +85,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// Dropped before the function is done, nothing is changed and the lock goes back; what has left later is carried out.
+    /// A future that is kept and not polled while it has the lock keeps the key's lock: [`Locked::lease`] bounds that.
     pub async fn compute<Q: ?Sized, F, R>(self, key: &Q, mut change: F) -> Result<Option<V>, ComputeError>
     where
         K: Borrow<Q>,
