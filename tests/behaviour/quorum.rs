@@ -55,6 +55,20 @@ async fn a_majority_decides_and_a_release_frees_all() {
     wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
 }
 
+/// The lease of a quorum lock is 30 s, so only a grant that is given up lets the other one in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_acquire_that_is_not_polled_delays_no_other() {
+    let servers = servers().await;
+    let (one, two) = (quorum(&servers).await, quorum(&servers).await);
+    assert!(one.bootstrap().await.unwrap());
+    let mut kept = one.lock("a").acquire().into_future();
+    assert!(futures_util::poll!(&mut kept).is_pending());
+    wait_until(SOON, async || held_at(&servers, "a").await > SERVERS / 2).await;
+    let other = tokio::time::timeout(SOON, two.lock("a").acquire().into_future());
+    other.await.expect("the grant that is not taken goes back").unwrap().release().await.unwrap();
+    kept.await.unwrap().release().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_can_not_decide_together_is_refused() {
     let server = redgrid_tests::server().await;

@@ -44,6 +44,7 @@ mod stream_failover;
 mod streams;
 mod topics;
 mod transactions;
+mod unpolled;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -103,6 +104,11 @@ fn main() -> ExitCode {
         {
             trials.extend(trials_of(&scenario, &shared, &runtime, ""));
         }
+        // Nothing in it depends on replicas or permissions.
+        if matches!(topology, Topology::Single | Topology::Cluster) {
+            let trials_there = unpolled::scenarios().into_iter();
+            trials.extend(trials_there.map(|scenario| trial_of(&scenario, &shared, &runtime, User::Anybody, "")));
+        }
     }
     // What only newer servers know, on the newest that is there.
     let newest = ServerBinary::newest().ok();
@@ -144,22 +150,22 @@ fn main() -> ExitCode {
 /// A scenario of the contract, for everybody and for the user of the page about permissions.
 fn trials_of(scenario: &Clause, shared: &Arc<Shared>, runtime: &Runtime, on: &str) -> Vec<Trial> {
     let users = [(User::Anybody, ""), (User::Published, "::published_acl")];
-    let trials = users.map(|(user, under)| {
-        let (shared, handle, run_it, clause) =
-            (Arc::clone(shared), runtime.handle().clone(), scenario.run, scenario.name);
-        Trial::test(format!("{clause}::{}{on}{under}", shared.topology()), move || {
-            run(&handle, async {
-                let ground = Ground::of(&shared, clause, user).await;
-                let observer = ground.observer.clone();
-                run_it(ground).await;
-                if user == User::Published {
-                    let denied = Ground::denied(&observer).await;
-                    assert!(denied.is_empty(), "{denied:#?}");
-                }
-            })
+    users.map(|(user, under)| trial_of(scenario, shared, runtime, user, &format!("{on}{under}"))).into()
+}
+
+fn trial_of(scenario: &Clause, shared: &Arc<Shared>, runtime: &Runtime, user: User, on: &str) -> Trial {
+    let (shared, handle, run_it, clause) = (Arc::clone(shared), runtime.handle().clone(), scenario.run, scenario.name);
+    Trial::test(format!("{clause}::{}{on}", shared.topology()), move || {
+        run(&handle, async {
+            let ground = Ground::of(&shared, clause, user).await;
+            let observer = ground.observer.clone();
+            run_it(ground).await;
+            if user == User::Published {
+                let denied = Ground::denied(&observer).await;
+                assert!(denied.is_empty(), "{denied:#?}");
+            }
         })
-    });
-    trials.into()
+    })
 }
 
 fn run(on: &Handle, scene: impl Future<Output = ()>) -> Result<(), Failed> {

@@ -1,0 +1,578 @@
+//! Futures that wait, and that their caller keeps without polling them: `select!` branches that lost, futures in a struct,
+//! tasks that hang elsewhere. Such a future gives up what it was granted, so it delays other waiters, of this process and
+//! of others, by two seconds at most.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redgrid_atomic_long::{AtomicLong, LongAdder};
+use redgrid_barrier::{Barrier, Condition, DoubleBarrier, Event, Notify, Phaser};
+use redgrid_bucket::Bucket;
+use redgrid_core::Client;
+use redgrid_countdown_latch::CountDownLatch;
+use redgrid_id_generator::IdGenerator;
+use redgrid_list::List;
+use redgrid_local_cached_map::LocalCachedMap;
+use redgrid_locks::{Election, FairLock, FencedLock, Lock, MultiLock, RwLock, SegmentedLock, SpinLock};
+use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
+use redgrid_queue::{DelayedQueue, Deque, End, PriorityQueue, Queue, RingBuffer};
+use redgrid_rate_limiter::{GcraLimiter, Quota, Rate, RateLimiter};
+use redgrid_reliable_queue::ReliableQueue;
+use redgrid_semaphore::Semaphore;
+use redgrid_stream::{Start, Stream};
+use redgrid_testkit::Observer;
+use redgrid_tests::SOON;
+use tokio::task::JoinHandle;
+
+use crate::contract::clauses;
+use crate::ground::Ground;
+
+clauses![
+    "unpolled";
+    locks,
+    fair_locks,
+    spin_locks,
+    fenced_locks,
+    reads,
+    writes,
+    reads_in_order_of_arrival,
+    writes_in_order_of_arrival,
+    upgradable_reads,
+    upgrades,
+    multi_locks,
+    segments,
+    all_segments,
+    campaigns,
+    semaphores_with_leases,
+    semaphores_without_leases,
+    fair_semaphores,
+    many_permits_before_few,
+    permit_expirable_semaphores,
+    latches,
+    barriers,
+    double_barriers,
+    phasers,
+    events,
+    notifications,
+    conditions,
+    queues,
+    deques,
+    several_queues,
+    delayed_queues,
+    priority_queues,
+    rings,
+    reliable_queues,
+    many_messages,
+    stream_consumers,
+    rate_limiters,
+    cells,
+    numbers,
+    adders,
+    ids,
+    updates,
+    locally_cached_entries,
+];
+
+/// How long another waiter may be delayed, in naps: 2 s.
+const DELAY: u64 = 40;
+const NAP: Duration = Duration::from_millis(50);
+
+/// The most polls of a future before it is kept. It waits at another point each time.
+const POLLS: usize = 4;
+
+/// How long the next wake-up is awaited. A future without one by then waits for another party.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// What a waiter is granted. Dropping it gives it back.
+type Granted = Box<dyn Any + Send>;
+type Waiting = Pin<Box<dyn Future<Output = Granted> + Send>>;
+type Wait = fn(Client, String) -> Waiting;
+type Act = fn(Client, String) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A waiter as a function: the future borrows nothing.
+macro_rules! waiter {
+    (|$client:ident, $name:ident| $work:expr) => {{
+        fn waiter($client: Client, $name: String) -> Waiting {
+            Box::pin(async move { Box::new($work) as Granted })
+        }
+        waiter as Wait
+    }};
+}
+
+macro_rules! act {
+    (|$client:ident, $name:ident| $work:expr) => {{
+        fn act($client: Client, $name: String) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            Box::pin(async move {
+                $work;
+            })
+        }
+        act as Act
+    }};
+}
+
+/// Counts time as this process and its server have it: naps with a request behind each, which take longer on a busy machine.
+struct Pace {
+    naps: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Pace {
+    fn of(observer: &Observer) -> Pace {
+        let (naps, observer) = (Arc::new(AtomicU64::new(0)), observer.clone());
+        let counter = Arc::clone(&naps);
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(NAP).await;
+                observer.cmd(&["PING"]).await.expect("the server answers");
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Pace { naps, task }
+    }
+
+    fn now(&self) -> u64 {
+        self.naps.load(Ordering::Relaxed)
+    }
+
+    /// Completes `work`, which is to take no longer than [`DELAY`].
+    async fn in_time<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
+        let (began, at) = (Instant::now(), self.now());
+        let done = tokio::time::timeout(SOON, work).await;
+        let (took, naps) = (began.elapsed(), self.now() - at);
+        match done {
+            Ok(done) if naps <= DELAY => done,
+            _ => panic!("{what}: another waiter was delayed by {took:?}, {naps} naps of {NAP:?}"),
+        }
+    }
+}
+
+impl Drop for Pace {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Polls a future when it is woken, up to `polls` times. True if it still waits then.
+async fn poll_some(future: &mut Waiting, polls: usize) -> bool {
+    for _ in 0..polls {
+        let mut polled = false;
+        let next = poll_fn(|cx| match std::mem::replace(&mut polled, true) {
+            false => match future.as_mut().poll(cx) {
+                Poll::Ready(granted) => Poll::Ready(Some(granted)),
+                Poll::Pending => Poll::Pending,
+            },
+            // Woken: the next poll is the next round's.
+            true => Poll::Ready(None),
+        });
+        match tokio::time::timeout(QUIET, next).await {
+            Ok(Some(_granted)) => return false,
+            Ok(None) => {}
+            Err(_) => return true,
+        }
+    }
+    true
+}
+
+/// What a trial does.
+struct Case {
+    /// Creates the object, if it has to be created.
+    set_up: Option<Act>,
+    /// The waiter that is kept.
+    kept: Wait,
+    /// Another waiter, which must get what the first one does not take.
+    other: Wait,
+    /// Whether the object is taken by a third client when the first waiter comes, as `other` takes it.
+    taken: bool,
+    /// What happens once the first one waits.
+    then: Option<Act>,
+}
+
+/// Keeps a waiter at each point where it waits; another one of the same process, and one of another, is not delayed.
+async fn check(on: &Ground, case: Case) {
+    let pace = Pace::of(&on.observer);
+    // Names keep the trials apart. Clients of their own would be hundreds of connections to a cluster.
+    let clients = [on.client().await, on.client().await, on.client().await];
+    let mut trials = Vec::new();
+    for polls in 1..=POLLS {
+        for same in [true, false] {
+            trials.push(trial(on, &clients, &pace, &case, polls, same));
+        }
+    }
+    join_all(trials).await;
+}
+
+async fn trial(
+    on: &Ground,
+    [client, another, third]: &[Client; 3],
+    pace: &Pace,
+    case: &Case,
+    polls: usize,
+    same: bool,
+) {
+    static TRIALS: AtomicU64 = AtomicU64::new(0);
+    let name = format!("{}:{}", on.name, TRIALS.fetch_add(1, Ordering::Relaxed));
+    let what = format!(
+        "{polls} polls, a waiter of {} process{}",
+        if same { "the same" } else { "another" },
+        if case.taken { ", taken at first" } else { "" }
+    );
+    if let Some(set_up) = case.set_up {
+        set_up(third.clone(), name.clone()).await;
+    }
+    let holder = match case.taken {
+        true => Some((case.other)(third.clone(), name.clone()).await),
+        false => None,
+    };
+    let mut kept = (case.kept)(client.clone(), name.clone());
+    if !poll_some(&mut kept, polls).await {
+        return;
+    }
+    drop(holder);
+    if let Some(then) = case.then {
+        then(third.clone(), name.clone()).await;
+    }
+    let other = (case.other)(if same { client.clone() } else { another.clone() }, name.clone());
+    let granted = pace.in_time(&what, tokio::spawn(other)).await.expect("the other waiter ends");
+    drop(granted);
+    if case.then.is_none() {
+        // It was not forgotten: polled again, it asks anew.
+        tokio::time::timeout(SOON, kept).await.unwrap_or_else(|_| panic!("{what}: polled again, it ends"));
+    }
+}
+
+/// An object that is held: free at first, and taken.
+async fn held(on: &Ground, kept: Wait, other: Wait) {
+    for taken in [false, true] {
+        check(on, Case { set_up: None, kept, other, taken, then: None }).await;
+    }
+}
+
+/// An object that is held and has to be created first.
+async fn held_after(on: &Ground, set_up: Act, kept: Wait, other: Wait) {
+    for taken in [false, true] {
+        check(on, Case { set_up: Some(set_up), kept, other, taken, then: None }).await;
+    }
+}
+
+/// Something that goes to one of several waiters.
+async fn given(on: &Ground, set_up: Option<Act>, wait: Wait, then: Act) {
+    check(on, Case { set_up, kept: wait, other: wait, taken: false, then: Some(then) }).await;
+}
+
+async fn locks(on: Ground) {
+    let wait = waiter!(|client, name| Lock::new(&client, &name).acquire().await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+async fn fair_locks(on: Ground) {
+    let wait = waiter!(|client, name| FairLock::new(&client, &name).acquire().await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+async fn spin_locks(on: Ground) {
+    let wait = waiter!(|client, name| SpinLock::new(&client, &name).acquire().await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+async fn fenced_locks(on: Ground) {
+    let wait = waiter!(|client, name| FencedLock::new(&client, &name).acquire().await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+const READ: fn(Client, String) -> Waiting =
+    |client, name| Box::pin(async move { Box::new(RwLock::new(&client, &name).read().await.unwrap()) as Granted });
+const WRITE: fn(Client, String) -> Waiting =
+    |client, name| Box::pin(async move { Box::new(RwLock::new(&client, &name).write().await.unwrap()) as Granted });
+
+async fn reads(on: Ground) {
+    held(&on, READ, WRITE).await;
+}
+
+async fn writes(on: Ground) {
+    for taken in [false, true] {
+        check(&on, Case { set_up: None, kept: WRITE, other: READ, taken, then: None }).await;
+    }
+    held(&on, WRITE, WRITE).await;
+}
+
+async fn reads_in_order_of_arrival(on: Ground) {
+    let read = waiter!(|client, name| RwLock::new(&client, &name).fair().read().await.unwrap());
+    let write = waiter!(|client, name| RwLock::new(&client, &name).fair().write().await.unwrap());
+    held(&on, read, write).await;
+}
+
+async fn writes_in_order_of_arrival(on: Ground) {
+    let read = waiter!(|client, name| RwLock::new(&client, &name).fair().read().await.unwrap());
+    let write = waiter!(|client, name| RwLock::new(&client, &name).fair().write().await.unwrap());
+    for taken in [false, true] {
+        check(&on, Case { set_up: None, kept: write, other: read, taken, then: None }).await;
+    }
+    held(&on, write, write).await;
+}
+
+async fn upgradable_reads(on: Ground) {
+    let wait = waiter!(|client, name| RwLock::new(&client, &name).upgradable_read().await.unwrap());
+    for taken in [false, true] {
+        check(&on, Case { set_up: None, kept: wait, other: WRITE, taken, then: None }).await;
+    }
+    held(&on, wait, wait).await;
+}
+
+/// The caller has the read and keeps it. It does not have the write that it asks for.
+async fn upgrades(on: Ground) {
+    let upgrade = waiter!(|client, name| {
+        let guard = RwLock::new(&client, &name).upgradable_read().await.unwrap();
+        guard.upgrade().await.unwrap()
+    });
+    held(&on, upgrade, READ).await;
+}
+
+async fn multi_locks(on: Ground) {
+    // Of one slot, of two, and of one that others want alone.
+    let both = waiter!(|client, name| {
+        let names = [format!("{name}:a"), format!("{name}:b"), format!("{{{name}:b}}:c")];
+        MultiLock::new(&client, names).acquire().await.unwrap()
+    });
+    let one = waiter!(|client, name| Lock::new(&client, format!("{name}:b")).acquire().await.unwrap());
+    for taken in [false, true] {
+        check(&on, Case { set_up: None, kept: both, other: one, taken, then: None }).await;
+    }
+    held(&on, both, both).await;
+}
+
+async fn segments(on: Ground) {
+    let next = waiter!(|client, name| SegmentedLock::new(&client, &name, 2).tour(1).next().await.unwrap().unwrap());
+    let all = waiter!(|client, name| SegmentedLock::new(&client, &name, 2).acquire_all().await.unwrap());
+    held(&on, next, all).await;
+}
+
+async fn all_segments(on: Ground) {
+    let all = waiter!(|client, name| SegmentedLock::new(&client, &name, 3).acquire_all().await.unwrap());
+    held(&on, all, all).await;
+}
+
+async fn campaigns(on: Ground) {
+    let wait = waiter!(|client, name| Election::new(&client, &name).campaign().proclaim("me").await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+async fn semaphores_with_leases(on: Ground) {
+    let wait = waiter!(|client, name| Semaphore::new(&client, &name).capacity(1).acquire().await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+async fn semaphores_without_leases(on: Ground) {
+    let set_up = act!(|client, name| Semaphore::new(&client, &name).try_set_permits(1).await.unwrap());
+    let wait = waiter!(|client, name| Semaphore::new(&client, &name).acquire().await.unwrap());
+    held_after(&on, set_up, wait, wait).await;
+}
+
+async fn fair_semaphores(on: Ground) {
+    let wait = waiter!(|client, name| Semaphore::new(&client, &name).capacity(1).fair().acquire().await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+async fn many_permits_before_few(on: Ground) {
+    let many = waiter!(|client, name| Semaphore::new(&client, &name).capacity(3).acquire_many(3).await.unwrap());
+    let few = waiter!(|client, name| Semaphore::new(&client, &name).capacity(3).acquire().await.unwrap());
+    held(&on, many, few).await;
+}
+
+async fn permit_expirable_semaphores(on: Ground) {
+    let set_up = act!(|client, name| PermitExpirableSemaphore::new(&client, &name).try_set_permits(1).await.unwrap());
+    let wait = waiter!(|client, name| PermitExpirableSemaphore::new(&client, &name).acquire().await.unwrap());
+    held_after(&on, set_up, wait, wait).await;
+}
+
+async fn latches(on: Ground) {
+    let set_up = act!(|client, name| CountDownLatch::new(&client, &name).try_set_count(1).await.unwrap());
+    let wait = waiter!(|client, name| CountDownLatch::new(&client, &name).wait().await.unwrap());
+    let open = act!(|client, name| CountDownLatch::new(&client, &name).count_down().await.unwrap());
+    given(&on, Some(set_up), wait, open).await;
+}
+
+/// A partner comes to the barrier again and again, so that each other party finds one.
+async fn barriers(on: Ground) {
+    let wait = waiter!(|client, name| Barrier::new(&client, &name, 2).wait().await.unwrap());
+    let partner = act!(|client, name| {
+        tokio::spawn(async move { while Barrier::new(&client, &name, 2).wait().within(SOON).await.is_ok() {} })
+    });
+    given(&on, None, wait, partner).await;
+}
+
+async fn double_barriers(on: Ground) {
+    let wait = waiter!(|client, name| DoubleBarrier::new(&client, &name, 2).enter().await.unwrap());
+    let partner = act!(|client, name| {
+        tokio::spawn(async move {
+            while let Ok(inside) = DoubleBarrier::new(&client, &name, 2).enter().within(SOON).await {
+                drop(inside);
+            }
+        })
+    });
+    given(&on, None, wait, partner).await;
+}
+
+async fn phasers(on: Ground) {
+    let wait = waiter!(|client, name| Phaser::new(&client, &name).wait_advance(0).await.unwrap());
+    let advance = act!(|client, name| {
+        let party = Phaser::new(&client, &name).register().await.unwrap();
+        party.arrive().await.unwrap();
+        std::mem::forget(party);
+    });
+    given(&on, None, wait, advance).await;
+}
+
+async fn events(on: Ground) {
+    let wait = waiter!(|client, name| Event::new(&client, &name).wait().await.unwrap());
+    let set = act!(|client, name| Event::new(&client, &name).set().await.unwrap());
+    given(&on, None, wait, set).await;
+}
+
+/// The notification is for one waiter that takes it.
+async fn notifications(on: Ground) {
+    let wait = waiter!(|client, name| Notify::new(&client, &name).notified().await.unwrap());
+    let notify = act!(|client, name| {
+        tokio::spawn(async move {
+            // As soon as a waiter is in line.
+            let notify = Notify::new(&client, &name);
+            while !notify.notify_one().await.unwrap() {
+                tokio::task::yield_now().await;
+            }
+        })
+    });
+    given(&on, None, wait, notify).await;
+}
+
+/// A notified waiter takes the lock again, and must not keep it from others.
+async fn conditions(on: Ground) {
+    let wait = waiter!(|client, name| {
+        let guard = Lock::new(&client, &name).acquire().await.unwrap();
+        Condition::new(&client, format!("{name}:condition")).wait(guard).await.unwrap()
+    });
+    let lock = waiter!(|client, name| Lock::new(&client, &name).acquire().await.unwrap());
+    let notify = act!(|client, name| Condition::new(&client, format!("{name}:condition")).notify_all().await.unwrap());
+    check(&on, Case { set_up: None, kept: wait, other: lock, taken: false, then: Some(notify) }).await;
+}
+
+async fn queues(on: Ground) {
+    let wait = waiter!(|client, name| Queue::<u64>::new(&client, &name).take().await.unwrap());
+    let push = act!(|client, name| Queue::<u64>::new(&client, &name).push(&1).await.unwrap());
+    given(&on, None, wait, push).await;
+}
+
+async fn deques(on: Ground) {
+    let wait = waiter!(|client, name| Deque::<u64>::new(&client, &name).take(End::Back).await.unwrap());
+    let push = act!(|client, name| Deque::<u64>::new(&client, &name).push_back(&1).await.unwrap());
+    given(&on, None, wait, push).await;
+}
+
+async fn several_queues(on: Ground) {
+    let wait = waiter!(|client, name| {
+        let other = Queue::<u64>::new(&client, format!("{name}:other"));
+        Queue::<u64>::new(&client, &name).take_from_any(&[other]).await.unwrap()
+    });
+    let push = act!(|client, name| Queue::<u64>::new(&client, &name).push(&1).await.unwrap());
+    given(&on, None, wait, push).await;
+}
+
+async fn delayed_queues(on: Ground) {
+    let wait = waiter!(|client, name| DelayedQueue::<u64>::new(&client, &name).take().await.unwrap());
+    let push = act!(|client, name| {
+        DelayedQueue::<u64>::new(&client, &name).push(&1, Duration::from_millis(1)).await.unwrap()
+    });
+    given(&on, None, wait, push).await;
+}
+
+async fn priority_queues(on: Ground) {
+    let wait = waiter!(|client, name| PriorityQueue::<u64>::new(&client, &name).take().await.unwrap());
+    let push = act!(|client, name| PriorityQueue::<u64>::new(&client, &name).push(&1, 1).await.unwrap());
+    given(&on, None, wait, push).await;
+}
+
+async fn rings(on: Ground) {
+    let set_up = act!(|client, name| RingBuffer::<u64>::new(&client, &name).try_set_capacity(2).await.unwrap());
+    let wait = waiter!(|client, name| Queue::<u64>::new(&client, &name).take().await.unwrap());
+    let push = act!(|client, name| RingBuffer::<u64>::new(&client, &name).push(&1).await.unwrap());
+    given(&on, Some(set_up), wait, push).await;
+}
+
+async fn reliable_queues(on: Ground) {
+    let wait = waiter!(|client, name| ReliableQueue::<u64>::new(&client, &name).receive().await.unwrap());
+    let push = act!(|client, name| ReliableQueue::<u64>::new(&client, &name).push(&1).await.unwrap());
+    given(&on, None, wait, push).await;
+}
+
+async fn many_messages(on: Ground) {
+    let wait = waiter!(|client, name| ReliableQueue::<u64>::new(&client, &name).receive_many(5).await.unwrap());
+    let push = act!(|client, name| ReliableQueue::<u64>::new(&client, &name).push(&1).await.unwrap());
+    given(&on, None, wait, push).await;
+}
+
+/// An entry that one consumer was given and does not take goes to another one.
+async fn stream_consumers(on: Ground) {
+    static CONSUMERS: AtomicU64 = AtomicU64::new(0);
+    let wait = waiter!(|client, name| {
+        let group = Stream::<String, u64>::new(&client, &name).group("g");
+        let consumer = format!("c{}", CONSUMERS.fetch_add(1, Ordering::Relaxed));
+        let mut deliveries = group.consumer(consumer).create_if_missing(Start::Beginning);
+        deliveries.try_next().await.unwrap().unwrap()
+    });
+    let add = act!(|client, name| Stream::<String, u64>::new(&client, &name).add("n", &1).await.unwrap());
+    given(&on, None, wait, add).await;
+}
+
+async fn rate_limiters(on: Ground) {
+    let set_up = act!(|client, name| {
+        RateLimiter::new(&client, &name).try_set_rate(Rate::overall(1, Duration::from_secs(600))).await.unwrap()
+    });
+    let wait = waiter!(|client, name| RateLimiter::new(&client, &name).acquire().await.unwrap());
+    let give = act!(|client, name| {
+        let _ = RateLimiter::new(&client, &name);
+    });
+    given(&on, Some(set_up), wait, give).await;
+}
+
+async fn cells(on: Ground) {
+    fn limiter(client: &Client, name: &str) -> GcraLimiter {
+        GcraLimiter::new(client, name, Quota::new(2, Duration::from_secs(1)))
+    }
+    let wait = waiter!(|client, name| limiter(&client, &name).acquire().await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+async fn numbers(on: Ground) {
+    let wait = waiter!(|client, name| AtomicLong::new(&client, &name).increment().await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+async fn adders(on: Ground) {
+    let wait = waiter!(|client, name| LongAdder::new(&client, &name).sum().await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+async fn ids(on: Ground) {
+    let wait = waiter!(|client, name| IdGenerator::new(&client, &name).next().await.unwrap());
+    held(&on, wait, wait).await;
+}
+
+async fn updates(on: Ground) {
+    let number = waiter!(|client, name| AtomicLong::new(&client, &name).update(|n| n + 1).await.unwrap());
+    held(&on, number, number).await;
+    let bucket = waiter!(|client, name| {
+        Bucket::<u64>::new(&client, &name).update(|n| *n += 1).await.unwrap();
+    });
+    held(&on, bucket, bucket).await;
+    let list = waiter!(|client, name| List::<u64>::new(&client, &name).push(&1).await.unwrap());
+    held(&on, list, list).await;
+}
+
+async fn locally_cached_entries(on: Ground) {
+    let get = waiter!(|client, name| LocalCachedMap::<u64, u64>::new(&client, &name).get(&1).await.unwrap());
+    held(&on, get, get).await;
+}
