@@ -124,7 +124,7 @@ impl Place {
             let name = self.name.clone();
             Err(E::from(match not_driven {
                 NotDriven::TimedOut => WaitError::TimedOut { name, waited: within.unwrap_or_default() },
-                NotDriven::ShuttingDown => WaitError::Failed(AskError::ShuttingDown { name }),
+                NotDriven::Ended(source) => WaitError::Failed(AskError::of(&name, source)),
             }))
         })
     }

@@ -182,7 +182,7 @@ impl Options {
             None => self.enter(once)?.part().await?,
             Some(line) => Box::pin(self.ask_at_the_front(line, once)).await?,
         };
-        asked.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
+        asked.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client: false })
     }
 
     /// See [`Said::in_scope`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::{Client, Name, NotDriven};
+use redgrid_core::{Client, Name, NotDriven, ServerError};
 
 use crate::AcquireError;
 
@@ -21,8 +21,11 @@ where
     client.drive_acquire(wait, start).await.unwrap_or_else(|not_driven| {
         let name = name.clone();
         Err(match not_driven {
-            NotDriven::TimedOut => AcquireError::TimedOut { name, waited: wait.unwrap_or_default() },
-            NotDriven::ShuttingDown => AcquireError::ShuttingDown { name },
+            NotDriven::TimedOut => {
+                AcquireError::TimedOut { name, waited: wait.unwrap_or_default(), by_this_client: false }
+            }
+            NotDriven::Ended(ServerError::ShuttingDown) => AcquireError::ShuttingDown { name },
+            NotDriven::Ended(source) => AcquireError::Unavailable { name, source },
         }
         .into())
     })

@@ -9,16 +9,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Client;
+use crate::error::ServerError;
 use crate::hold::Flight;
 use crate::unpolled::Offer;
 
 /// Why [`Client::drive_acquire`] did not start an acquire again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotDriven {
     /// The wait was over.
     TimedOut,
-    /// The client ended.
-    ShuttingDown,
+    /// The client, or its runtime, ended; see [`Client::ended`].
+    Ended(ServerError),
 }
 
 impl Client {
@@ -75,7 +76,7 @@ impl Client {
                     }
                 }
                 Ok(Err(error)) => return Ok(Err(error)),
-                Err(_) => return Err(NotDriven::ShuttingDown),
+                Err(_) => return Err(NotDriven::Ended(self.ended())),
             }
             left = wait.map(|wait| wait.saturating_sub(self.clock().now().since(began)));
             if left.is_some_and(|left| left.is_zero()) {
