@@ -9,6 +9,7 @@ use redgrid_core::{Client, Event};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::wait_until;
 use redgrid_tests::{SOON, client, listening, server};
+use tokio::runtime::Runtime;
 
 /// What was recorded so far: each series by `name{label="value"}`, with its value or the number of its samples.
 struct Recorded {
@@ -52,10 +53,18 @@ impl Recorded {
 
 /// Runs a scene on one thread, where all that it records goes to one recorder.
 fn recorded<F: Future<Output = ()>>(scene: impl FnOnce(Recorded) -> F) {
-    let recorder = DebuggingRecorder::new();
-    let recorded = Recorded { snapshotter: recorder.snapshotter(), totals: BTreeMap::new() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    metrics::with_local_recorder(&recorder, || runtime.block_on(scene(recorded)));
+    let (recorder, recorded) = recorder();
+    metrics::with_local_recorder(recorder, || runtime().block_on(scene(recorded)));
+}
+
+/// A recorder that is never freed, as one that a program installs: no other one has its address.
+fn recorder() -> (&'static DebuggingRecorder, Recorded) {
+    let recorder: &DebuggingRecorder = Box::leak(Box::default());
+    (recorder, Recorded { snapshotter: recorder.snapshotter(), totals: BTreeMap::new() })
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 async fn in_force(client: &Client) {
@@ -176,6 +185,81 @@ fn connections_and_renewals_are_counted() {
         .expect("a renewal fails, and is tried again");
         server.allow(&["evalsha", "eval"]).await.unwrap();
         drop(guard);
+    });
+}
+
+/// The counters, and what else alarms count, that are there once a lock was acquired, whatever has happened to it.
+const COUNTERS: [&str; 15] = [
+    "redgrid_acquired_total{kind=\"lock\"}",
+    "redgrid_timed_out_total{kind=\"lock\"}",
+    "redgrid_lost_total{kind=\"lock\",reason=\"expired\"}",
+    "redgrid_lost_total{kind=\"lock\",reason=\"gone\"}",
+    "redgrid_lost_total{kind=\"lock\",reason=\"forced\"}",
+    "redgrid_lost_total{kind=\"lock\",reason=\"shut_down\"}",
+    "redgrid_released_total{kind=\"lock\"}",
+    "redgrid_forced_total{kind=\"lock\"}",
+    "redgrid_renewals_failed_total{kind=\"lock\"}",
+    "redgrid_local_handovers_total{kind=\"lock\"}",
+    "redgrid_acquire_wait_seconds{kind=\"lock\",outcome=\"unknown\"}",
+    "redgrid_reconnects_total",
+    "redgrid_gaps_total",
+    "redgrid_primary_changes_total",
+    "redgrid_topology_changes_total",
+];
+
+#[test]
+fn a_counter_is_there_with_0_before_anything_is_counted() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let client = client(&server).await;
+        let guard = Lock::new(&client, "a").acquire().await.unwrap();
+        let present = recorded.look();
+        for series in COUNTERS {
+            assert!(present.contains_key(series), "{series} is missing: {present:#?}");
+        }
+        // The first loss is a step from 0 to 1, which `increase()` sees.
+        let lost = "redgrid_lost_total{kind=\"lock\",reason=\"expired\"}";
+        assert_eq!(recorded.of(lost), 0.0);
+        drop(guard);
+        let short = Lock::new(&client, "b").acquire().lease(Duration::from_millis(200)).await.unwrap();
+        recorded.until(lost, 1.0).await;
+        drop(short);
+    });
+}
+
+#[test]
+fn a_recorder_that_is_installed_late_has_the_counters_too() {
+    let runtime = runtime();
+    let (server, client) = runtime.block_on(async {
+        let server = server().await;
+        let client = client(&server).await;
+        Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
+        (server, client)
+    });
+    let (recorder, mut recorded) = recorder();
+    metrics::with_local_recorder(recorder, || {
+        runtime.block_on(async { Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap() });
+    });
+    let present = recorded.look();
+    for series in COUNTERS {
+        assert!(present.contains_key(series), "{series} is missing: {present:#?}");
+    }
+    drop(server);
+}
+
+#[test]
+fn nodes_are_counted_whether_they_are_up_or_not() {
+    recorded(|mut recorded| async move {
+        let server = server().await;
+        let client = client(&server).await;
+        recorded.until("redgrid_connections_up", 1.0).await;
+        assert_eq!(recorded.of("redgrid_nodes"), 1.0);
+        server.kill().await.unwrap();
+        recorded.until("redgrid_connections_up", 0.0).await;
+        assert_eq!(recorded.of("redgrid_nodes"), 1.0, "what the alarm compares with");
+        client.shutdown(SOON).await.unwrap();
+        drop(client);
+        recorded.until("redgrid_nodes", 0.0).await;
     });
 }
 

@@ -127,6 +127,7 @@ impl Events {
         let watcher = state.next;
         state.nodes.insert(node.clone(), Seen { watcher, is_up: false, gap: false });
         drop(state);
+        count::node_added();
         let task = tokio::spawn(watch(Arc::clone(self), watcher, Arc::clone(&server))).abort_handle();
         Watching { events: Arc::clone(self), server, watcher, task }
     }
@@ -208,6 +209,7 @@ impl Drop for Watching {
         self.task.abort();
         let node = self.server.id();
         self.events.lost(node, self.watcher, || "it is asked no more".into());
+        count::node_removed();
         let mut state = self.events.state();
         if state.watched(node, self.watcher).is_some() {
             state.nodes.remove(node);

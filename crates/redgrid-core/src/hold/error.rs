@@ -293,6 +293,11 @@ pub enum LostReason {
 }
 
 impl LostReason {
+    /// Every reason.
+    #[cfg(feature = "metrics")]
+    pub(crate) const ALL: [LostReason; 4] =
+        [LostReason::Expired, LostReason::Gone, LostReason::Forced, LostReason::ShutDown];
+
     /// In a word, for the label of a metric.
     pub(crate) fn label(self) -> &'static str {
         match self {

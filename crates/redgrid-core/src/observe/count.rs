@@ -21,6 +21,16 @@ pub(crate) fn disconnected() {
     gauge(&super::CONNECTIONS_UP, None, -1.0);
 }
 
+/// A node is used from now on, whether it can be reached or not.
+pub(crate) fn node_added() {
+    gauge(&super::NODES, None, 1.0);
+}
+
+/// The node is not used any more.
+pub(crate) fn node_removed() {
+    gauge(&super::NODES, None, -1.0);
+}
+
 /// An interruption of subscriptions is over.
 pub(crate) fn gap() {
     add(&super::GAPS, []);
@@ -122,16 +132,18 @@ mod present {
 
     use metrics::{Key, Label, Level, Metadata, Recorder, with_recorder};
 
-    use super::{Duration, Metric};
+    use super::super::operation::UNKNOWN;
+    use super::super::{Form, METRICS};
+    use super::{Duration, LostReason, Metric};
 
     static METADATA: Metadata<'static> = Metadata::new("redgrid", Level::INFO, Some("redgrid"));
 
-    /// A metric with the values of its labels.
-    type Series = (&'static str, [&'static str; 2]);
+    /// The values of a metric's labels; those it does not have are empty.
+    type Values = [&'static str; 2];
 
-    /// The keys that were used: one allocation for each series, not for each value. They are as many as there are kinds,
-    /// outcomes and reasons.
-    static KEYS: LazyLock<RwLock<HashMap<Series, Key>>> = LazyLock::new(RwLock::default);
+    /// The series in use at each recorder, which is named by its address. A key is allocated once for each series, not for
+    /// each value. There are as many series as kinds, outcomes and reasons.
+    static KEYS: LazyLock<RwLock<HashMap<(usize, &'static str, Values), Key>>> = LazyLock::new(RwLock::default);
 
     pub(super) fn add<const N: usize>(metric: &'static Metric, labels: [&'static str; N]) {
         with_key(metric, labels, |recorder, key| recorder.register_counter(key, &METADATA).increment(1));
@@ -151,20 +163,47 @@ mod present {
 
     fn with_key<const N: usize>(
         metric: &'static Metric,
-        values: [&'static str; N],
+        labels: [&'static str; N],
         work: impl FnOnce(&dyn Recorder, &Key),
     ) {
-        let mut series: Series = (metric.name, [""; 2]);
-        series.1.iter_mut().zip(values).for_each(|(place, value)| *place = value);
-        let known = KEYS.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(key) = known.get(&series) {
-            return with_recorder(|recorder| work(recorder, key));
+        let mut values: Values = [""; 2];
+        values.iter_mut().zip(labels).for_each(|(place, value)| *place = value);
+        with_recorder(|recorder| {
+            let series = (std::ptr::from_ref(recorder).addr(), metric.name, values);
+            let known = KEYS.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(key) = known.get(&series) {
+                return work(recorder, key);
+            }
+            drop(known);
+            begin_at_zero(recorder, metric, values[0]);
+            let key = key(metric, values);
+            work(recorder, &key);
+            KEYS.write().unwrap_or_else(PoisonError::into_inner).insert(series, key);
+        });
+    }
+
+    /// Registers what alarms count, of this kind or without labels, at a recorder that is about to get its first value of such
+    /// a series. A counter that appeared with its first increment would begin at 1, which Prometheus does not take for an
+    /// increase.
+    fn begin_at_zero(recorder: &dyn Recorder, first: &Metric, kind: &'static str) {
+        let counter = |metric, values| drop(recorder.register_counter(&key(metric, values), &METADATA));
+        for metric in METRICS.iter().filter(|metric| metric.labels.first() == first.labels.first()) {
+            match (metric.form, metric.labels) {
+                (Form::Counter, [_, "reason"]) => {
+                    LostReason::ALL.iter().for_each(|reason| counter(metric, [kind, reason.label()]));
+                }
+                (Form::Counter, _) => counter(metric, [kind, ""]),
+                (Form::Histogram, [_, "outcome"]) => {
+                    drop(recorder.register_histogram(&key(metric, [kind, UNKNOWN]), &METADATA));
+                }
+                (Form::Histogram | Form::Gauge, _) => {}
+            }
         }
-        drop(known);
+    }
+
+    fn key(metric: &Metric, values: Values) -> Key {
         let labels: Vec<Label> =
             metric.labels.iter().zip(values).map(|(name, value)| Label::from_static_parts(name, value)).collect();
-        let key = Key::from_parts(metric.name, labels);
-        with_recorder(|recorder| work(recorder, &key));
-        KEYS.write().unwrap_or_else(PoisonError::into_inner).insert(series, key);
+        Key::from_parts(metric.name, labels)
     }
 }

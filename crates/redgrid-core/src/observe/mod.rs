@@ -51,6 +51,7 @@ pub const METRICS: &[Metric] = &[
     PLACES_LOST,
     HELD,
     WAITING,
+    NODES,
     CONNECTIONS_UP,
     RECONNECTS,
     GAPS,
@@ -90,6 +91,8 @@ metrics! {
         "holds that are believed";
     WAITING Gauge "redgrid_waiting" ["kind"]
         "acquires under way: asking, or waiting for others";
+    NODES Gauge "redgrid_nodes" []
+        "nodes that are used, whether they can be reached or not";
     CONNECTIONS_UP Gauge "redgrid_connections_up" []
         "nodes whose connection has answered its handshake";
     RECONNECTS Counter "redgrid_reconnects_total" []

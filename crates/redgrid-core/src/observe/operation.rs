@@ -23,6 +23,7 @@ pub(crate) struct About<'a> {
 
 pub(super) const ACQUIRED: &str = "acquired";
 pub(super) const TIMED_OUT: &str = "timed_out";
+pub(super) const UNKNOWN: &str = "unknown";
 
 /// How an operation ended, for labels and spans.
 pub(crate) trait Done {
@@ -57,7 +58,7 @@ impl Done for AcquireError {
             AcquireError::Unavailable { .. } => "unavailable",
             AcquireError::Unauthorized { .. } => "unauthorized",
             AcquireError::Refused { .. } => "refused",
-            AcquireError::OutcomeUnknown { .. } => "unknown",
+            AcquireError::OutcomeUnknown { .. } => UNKNOWN,
             AcquireError::NotDurable { .. } => "not_durable",
             AcquireError::Lost { .. } => "lost",
             AcquireError::AlreadyHeld { .. } => "already_held",
@@ -80,7 +81,7 @@ impl Done for Result<Option<Permit>, permits::AcquireError> {
             Err(AcquireError::Unavailable { .. }) => "unavailable",
             Err(AcquireError::Unauthorized { .. }) => "unauthorized",
             Err(AcquireError::Refused { .. }) => "refused",
-            Err(AcquireError::OutcomeUnknown { .. }) => "unknown",
+            Err(AcquireError::OutcomeUnknown { .. }) => UNKNOWN,
             Err(AcquireError::NotDurable { .. }) => "not_durable",
             Err(AcquireError::ShuttingDown { .. }) => "shutting_down",
             Err(AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. }) => "invalid",
@@ -135,7 +136,7 @@ mod absent {
         }
 
         #[inline(always)]
-        pub(crate) fn force(_: About<'_>, _only_if_held: bool) -> Observed {
+        pub(crate) fn force(_: About<'_>, _releases: bool) -> Observed {
             Observed
         }
 
@@ -184,8 +185,8 @@ mod present {
             Observed::begin(What::Change, span)
         }
 
-        pub(crate) fn force(about: About<'_>, only_if_held: bool) -> Observed {
-            let span = if only_if_held { Span::force_release(about) } else { Span::steal(about) };
+        pub(crate) fn force(about: About<'_>, releases: bool) -> Observed {
+            let span = if releases { Span::force_release(about) } else { Span::steal(about) };
             Observed::begin(What::Force { kind: about.kind }, span)
         }
 
