@@ -1,21 +1,26 @@
 //! `redgrid ls`: the locks that are held on a server.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
-use futures_util::future::try_join_all;
-use redgrid::{Request, ServerError};
+use futures_util::TryStreamExt;
+use redgrid::keys::{Key, Kind};
+use redgrid::{KeysError, Request, ServerError};
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::cli::Global;
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::look::{left, who};
 use crate::server::{Reach, Server, say};
 
-/// Keys looked at in one command: some 100 µs of the server's time, so that nobody else waits for long.
-const KEYS_A_LOOK: &str = "500";
+/// Keys that a server looks at for one page of SCAN. Measured: 0.4 ms of its time, and some 10 ms on slow managed servers.
+const KEYS_A_LOOK: u32 = 500;
+
+/// Hashes that are looked at at the same time.
+const UNDER_WAY: usize = 64;
 
 /// Fields read of one hash. A lock has one; what has more is read no further.
 const FIELDS: &str = "8";
@@ -39,51 +44,46 @@ struct Listed {
     lease_left_ms: Option<u64>,
 }
 
-/// Runs `redgrid ls`: a line for each lock, told as soon as it is found.
+/// Runs `redgrid ls`: a line for each lock of every primary, as soon as it is found.
 pub(crate) async fn run(global: &Global, options: &LsOptions) -> Result<ExitCode, Failure> {
     let server = Server::reach(global, &options.reach).await?;
-    let prefix = match server.namespace.as_str() {
-        "" => String::new(),
-        namespace => format!("{namespace}:"),
-    };
-    let pattern = format!("{}{}", literally(&prefix), options.pattern);
-    // SCAN may show a key twice.
-    let mut told = HashSet::new();
-    let mut cursor = "0".to_owned();
-    loop {
-        let page = page(&server, &cursor, &pattern).await.map_err(|error| server.failed(&error))?;
-        cursor = page.0;
-        let found = try_join_all(page.1.into_iter().filter(|key| !told.contains(key)).map(|key| look(&server, key)));
-        for (key, mut lock) in found.await.map_err(|error| server.failed(&error))?.into_iter().flatten() {
-            lock.name.drain(..prefix.len());
-            say(&if global.json {
-                serde_json::to_string(&lock).map_err(|error| Failure::broken(error.to_string()))?
-            } else {
-                format!("{}  {}, {}", lock.name, who(&lock.client, Some(lock.number)), left(lock.lease_left_ms))
-            })?;
-            told.insert(key);
-        }
-        if cursor == "0" {
-            break;
-        }
-    }
+    let listed = list(&server, options, global.json).await;
     server.leave().await;
-    Ok(ExitCode::SUCCESS)
+    listed.map(|()| ExitCode::SUCCESS)
 }
 
-/// The next few hashes whose names are like the pattern, and where to go on.
-async fn page(server: &Server, cursor: &str, pattern: &str) -> Result<(String, Vec<String>), ServerError> {
-    let scan = server.grid.command("SCAN").arg(cursor.to_owned()).arg("MATCH").arg(pattern.to_owned());
-    let scan = scan.arg("COUNT").arg(KEYS_A_LOOK).arg("TYPE").arg("hash").idempotent();
-    // A key that is no text is no lock of ours or of Redisson's.
-    let (cursor, keys): (String, Vec<bytes::Bytes>) = scan.query().await?;
-    Ok((cursor, keys.into_iter().filter_map(|key| String::from_utf8(key.to_vec()).ok()).collect()))
+async fn list(server: &Server, options: &LsOptions, json: bool) -> Result<(), Failure> {
+    let mut keys = server.grid.keys().objects().of_kind(Kind::Hash).page(KEYS_A_LOOK);
+    // A pattern of everything is left out, as the server then compares nothing.
+    if options.pattern != "*" {
+        keys = keys.matching(options.pattern.clone());
+    }
+    let found = keys.map_err(|error| failed(server, &error)).map_ok(|key| look(server, key));
+    let mut found = pin!(found.try_buffer_unordered(UNDER_WAY));
+    // SCAN may return a key twice.
+    let mut printed = HashSet::new();
+    while let Some(lock) = found.try_next().await? {
+        let Some(lock) = lock.filter(|lock| printed.insert(lock.name.clone())) else { continue };
+        say(&if json {
+            serde_json::to_string(&lock).map_err(|error| Failure::broken(error.to_string()))?
+        } else {
+            format!("{}  {}, {}", lock.name, who(&lock.client, Some(lock.number)), left(lock.lease_left_ms))
+        })?;
+    }
+    Ok(())
+}
+
+fn failed(server: &Server, error: &KeysError) -> Failure {
+    match error {
+        KeysError::InvalidArgument { .. } => Failure::usage(chain(error)),
+        error => server.failed(error),
+    }
 }
 
 /// The lock under a key, if it is one and still there.
-async fn look(server: &Server, key: String) -> Result<Option<(String, Listed)>, ServerError> {
-    // The name may break our rules, as those of other clients do: the key is taken as it is.
-    let request = |name: &'static str| Request::command(name).key(key.clone()).idempotent();
+async fn look(server: &Server, key: Key) -> Result<Option<Listed>, Failure> {
+    // The key is used as it is: other clients' names may break the rules of names.
+    let request = |name: &'static str| Request::command(name).key(key.wire().clone()).idempotent();
     let client = server.grid.client();
     let (fields, lease) = tokio::join!(
         client.run::<(String, Vec<String>)>(request("HSCAN").arg("0").arg("COUNT").arg(FIELDS)),
@@ -91,15 +91,16 @@ async fn look(server: &Server, key: String) -> Result<Option<(String, Listed)>, 
     );
     let (more, fields) = match fields {
         // It has become something else, or holds what is no text: no lock.
-        Err(ServerError::Refused { .. } | ServerError::Decode { .. }) => return Ok(None),
-        fields => fields?,
+        Err(ServerError::Refused { ref message, .. }) if message.starts_with("WRONGTYPE") => return Ok(None),
+        Err(ServerError::Decode { .. }) => return Ok(None),
+        fields => fields.map_err(|error| server.failed(&error))?,
     };
-    let (holder, lease) = (fields.first().and_then(|field| holder(field)), lease?);
+    let (holder, lease) =
+        (fields.first().and_then(|field| holder(field)), lease.map_err(|error| server.failed(&error))?);
     Ok(match holder {
         // One field and its value: a holder and how often it has entered.
         Some((client, number)) if fields.len() == 2 && more == "0" && lease != -2 => {
-            let listed = Listed { name: key.clone(), client, number, lease_left_ms: u64::try_from(lease).ok() };
-            Some((key, listed))
+            Some(Listed { name: key.to_string(), client, number, lease_left_ms: u64::try_from(lease).ok() })
         }
         _ => None,
     })
@@ -110,18 +111,6 @@ fn holder(field: &str) -> Option<(String, u64)> {
     let (client, number) = field.split_once(':')?;
     Uuid::try_parse(client).ok().filter(|_| client.len() == 36)?;
     Some((client.to_owned(), number.parse().ok()?))
-}
-
-/// Text that a pattern of Redis takes as it is.
-fn literally(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for sign in text.chars() {
-        if matches!(sign, '*' | '?' | '[' | ']' | '\\' | '^' | '-') {
-            out.push('\\');
-        }
-        out.push(sign);
-    }
-    out
 }
 
 #[cfg(test)]
@@ -137,10 +126,5 @@ mod tests {
         {
             assert_eq!(holder(other), None, "{other}");
         }
-    }
-
-    #[test]
-    fn a_namespace_is_no_pattern() {
-        assert_eq!(literally("a*b[1]?\\"), "a\\*b\\[1\\]\\?\\\\");
     }
 }
