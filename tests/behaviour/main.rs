@@ -45,6 +45,7 @@ mod fair_deaths;
 mod fair_runs;
 mod fence;
 mod fenced;
+mod force_if;
 mod gcra;
 mod geo;
 mod geo_model;

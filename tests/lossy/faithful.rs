@@ -100,7 +100,8 @@ fn call(random: &mut fastrand::Rng, time: u64) -> Request {
         0..=4 => ACQUIRE.with([one]).arg(any(random, &FIELDS)).int(lease(random)).arg(limit.to_string()),
         5 => {
             let seize = SEIZE.with([one]).arg(any(random, &FIELDS)).int(lease(random)).arg(limit.to_string());
-            seize.int(random.i64(0..=1)).arg("redgrid_client:{")
+            let seize = seize.int(random.i64(0..=1)).arg("redgrid_client:{");
+            if random.bool() { seize.arg(any(random, &FIELDS)) } else { seize }
         }
         6..=8 => RELEASE.with([one]).arg(any(random, &FIELDS)).arg(any(random, &CHANNELS)),
         // The second key is one that is there half of the time, as a mark.
@@ -129,7 +130,7 @@ fn call(random: &mut fastrand::Rng, time: u64) -> Request {
             })
         }
         14 if random.bool() => MARK.with([any(random, &MARKS).into()]).int(60_000),
-        14 => INSPECT.with([one]),
+        14 => INSPECT.with([one]).int(1000),
         _ => PEEK.with(keys(random)),
     }
 }

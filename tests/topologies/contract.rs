@@ -178,13 +178,19 @@ async fn a_holder_enters_again(on: Ground) {
 async fn force_tells_the_one_who_is_robbed(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
+    let seen = Lock::new(&one, &on.name).inspect().await.unwrap().unwrap().holders.remove(0);
     // What is told by a message is told at once; otherwise by the next renewal.
     let thief = Lock::new(&two, &on.name).steal().await.unwrap();
     let told = tokio::time::timeout(SOON, guard.watch().lost()).await.unwrap();
     assert!(matches!(told, LostReason::Forced | LostReason::Gone), "{told:?}");
     assert!(thief.is_held() && thief.token() > guard.token());
-    assert!(Lock::new(&one, &on.name).force_release().await.unwrap());
+    // The holder that was seen has it no more.
+    assert!(!Lock::new(&one, &on.name).force_release_if(&seen).await.unwrap());
+    assert!(thief.is_held());
+    let seen = Lock::new(&one, &on.name).inspect().await.unwrap().unwrap().holders.remove(0);
+    assert!(Lock::new(&one, &on.name).force_release_if(&seen).await.unwrap());
     assert!(!on.observer.exists(&on.name).await.unwrap());
+    assert!(!Lock::new(&one, &on.name).force_release().await.unwrap());
 }
 
 async fn a_job_that_must_run_once_stays_taken(on: Ground) {

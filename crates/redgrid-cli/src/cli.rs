@@ -66,7 +66,8 @@ pub(crate) enum Command {
     Inspect(InspectOptions),
     /// List the locks that are held
     Ls(LsOptions),
-    /// Take a lock away from whoever holds it
+    /// Take a lock away from its holder
+    #[command(after_long_help = crate::unlock::HELP)]
     Unlock(UnlockOptions),
     /// Follow who holds a lock
     #[command(after_long_help = crate::watch::HELP)]

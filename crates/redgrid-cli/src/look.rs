@@ -1,12 +1,13 @@
 //! `redgrid inspect`: who holds a lock.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use redgrid::Name;
 use redgrid::locks::{LockHolder, LockState, LockWaiter};
+use redgrid::{Code, Name, ServerError};
 use redgrid_core::name::companion;
 use serde::Serialize;
 
@@ -29,6 +30,7 @@ struct Told {
     name: String,
     held: bool,
     holders: Vec<Holder>,
+    holder_count: u64,
     lease_left_ms: Option<u64>,
     waiting: Option<u64>,
     queue: Vec<Waiter>,
@@ -43,7 +45,7 @@ struct Waiter {
     ours: bool,
 }
 
-/// Waiters of a queue that are shown to a person.
+/// Holders, and waiters of a queue, that are shown to a person.
 const SHOWN: usize = 20;
 
 /// A holder of a lock. The fields are those of the JSON line, in its order.
@@ -69,11 +71,11 @@ pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<Exi
     let server = Server::reach(global, &options.reach).await?;
     let state = server.grid.lock(&options.name).inspect().await;
     let state = state.map_err(|error| server.unanswered(name.as_str(), &error))?;
-    let waiting = listeners(&server, &name).await;
-    // A user who may not look has none to show.
-    let queue = server.grid.fair_lock(&options.name).waiting().await.unwrap_or_default();
+    let subscribers = unless_denied(subscribers(&server, &name).await).map_err(|error| server.failed(&error))?;
+    let queue = unless_denied(server.grid.fair_lock(&options.name).waiting().await);
+    let queue = queue.map_err(|error| server.unanswered(name.as_str(), &error))?.unwrap_or_default();
     server.leave().await;
-    let told = Told::new(name, state, waiting, queue);
+    let told = Told::new(name, state, subscribers, queue);
     say(&if global.json {
         serde_json::to_string(&told).map_err(|e| Failure::broken(e.to_string()))?
     } else {
@@ -81,12 +83,20 @@ pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<Exi
     })
 }
 
-/// How many clients listen for the release of the lock; `None` where we may not ask.
-async fn listeners(server: &Server, name: &Name) -> Option<u64> {
+/// How many clients are subscribed to releases of the lock, or of the read-write lock of the same name.
+async fn subscribers(server: &Server, name: &Name) -> Result<u64, ServerError> {
     let client = server.grid.client();
-    let channel = companion("redisson_lock__channel", &client.key(name));
-    let asked = client.command("PUBSUB").arg("NUMSUB").arg(channel).idempotent();
-    asked.query::<(String, u64)>().await.ok().map(|(_, count)| count)
+    let key = client.key(name);
+    let channels = ["redisson_lock__channel", "redisson_rwlock"].map(|prefix| companion(prefix, &key));
+    client.waiting_subscribers(&channels, &key).await
+}
+
+/// The answer; `None` where the user may not ask.
+pub(crate) fn unless_denied<T>(answer: Result<T, ServerError>) -> Result<Option<T>, ServerError> {
+    match answer {
+        Err(error) if error.code() == Some(Code::NoPermission) => Ok(None),
+        answer => answer.map(Some),
+    }
 }
 
 impl From<LockWaiter> for Waiter {
@@ -96,11 +106,16 @@ impl From<LockWaiter> for Waiter {
 }
 
 impl Told {
-    fn new(name: Name, state: Option<LockState>, waiting: Option<u64>, queue: Vec<LockWaiter>) -> Self {
-        let (holders, remaining) = state.map(|state| (state.holders, state.remaining)).unwrap_or_default();
+    fn new(name: Name, state: Option<LockState>, subscribers: Option<u64>, queue: Vec<LockWaiter>) -> Self {
+        let LockState { holders, holder_count, remaining, .. } = state.unwrap_or_default();
+        // Those in the queue of a fair lock subscribe to channels of their own.
+        let queued: HashSet<_> = queue.iter().map(|waiter| &waiter.client).collect();
+        let queued = u64::try_from(queued.len()).unwrap_or(u64::MAX);
+        let waiting = subscribers.map(|subscribers| subscribers.saturating_add(queued));
         Told {
             name: name.as_str().to_owned(),
-            held: !holders.is_empty(),
+            held: holder_count > 0,
+            holder_count,
             holders: holders.into_iter().map(Holder::from).collect(),
             lease_left_ms: remaining.and_then(|left| u64::try_from(left.as_millis()).ok()),
             waiting,
@@ -110,19 +125,23 @@ impl Told {
 
     fn text(&self) -> String {
         let mut text = format!("{}: {}", self.name, if self.held { "held" } else { "free" });
-        for holder in &self.holders {
+        for holder in self.holders.iter().take(SHOWN) {
             // Writing to a `String` can not fail.
             let _ = write!(text, "\n  holder   {}", who(&holder.client, holder.number));
             let _ = write!(text, "\n  entered  {}", times(holder.entries));
+        }
+        let shown = u64::try_from(self.holders.len().min(SHOWN)).unwrap_or(u64::MAX);
+        if self.holder_count > shown {
+            let _ = write!(text, "\n  holder   and {} more", self.holder_count - shown);
         }
         if self.held {
             let _ = write!(text, "\n  lease    {}", left(self.lease_left_ms));
         }
         let _ = match self.waiting {
-            Some(0) => write!(text, "\n  waiting  nobody"),
+            Some(0) => write!(text, "\n  waiting  no client"),
             Some(1) => write!(text, "\n  waiting  1 client"),
             Some(count) => write!(text, "\n  waiting  {count} clients"),
-            None => write!(text, "\n  waiting  not known: the server does not let this user ask"),
+            None => write!(text, "\n  waiting  unknown: the server does not allow this user to ask"),
         };
         for (nth, waiter) in (1..).zip(self.queue.iter().take(SHOWN)) {
             let whose = if waiter.ours { "" } else { ", of Redisson" };

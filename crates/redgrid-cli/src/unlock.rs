@@ -3,15 +3,25 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use redgrid::{AcquireError, Name};
+use redgrid::locks::LockHolder;
+use redgrid::{AcquireError, Name, Request};
 use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::{Failure, chain};
+use crate::look::{Holder, unless_denied, who};
 use crate::server::{Reach, Server, say};
 
-/// There was nothing to take away.
-const WAS_FREE: u8 = 1;
+/// Nothing was taken away: it was free, or another holder than the expected one has it.
+const NOT_FREED: u8 = 1;
+
+/// What `redgrid unlock --help` says at its end.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0   the lock was taken away
+  1   it was not: it was free, or, with --if-holder, another holder has it
+  2   bad usage, or NAME is no lock
+  69  no server could be reached, or it refused";
 
 /// Options of `redgrid unlock`.
 #[derive(Debug, Args)]
@@ -21,6 +31,9 @@ pub(crate) struct UnlockOptions {
     /// Yes, although its holder may be at work
     #[arg(long)]
     force: bool,
+    /// Only while this holder has it: the client and the number that `redgrid inspect` shows, as CLIENT:NUMBER
+    #[arg(long, value_name = "HOLDER")]
+    if_holder: Option<String>,
     #[command(flatten)]
     reach: Reach,
 }
@@ -30,6 +43,9 @@ pub(crate) struct UnlockOptions {
 struct Told<'a> {
     name: &'a str,
     freed: bool,
+    /// With `--if-holder`, who has it instead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    holders: Vec<Holder>,
 }
 
 /// Runs `redgrid unlock`.
@@ -41,17 +57,58 @@ pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<Exit
         )));
     }
     let server = Server::reach(global, &options.reach).await?;
-    let freed = server.grid.lock(&options.name).force_release().await;
-    let freed = freed.map_err(|error| match &error {
+    let failed = |error: AcquireError| match &error {
         AcquireError::Refused { source, .. } => server.unanswered(name.as_str(), source),
         error => server.failed(error),
-    })?;
+    };
+    let expected = options.if_holder.as_deref().map(LockHolder::from_field);
+    let freed = free(&server, &name, expected.as_ref()).await.map_err(failed)?;
+    let mut told = Told { name: name.as_str(), freed, holders: Vec::new() };
+    if !freed && expected.is_some() {
+        let state = server.grid.lock(name.as_str()).inspect().await;
+        let state = state.map_err(|error| server.unanswered(name.as_str(), &error))?.unwrap_or_default();
+        told.holders = state.holders.into_iter().map(Holder::from).collect();
+    }
     server.leave().await;
-    let told = Told { name: name.as_str(), freed };
     say(&if global.json {
         serde_json::to_string(&told).map_err(|error| Failure::broken(error.to_string()))?
     } else {
-        format!("{name}: {}", if freed { "freed" } else { "was free" })
+        told.text()
     })?;
-    Ok(if freed { ExitCode::SUCCESS } else { ExitCode::from(WAS_FREE) })
+    Ok(if freed { ExitCode::SUCCESS } else { ExitCode::from(NOT_FREED) })
+}
+
+/// Takes the lock away, from the expected holder or from whoever has it, as its kind does: so its waiters are woken.
+async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Result<bool, AcquireError> {
+    let (client, grid) = (server.grid.client(), &server.grid);
+    let failed = |error| AcquireError::of_request(name.clone(), error);
+    let mode = Request::command("HGET").key(client.key(name)).arg("mode").idempotent();
+    let mode: Option<String> = client.run(mode).await.map_err(failed)?;
+    if matches!(mode.as_deref(), Some("read" | "write")) {
+        let lock = grid.rw_lock(name.as_str());
+        return match expected {
+            Some(holder) => lock.force_release_if(holder).await,
+            None => lock.force_release().await,
+        };
+    }
+    let fair = grid.fair_lock(name.as_str());
+    // A user who may not read a queue waits in none.
+    let is_queued = unless_denied(fair.waiting().await).map_err(failed)?.is_some_and(|queue| !queue.is_empty());
+    match (is_queued, expected) {
+        (true, Some(holder)) => fair.force_release_if(holder).await,
+        (true, None) => fair.force_release().await,
+        (false, Some(holder)) => grid.lock(name.as_str()).force_release_if(holder).await,
+        (false, None) => grid.lock(name.as_str()).force_release().await,
+    }
+}
+
+impl Told<'_> {
+    fn text(&self) -> String {
+        let holders: Vec<_> = self.holders.iter().map(|holder| who(&holder.client, holder.number)).collect();
+        match (self.freed, holders.is_empty()) {
+            (true, _) => format!("{}: freed", self.name),
+            (false, true) => format!("{}: was free", self.name),
+            (false, false) => format!("{}: not freed, held by {}", self.name, holders.join(" and ")),
+        }
+    }
 }

@@ -17,8 +17,11 @@ use crate::server::{Reach, Server};
 
 /// What `redgrid watch --help` says at its end.
 pub(crate) const HELP: &str = "\
-A line for each change: who holds the lock, to whom it has passed, that it was released, or that it has ended: nobody has it, and no
-release was told. Fair and spin locks do not tell their releases to everybody. What one process passes from task to task is one holder. A hold shorter than --every may be missed.
+A line for each change: who holds the lock, to whom it has passed, that it was released, or that its lease has ended. What one
+process passes from task to task is one holder. A hold shorter than --every may be missed.
+
+The lock is polled, which its users do not notice. With --subscribe its releases are seen at once; the processes that
+contend for the lock then give way to this command as to one that waits, and are slower.
 
 Exit codes:
   0   ended by --for, SIGINT or SIGTERM, or nobody reads what it says
@@ -33,9 +36,12 @@ pub(crate) struct WatchOptions {
     /// Ends after so long; without it, with a signal
     #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
     long: Option<Duration>,
-    /// Looks this often though no release is told: nobody tells that a free lock was taken
+    /// Polls the lock this often
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "250ms")]
     every: Duration,
+    /// Subscribes to releases as well; slows those who contend for the lock
+    #[arg(long)]
+    subscribe: bool,
     #[command(flatten)]
     reach: Reach,
 }
@@ -63,7 +69,7 @@ pub(crate) async fn run(global: &Global, options: &WatchOptions) -> Result<ExitC
         }
     };
     let ended = tokio::select! {
-        ended = follow(&server, &name, options.every, global.json) => ended,
+        ended = follow(&server, &name, options, global.json) => ended,
         () = over => Ok(()),
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
@@ -72,9 +78,12 @@ pub(crate) async fn run(global: &Global, options: &WatchOptions) -> Result<ExitC
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// Tells each change until nobody reads any more.
-async fn follow(server: &Server, name: &Name, every: Duration, json: bool) -> Result<(), Failure> {
-    let mut changes = server.grid.lock(name.as_str()).follow().every(every.max(SHORTEST));
+/// Prints each change until the output is closed.
+async fn follow(server: &Server, name: &Name, options: &WatchOptions, json: bool) -> Result<(), Failure> {
+    let mut changes = server.grid.lock(name.as_str()).follow().every(options.every.max(SHORTEST));
+    if options.subscribe {
+        changes = changes.subscribe();
+    }
     let mut first = true;
     loop {
         let change = changes.next().await.map_err(|error: ServerError| server.unanswered(name.as_str(), &error))?;
@@ -102,10 +111,9 @@ impl Told {
             LockChange::Passed(state) => ("passed", Some(state)),
             LockChange::Free if first => ("free", None),
             LockChange::Free => ("released", None),
-            // Nobody has it, and no release was told.
             _ => ("ended", None),
         };
-        let LockState { holders, remaining } = state.unwrap_or(LockState { holders: Vec::new(), remaining: None });
+        let LockState { holders, remaining, .. } = state.unwrap_or_default();
         Told {
             at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
             name: name.as_str().to_owned(),
@@ -121,7 +129,7 @@ impl Told {
         let says = match self.event {
             "held" => format!("held by {holders}; {left}"),
             "passed" => format!("passed to {holders}; {left}"),
-            "ended" => "ended: nobody has it, and no release was told".to_owned(),
+            "ended" => "ended: its lease is over".to_owned(),
             event => event.to_owned(),
         };
         format!("{}  {}: {says}", self.at, self.name)

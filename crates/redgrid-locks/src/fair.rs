@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{Along, Claim, GivesBack, HoldKind, ServerQueue, Target};
+use redgrid_core::hold::{Along, Claim, GivesBack, HoldKind, SeizeFrom, ServerQueue, Target};
 use redgrid_core::name::companion;
 use redgrid_core::{BulkScript, Request, Script};
 
@@ -75,8 +75,8 @@ impl HoldKind for Fair {
         enter(claim, Duration::ZERO)
     }
 
-    fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request {
-        PLAIN.seize(claim, notices, only_if_held)
+    fn seize(&self, claim: Claim<'_>, notices: &str, from: &SeizeFrom) -> Request {
+        PLAIN.seize(claim, notices, from)
     }
 
     fn release(&self, claim: Claim<'_>) -> Request {

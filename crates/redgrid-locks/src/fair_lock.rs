@@ -12,7 +12,7 @@ use crate::AcquireError;
 use crate::acquire::{Acquire, TryAcquire, WithError};
 use crate::fair::{FAIR, more};
 use crate::guard::LockGuard;
-use crate::inspect::{self, LockState, LockWaiter};
+use crate::inspect::{self, LockHolder, LockState, LockWaiter};
 use crate::lock::Lock;
 
 /// A lock that is given in the order in which requests arrive at the server, over all processes that reach it. Redisson's
@@ -193,6 +193,19 @@ impl FairLock {
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
         self.0.force_release().await
+    }
+
+    /// Frees the lock only while this holder has it. As [`Lock::force_release_if`].
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] when it could not be done.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::force_release`].
+    pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
+        self.0.force_release_if(holder).await
     }
 
     /// Takes the lock whoever holds it, past the queue; as [`Lock::steal`].

@@ -8,16 +8,24 @@ use redgrid_core::hold::Target;
 use redgrid_core::name::companion;
 use redgrid_core::{Client, Script, ServerError};
 
+#[cfg(doc)]
+use crate::lock::Lock;
 use crate::scripts::KEPT;
 
 static PLACES: Script<2> = Script::new("fair/places", include_str!("scripts/fair_places.lua"));
 pub(crate) static INSPECT: Script<1> = Script::new("lock/inspect", include_str!("scripts/inspect.lua"));
 
+/// Holders that are read of one lock. The server is busy for about 1 ms with them.
+pub(crate) const MOST: i64 = 1000;
+
 /// A held lock as the server sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockState {
-    /// Who holds it: one for an ordinary lock.
+    /// Who holds it: one for an ordinary lock. At most 1,000; where there are more, a random choice of them.
     pub holders: Vec<LockHolder>,
+    /// How many hold it.
+    pub holder_count: u64,
     /// How long the lease still lasts; `None` for a key without a lifetime, which no client of ours or Redisson's makes.
     pub remaining: Option<Duration>,
 }
@@ -34,6 +42,17 @@ pub struct LockHolder {
 }
 
 impl LockHolder {
+    /// The holder with this field, as another tool shows it: `<client id>:<number>`, for
+    /// [`force_release_if`](Lock::force_release_if).
+    pub fn from_field(field: &str) -> Self {
+        LockHolder::of(field, 1)
+    }
+
+    /// The field that the holder has on the server.
+    pub fn field(&self) -> String {
+        self.number.map_or_else(|| self.client.clone(), |number| format!("{}:{number}", self.client))
+    }
+
     /// The holder with this field. A lock that is kept for its `at_least` still names the holder that released it.
     pub(crate) fn of(field: &str, entries: u64) -> Self {
         let field = field.strip_suffix(KEPT).unwrap_or(field);
@@ -67,19 +86,22 @@ pub(crate) async fn waiting(client: &Client, target: &Arc<Target>) -> Result<Vec
 }
 
 pub(crate) async fn state(client: &Client, target: &Arc<Target>) -> Result<Option<LockState>, ServerError> {
-    let parts: Vec<String> = client.run(INSPECT.with([target.key.clone()]).idempotent()).await?;
+    let parts: Vec<String> = client.run(INSPECT.with([target.key.clone()]).int(MOST).idempotent()).await?;
     let mut parts = parts.into_iter();
     let left: i64 = parts.next().and_then(|left| left.parse().ok()).unwrap_or(-2);
+    let mut holder_count: u64 = parts.next().and_then(|count| count.parse().ok()).unwrap_or_default();
     let mut holders = Vec::new();
     while let (Some(field), Some(count)) = (parts.next(), parts.next()) {
         // What a read-write lock says of itself is no holder.
         let is_mode = field == "mode" && matches!(count.as_str(), "read" | "write");
-        if !is_mode {
+        if is_mode {
+            holder_count = holder_count.saturating_sub(1);
+        } else {
             holders.push(LockHolder::of(&field, count.parse().unwrap_or(1)));
         }
     }
     let remaining = u64::try_from(left).ok().map(Duration::from_millis);
-    Ok((!holders.is_empty()).then_some(LockState { holders, remaining }))
+    Ok((holder_count > 0).then_some(LockState { holders, holder_count, remaining }))
 }
 
 pub(crate) async fn until_free(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::config::Durability;
-use redgrid_core::hold::{Backoff, HoldKind, Lease, Target, Wish};
+use redgrid_core::hold::{Backoff, HoldKind, Lease, SeizeFrom, Target, Wish};
 use redgrid_core::name::{InvalidName, with_companions};
 use redgrid_core::object::{Layout, Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
@@ -13,7 +13,7 @@ use redgrid_core::{Client, Name, ServerError, Token};
 use crate::AcquireError;
 use crate::acquire::{Acquire, Options, TryAcquire, WithError};
 use crate::guard::LockGuard;
-use crate::inspect::{self, LockState};
+use crate::inspect::{self, LockHolder, LockState};
 use crate::scripts::PLAIN;
 
 /// Lifetime of the field with which a lock is taken away by force before it is freed: 5 s. It matters only if the client
@@ -230,8 +230,37 @@ impl Lock {
     /// Dropped early, it may or may not be done.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
+        self.seize_and_release(SeizeFrom::Holders).await
+    }
+
+    /// Frees the lock only while this holder has it; true if it was freed. The comparison and the taking are one step on the
+    /// server: a holder that came since [`Lock::inspect`] keeps the lock.
+    ///
+    /// ```no_run
+    /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// if let Some(state) = lock.inspect().await? {
+    ///     // … it is the holder that is known to be dead …
+    ///     let freed = lock.force_release_if(&state.holders[0]).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The holder is notified, and the lock is free half a second later, as by [`Lock::force_release`].
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] when it could not be done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, it may or may not be done.
+    pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
+        self.seize_and_release(SeizeFrom::Holder(holder.field().into())).await
+    }
+
+    async fn seize_and_release(&self, from: SeizeFrom) -> Result<bool, AcquireError> {
         let wish = Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.wish() };
-        match self.client.seize(self.kind, self.target()?, wish, true).await? {
+        match self.client.seize(self.kind, self.target()?, wish, from).await? {
             None => Ok(false),
             Some(grant) => {
                 // Our own lease of it ends it in any case.
@@ -254,7 +283,7 @@ impl Lock {
     /// Dropped early, the former holder may have lost it, and what was taken is given back in the background.
     pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
         let target = self.target()?;
-        match self.client.seize(self.kind, target, self.wish(), false).await? {
+        match self.client.seize(self.kind, target, self.wish(), SeizeFrom::Anybody).await? {
             Some(grant) => Ok(LockGuard::new(grant)),
             None => Err(AcquireError::ShuttingDown { name: target.name.clone() }),
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{Claim, HoldKind, Together};
+use redgrid_core::hold::{Claim, HoldKind, SeizeFrom, Together};
 use redgrid_core::{BulkScript, Joint, Request, Script, Turn};
 
 static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/acquire.lua"));
@@ -57,6 +57,20 @@ fn one(script: &'static Script<1>, claim: Claim<'_>) -> Request {
     script.with([claim.target.key.clone()]).arg(claim.field.clone())
 }
 
+/// Adds from whom a name may be taken; `field` is what a holder has on the server.
+pub(crate) fn seized_from(
+    request: Request,
+    notices: &str,
+    from: &SeizeFrom,
+    field: impl FnOnce(&Bytes) -> Bytes,
+) -> Request {
+    let request = request.int(i64::from(*from != SeizeFrom::Anybody)).arg(notices.to_owned());
+    match from {
+        SeizeFrom::Holder(holder) => request.arg(field(holder)),
+        SeizeFrom::Anybody | SeizeFrom::Holders => request,
+    }
+}
+
 pub(crate) fn millis(lease: Duration) -> i64 {
     // Rounded up, so that the server never ends a lease before the deadline that was counted from it.
     i64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
@@ -92,11 +106,11 @@ impl HoldKind for OneHolder {
         request.int(millis(claim.lease)).not_after_here().idempotent()
     }
 
-    fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request {
+    fn seize(&self, claim: Claim<'_>, notices: &str, from: &SeizeFrom) -> Request {
         let counter = claim.target.more.first().filter(|_| self.counts_tokens && !self.votes);
         let keys = std::iter::once(&claim.target.key).chain(counter).cloned();
         let request = SEIZE.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
-        request.int(i64::from(only_if_held)).arg(notices.to_owned()).idempotent()
+        seized_from(request, notices, from, Bytes::clone).idempotent()
     }
 
     /// One vote of several goes to nobody alone.

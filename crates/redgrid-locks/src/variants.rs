@@ -11,7 +11,7 @@ use crate::AcquireError;
 use crate::acquire::{Acquire, TryAcquire, WithError};
 use crate::detached::Detached;
 use crate::guard::LockGuard;
-use crate::inspect::LockState;
+use crate::inspect::{LockHolder, LockState};
 use crate::lock::Lock;
 use crate::scripts::{FENCED, SPIN};
 
@@ -189,6 +189,19 @@ macro_rules! as_a_lock {
             /// As [`Lock::force_release`].
             pub async fn force_release(&self) -> Result<bool, AcquireError> {
                 self.0.force_release().await
+            }
+
+            /// Frees it only while this holder has it. As [`Lock::force_release_if`].
+            ///
+            /// # Errors
+            ///
+            /// [`AcquireError`] when it could not be done.
+            ///
+            /// # Cancel safety
+            ///
+            /// As [`Lock::force_release`].
+            pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
+                self.0.force_release_if(holder).await
             }
 
             /// Takes it whoever holds it. As [`Lock::steal`].

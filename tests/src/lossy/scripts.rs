@@ -112,6 +112,10 @@ fn seize(store: &mut Store, call: &Call) -> Reply {
         return told(2, time, 0);
     }
     let holders = store.hgetall(key);
+    let holds = |field: &Bytes| holders.iter().any(|(holder, _)| holder == field);
+    if call.args.get(5).is_some_and(|expected| !holds(expected) && !holds(holder)) {
+        return told(0, time, -2);
+    }
     if holders.is_empty() && &call.args[3][..] == b"1" {
         return told(0, time, -2);
     }
@@ -202,9 +206,10 @@ fn release_many(store: &mut Store, call: &Call) -> Reply {
 }
 
 fn inspect(store: &mut Store, call: &Call) -> Reply {
-    let fields = store.hgetall(&call.keys[0]).into_iter().flat_map(|(field, value)| [text(field), text(value)]);
-    let left = text(store.pttl(&call.keys[0]).to_string());
-    Reply::Array(std::iter::once(left).chain(fields).collect())
+    let fields = store.hgetall(&call.keys[0]);
+    let front = [text(store.pttl(&call.keys[0]).to_string()), text(fields.len().to_string())];
+    let fields = fields.into_iter().flat_map(|(field, value)| [text(field), text(value)]);
+    Reply::Array(front.into_iter().chain(fields).collect())
 }
 
 fn peek(store: &mut Store, call: &Call) -> Reply {

@@ -1,9 +1,16 @@
 //! `redgrid inspect`, `redgrid ls`, `redgrid unlock`: looking at locks, and taking them away.
 
-use redgrid_testkit::{Observer, RedisServer};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redgrid::{Config, Grid};
+use redgrid_testkit::{Cluster, Observer, RedisServer, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::{Ended, run};
+
+/// For what takes some milliseconds, on a machine that has other things to do.
+const SOON: Duration = Duration::from_secs(10);
 
 /// A holder as a Java service would write it.
 const HOLDER: &str = "0f8fad5b-d9cb-469f-a165-70867728950e:17";
@@ -30,9 +37,10 @@ async fn a_held_lock_is_told_with_holder_lease_and_waiters() {
     let ended = on(&server, &["inspect", "job", "--json"]);
     assert_eq!(ended.code(), 0, "{}", ended.stderr());
     let text = ended.stdout();
-    let places: Vec<_> = ["name", "held", "holders", "client", "number", "entries", "lease_left_ms", "waiting"]
-        .map(|field| text.find(&format!("\"{field}\":")))
-        .to_vec();
+    let places: Vec<_> =
+        ["name", "held", "holders", "client", "number", "entries", "holder_count", "lease_left_ms", "waiting"]
+            .map(|field| text.find(&format!("\"{field}\":")))
+            .to_vec();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{text}");
     let told = ended.json();
     assert_eq!((&told["name"], &told["held"]), (&json!("job"), &json!(true)));
@@ -61,9 +69,9 @@ async fn a_free_lock_is_told_as_free_with_exit_code_0() {
     let server = RedisServer::start().await.expect("a server");
     let ended = on(&server, &["inspect", "job", "--json"]);
     assert_eq!(ended.code(), 0, "{}", ended.stderr());
-    let want = json!({ "name": "job", "held": false, "holders": [], "lease_left_ms": null, "queue": [], "waiting": 0 });
+    let want = json!({ "name": "job", "held": false, "holders": [], "holder_count": 0, "lease_left_ms": null, "queue": [], "waiting": 0 });
     assert_eq!(ended.json(), want);
-    assert_eq!(on(&server, &["inspect", "job"]).stdout(), "job: free\n  waiting  nobody\n");
+    assert_eq!(on(&server, &["inspect", "job"]).stdout(), "job: free\n  waiting  no client\n");
 }
 
 #[tokio::test]
@@ -170,4 +178,164 @@ async fn the_queue_of_a_fair_lock_is_listed_in_its_order() {
         "{text}"
     );
     waiting.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_has_the_locks_of_every_node_of_a_cluster() {
+    let cluster = Cluster::start(3, 0).await.expect("it starts");
+    let grid = Grid::connect(cluster.url().as_str()).await.expect("a client");
+    let names: BTreeSet<String> = (0..24).map(|number| format!("orders:{number}")).collect();
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(grid.lock(name).acquire().await.expect("it is free"));
+    }
+    for node in cluster.nodes() {
+        let held: Vec<String> = node.observer().await.expect("an observer").keys("orders:*").await.expect("an answer");
+        assert!(!held.is_empty(), "{} has no lock", node.addr());
+    }
+    let ended = run(&["ls", "--json", "--url", &cluster.url()]);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr());
+    let listed = lines(&ended);
+    let found: BTreeSet<_> = listed.iter().map(|lock| lock["name"].as_str().expect("text").to_owned()).collect();
+    assert_eq!((found, listed.len()), (names, 24), "{}", ended.stdout());
+    drop(guards);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_are_counted_in_a_cluster() {
+    let cluster = Cluster::start(3, 0).await.expect("it starts");
+    let url = cluster.url();
+    let [one, two] =
+        [Grid::connect(url.as_str()).await.expect("a client"), Grid::connect(&*url).await.expect("a client")];
+    // Not all of them are in the slots of one node.
+    for name in ["a", "b", "c"] {
+        let guard = one.lock(name).acquire().await.expect("it is free");
+        let waiting = tokio::spawn(two.lock(name).acquire().into_future());
+        wait_until(SOON, async || run(&["inspect", name, "--json", "--url", &url]).json()["waiting"] == json!(1)).await;
+        let text = run(&["inspect", name, "--url", &url]).stdout();
+        assert!(text.ends_with("  waiting  1 client\n"), "{text}");
+        waiting.abort();
+        drop(guard);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_for_a_read_write_lock_are_counted() {
+    let server = RedisServer::start().await.expect("a server");
+    let url = server.url();
+    let [one, two] =
+        [Grid::connect(url.as_str()).await.expect("a client"), Grid::connect(&*url).await.expect("a client")];
+    let guard = one.rw_lock("prices").read().await.expect("it is free");
+    let waiting = tokio::spawn(two.rw_lock("prices").write().into_future());
+    wait_until(SOON, async || on(&server, &["inspect", "prices", "--json"]).json()["waiting"] == json!(1)).await;
+    waiting.abort();
+    drop(guard);
+}
+
+#[tokio::test]
+async fn who_may_not_ask_who_waits_reads_that_and_not_that_nobody_waits() {
+    let server = RedisServer::start().await.expect("a server");
+    server.deny(&["pubsub"]).await.expect("an answer");
+    let ended = on(&server, &["inspect", "job", "--json"]);
+    assert_eq!((ended.code(), &ended.json()["waiting"]), (0, &json!(null)), "{}", ended.stderr());
+    let text = on(&server, &["inspect", "job"]).stdout();
+    assert_eq!(text, "job: free\n  waiting  unknown: the server does not allow this user to ask\n");
+}
+
+/// Bytes that the server has sent to all clients.
+async fn sent(observer: &Observer) -> u64 {
+    let stats: String = observer.query(&["INFO", "stats"]).await.expect("an answer");
+    let line = stats.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:")).expect("it is counted");
+    line.trim().parse().expect("a number")
+}
+
+#[tokio::test]
+async fn a_large_hash_is_read_in_a_bounded_part() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let fill = "for i = 1, 200000 do redis.call('HSET', KEYS[1], 'field:' .. i, '1') end";
+    observer.cmd(&["EVAL", fill, "1", "visits"]).await.expect("an answer");
+    let before = sent(&observer).await;
+    let ended = on(&server, &["inspect", "visits", "--json"]);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr());
+    let told = ended.json();
+    assert_eq!((&told["held"], &told["holder_count"]), (&json!(true), &json!(200_000)));
+    assert_eq!(told["holders"].as_array().map(Vec::len), Some(1000));
+    let sent = sent(&observer).await - before;
+    assert!(sent < 200_000, "{sent} bytes: as many as a thousand holders have, and not all");
+    let text = on(&server, &["inspect", "visits"]).stdout();
+    assert!(text.contains("\n  holder   and 199980 more\n"), "{text}");
+    assert!(text.lines().count() < 50, "{text}");
+}
+
+#[tokio::test]
+async fn long_values_are_not_read() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let page = "x".repeat(1_000_000);
+    for number in 0..5 {
+        observer.cmd(&["HSET", "pages", &format!("page:{number}"), &page]).await.expect("an answer");
+    }
+    let before = sent(&observer).await;
+    let ended = on(&server, &["inspect", "pages", "--json"]);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr());
+    assert_eq!(ended.json()["holders"].as_array().map(Vec::len), Some(5));
+    let sent = sent(&observer).await - before;
+    assert!(sent < 100_000, "{sent} bytes");
+}
+
+/// The lock of a client that does not look by itself for longer than the test lasts: only a message wakes it.
+async fn deaf_to_time(server: &RedisServer) -> Grid {
+    let config = Config::from_url(&server.url()).expect("a URL").poll_interval(Duration::from_secs(60));
+    Grid::connect(config).await.expect("a client")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_of_any_kind_that_is_taken_away_goes_to_the_next() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let [holder, waiter] = [deaf_to_time(&server).await, deaf_to_time(&server).await];
+    let listens = async |pattern: &str| {
+        wait_until(SOON, async || !observer.pubsub_channels(pattern).await.expect("an answer").is_empty()).await;
+    };
+
+    let held = holder.fair_lock("fair").acquire().await.expect("it is free");
+    let next = tokio::spawn(waiter.fair_lock("fair").acquire().into_future());
+    listens("redisson_lock__channel:{fair}:*").await;
+    assert_eq!(on(&server, &["unlock", "--force", "fair"]).code(), 0);
+    let got = tokio::time::timeout(SOON, next).await.expect("it was woken").expect("no panic").expect("it is its turn");
+    drop((held, got));
+
+    let held = holder.rw_lock("prices").read().await.expect("it is free");
+    let next = tokio::spawn(waiter.rw_lock("prices").write().into_future());
+    listens("redisson_rwlock:{prices}").await;
+    assert_eq!(on(&server, &["unlock", "--force", "prices"]).code(), 0);
+    let got = tokio::time::timeout(SOON, next).await.expect("it was woken").expect("no panic").expect("it is its turn");
+    drop((held, got));
+}
+
+#[tokio::test]
+async fn a_lock_is_taken_from_the_holder_that_was_seen_and_from_no_other() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let now = "1f8fad5b-d9cb-469f-a165-70867728950e:18";
+    observer.cmd(&["HSET", "job", now, "1"]).await.expect("an answer");
+    observer.cmd(&["PEXPIRE", "job", "60000"]).await.expect("an answer");
+
+    let other = on(&server, &["unlock", "--force", "--if-holder", HOLDER, "job"]);
+    assert_eq!(other.code(), 1, "{}", other.stderr());
+    assert_eq!(other.stdout(), format!("job: not freed, held by client {}, number 18\n", &now[..36]));
+    let told = on(&server, &["unlock", "--force", "--if-holder", HOLDER, "job", "--json"]).json();
+    let holder = json!({ "client": &now[..36], "number": 18, "entries": 1 });
+    assert_eq!(told, json!({ "name": "job", "freed": false, "holders": [holder] }));
+    assert!(observer.exists("job").await.expect("an answer"));
+
+    let freed = on(&server, &["unlock", "--force", "--if-holder", now, "job"]);
+    assert_eq!((freed.code(), freed.stdout().as_str()), (0, "job: freed\n"), "{}", freed.stderr());
+    wait_until(SOON, async || !observer.exists("job").await.expect("an answer")).await;
+    let free = on(&server, &["unlock", "--force", "--if-holder", now, "job"]);
+    assert_eq!((free.code(), free.stdout().as_str()), (1, "job: was free\n"));
+
+    let polite = on(&server, &["unlock", "--if-holder", now, "job"]);
+    assert_eq!(polite.code(), 2, "{}", polite.stdout());
 }

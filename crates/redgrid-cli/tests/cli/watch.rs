@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 
 use crate::support::{redgrid, run};
 
+/// For what takes some milliseconds, on a machine that has other things to do.
+const SOON: Duration = Duration::from_secs(10);
+
 /// Starts it; its output is read line by line.
 fn started(server: &RedisServer, options: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
     let url = server.url();
@@ -88,11 +91,11 @@ async fn what_other_kinds_of_locks_tell_is_not_told_as_a_loss() {
     write.release().await.expect("it was held");
     assert_eq!(next(&mut lines)["event"], "released");
 
-    // A spin lock tells nobody, and nothing was lost.
+    // A spin lock publishes nothing. Its lease had not ended, so it was released.
     let spin = grid.spin_lock("job").acquire().await.expect("it is free");
     assert_eq!(next(&mut lines)["event"], "held");
     spin.release().await.expect("it was held");
-    assert_eq!(next(&mut lines)["event"], "ended");
+    assert_eq!(next(&mut lines)["event"], "released");
     child.kill().expect("it runs");
     child.wait().expect("it ends");
 }
@@ -122,4 +125,32 @@ async fn it_ends_in_time_and_with_its_reader() {
     let refused = run(&["watch", "text", "--url", &url]);
     assert_eq!(refused.code(), 2);
     assert!(refused.stderr().contains("`text` is not a lock"), "{}", refused.stderr());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_watches_is_not_counted_among_those_who_wait() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    let grid = Grid::connect(server.url().as_str()).await.expect("a client");
+    let (mut child, mut lines) = started(&server, &["--json"]);
+    assert_eq!(next(&mut lines)["event"], "free");
+    let guard = grid.lock("job").acquire().await.expect("it is free");
+    assert_eq!(next(&mut lines)["event"], "held");
+    // It has looked several times by now, and has subscribed nothing.
+    let channels = async || observer.pubsub_channels("redisson*").await.expect("an answer");
+    assert_eq!(channels().await, [""; 0]);
+    guard.release().await.expect("it was held");
+    assert_eq!(next(&mut lines)["event"], "released");
+    assert_eq!(channels().await, [""; 0]);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+
+    // Only who asks for it subscribes.
+    let (mut child, mut lines) = started(&server, &["--json", "--subscribe"]);
+    assert_eq!(next(&mut lines)["event"], "free");
+    redgrid_testkit::wait_until(SOON, async || channels().await.len() == 2).await;
+    let guard = grid.lock("job").acquire().await.expect("it is free");
+    guard.release().await.expect("it was held");
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
 }

@@ -12,7 +12,7 @@ use super::{Client, FromReply, Request};
 use crate::clock::{Clock, Instant};
 use crate::error::ServerError;
 use crate::once::{OnceRequest, chase, memory};
-use crate::wait::Hearing;
+use crate::wait::{Copied, Hearing, counts_in};
 
 /// For how long before the end of a shutdown things may be left in order, at most.
 const ORDER: Duration = Duration::from_secs(1);
@@ -48,6 +48,35 @@ impl Client {
     /// Dropping it changes nothing.
     pub async fn listeners(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
         self.core().hub.listeners(channel, key).await
+    }
+}
+
+impl Client {
+    /// How many clients are subscribed to `channels`, which are in the slot of `key`, where waiters of `key` subscribe: at its
+    /// primary, and at a replica as well where `subscription_mode` says so.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when a server could not be asked, or refuses to answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub async fn waiting_subscribers(&self, channels: &[Bytes], key: &Bytes) -> Result<u64, ServerError> {
+        let hub = &self.core().hub;
+        // The channels stand where keys do: the request goes to the primary of their slot.
+        let request = Request::subcommand("PUBSUB", hub.question()).keys(channels.iter().cloned());
+        let counts = counts_in(self.run(request.idempotent()).await?)?;
+        let pairs: Vec<_> = channels.iter().map(|channel| (channel, key)).collect();
+        let copied = match hub.copied(&pairs) {
+            Some(copied) => copied.await,
+            None => Vec::new(),
+        };
+        let copied = copied.into_iter().map(|copied| match copied {
+            Copied::Listeners(count) => Ok(count),
+            Copied::Unknown => Err(ServerError::unknown("a replica did not count its subscribers in time")),
+        });
+        Ok(counts.into_iter().sum::<u64>() + copied.sum::<Result<u64, _>>()?)
     }
 }
 

@@ -149,6 +149,11 @@ impl Client {
         &self.0.core.settings.namespace
     }
 
+    /// The channel on which a client is notified of what it has lost by force, up to its id; `}` follows the id.
+    pub fn notice_prefix(&self) -> String {
+        self.0.core.notice_prefix()
+    }
+
     /// The lease of holds that are renewed.
     pub fn watchdog_lease(&self) -> Duration {
         self.0.core.settings.watchdog_lease

@@ -45,6 +45,17 @@ pub struct Entrance {
     pub waits: bool,
 }
 
+/// From whom a name may be taken by force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SeizeFrom {
+    /// From all who hold it; it is taken as well where it is free.
+    Anybody,
+    /// From all who hold it; a free name is left alone.
+    Holders,
+    /// Only while this holder field is among those who hold it; otherwise it is left alone.
+    Holder(Bytes),
+}
+
 /// How one kind of hold is taken, renewed and given back. A table per kind, static.
 ///
 /// Every script is idempotent: it recognises its own earlier success by the holder field.
@@ -121,8 +132,8 @@ pub trait HoldKind: Send + Sync + 'static {
 
     /// Takes the name whoever has it, and tells the redgrid holders that lose it on their channel, `notices` followed by
     /// the client's id and `}`. Answers as `acquire` does, with the number of holders that lost it as `left`; status 0 where
-    /// it was free and `only_if_held`.
-    fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request;
+    /// `from` does not allow it. The comparison and the taking are one step on the server.
+    fn seize(&self, claim: Claim<'_>, notices: &str, from: &SeizeFrom) -> Request;
 
     /// Takes over what `former` holds, a field that its process has detached: from here on it is this claim's. Answers
     /// `{status, time, left}`: status 1 it is ours for `left` milliseconds, 0 it is not `former`'s any more, 2 too late. A

@@ -82,7 +82,7 @@ pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason,
 pub(crate) use flight::{Flight, Work};
 pub use grant::{Grant, Held, HoldWatch};
 pub use holder::{Holder, HolderId};
-pub use kind::{Along, Claim, Entrance, GivesBack, HoldKind, ServerQueue, Target, Together};
+pub use kind::{Along, Claim, Entrance, GivesBack, HoldKind, SeizeFrom, ServerQueue, Target, Together};
 pub use many::Many;
 pub use place::PlaceView;
 pub(crate) use stretch::{LONGEST as LONGEST_STRETCH, length as stretch_length};

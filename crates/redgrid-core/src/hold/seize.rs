@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::attempt::{Verdict, judge};
 use super::error::{AcquireError, LostReason};
 use super::grant::Grant;
-use super::kind::{Claim, HoldKind, Target};
+use super::kind::{Claim, HoldKind, SeizeFrom, Target};
 use super::settle::Settlement;
 use super::slot::{Failure, Slot, SlotKey, send};
 use super::state::Hold;
@@ -30,7 +30,7 @@ impl Table {
         kind: &'static dyn HoldKind,
         target: &Arc<Target>,
         wish: Wish,
-        only_if_held: bool,
+        from: SeizeFrom,
     ) -> Result<Option<Grant>, AcquireError> {
         if self.state().closed {
             return Err(told(&self.core, Failure::ShuttingDown, target.name.clone()));
@@ -40,7 +40,7 @@ impl Table {
         let target = Arc::clone(target);
         // A task of its own: whoever asked may leave, and what was taken must not stay.
         self.hand_over(Box::pin(async move {
-            let _ = answer.send(table.seize_for(client, kind, target, wish, only_if_held).await);
+            let _ = answer.send(table.seize_for(client, kind, target, wish, from).await);
         }));
         outcome.await.unwrap_or(Err(Failure::ShuttingDown)).map_err(|failure| told(&self.core, failure, name))
     }
@@ -51,12 +51,12 @@ impl Table {
         kind: &'static dyn HoldKind,
         target: Arc<Target>,
         wish: Wish,
-        only_if_held: bool,
+        from: SeizeFrom,
     ) -> Result<Option<Grant>, Failure> {
         let stretch = self.stretch(kind, &SlotKey::of(kind, &target));
         // It must outlive the wait for the former holder's stretch, also where what is wished for is shorter.
         let lease = wish.server_lease(stretch).max(terms::with_margin(stretch::LONGEST + self.core.settings.timeout));
-        let theft = Theft { kind, target, lease, only_if_held };
+        let theft = Theft { kind, target, lease, from };
         let (mut id, mut field, mut asked) = self.ask_by_force(&theft).await;
         let mut verdict = judge(&asked);
         if let (Verdict::TooLate, None) = (&verdict, asked.unanswered_until) {
@@ -100,7 +100,7 @@ impl Table {
         let id = self.number();
         let field = self.core.field(id);
         let claim = Claim { target: &theft.target, field: &field, lease: theft.lease };
-        let request = theft.kind.seize(claim, &self.core.notice_prefix(), theft.only_if_held);
+        let request = theft.kind.seize(claim, &self.core.notice_prefix(), &theft.from);
         let until = self.now() + self.core.settings.patience();
         let persistence = Persistence::Within(theft.lease);
         let asked = self.core.exchange(request, until, persistence, &Progress::default()).await;
@@ -228,5 +228,5 @@ struct Theft {
     kind: &'static dyn HoldKind,
     target: Arc<Target>,
     lease: Duration,
-    only_if_held: bool,
+    from: SeizeFrom,
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::attempt::failure_of;
 use super::error::AcquireError;
 use super::flight::Flight;
 use super::grant::Grant;
@@ -50,6 +51,13 @@ pub(super) fn told(core: &Core, failure: Failure, name: Name) -> AcquireError {
             ServerError::ShuttingDown => AcquireError::ShuttingDown { name },
             source => AcquireError::Unavailable { name, source },
         },
+    }
+}
+
+impl AcquireError {
+    /// What a failed request about a name means for its caller.
+    pub fn of_request(name: Name, error: ServerError) -> Self {
+        told(failure_of(error), name)
     }
 }
 

@@ -72,7 +72,7 @@ impl Hub {
         }
     }
 
-    fn question(&self) -> &'static str {
+    pub(crate) fn question(&self) -> &'static str {
         if self.topology.is_sharded() { "SHARDNUMSUB" } else { "NUMSUB" }
     }
 }
@@ -90,7 +90,7 @@ async fn count(server: &dyn Server, question: &'static str, channels: &[Bytes]) 
 }
 
 /// Reads `channel, count, …`, which comes in the order of the question.
-fn counts_in(reply: Reply) -> Result<Vec<u64>, ServerError> {
+pub(crate) fn counts_in(reply: Reply) -> Result<Vec<u64>, ServerError> {
     match reply {
         Reply::Map(pairs) => pairs.into_iter().map(|(_, count)| count.into_typed()).collect(),
         reply => {

@@ -16,7 +16,7 @@ mod tap;
 
 pub use channel::{Heard, Hearing, LastHeard, Term, Wake, Watch};
 pub(crate) use channel::{Listener, Registration};
-pub(crate) use copied::Copied;
+pub(crate) use copied::{Copied, counts_in};
 pub use feed::{Channels, Fed, Feed};
 pub(crate) use hub::Hub;
 pub use kept::{Messages, Told};

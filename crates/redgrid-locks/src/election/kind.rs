@@ -1,7 +1,7 @@
 //! The scripts of an election: those of a lock, and beside it what its leader proclaims.
 
 use bytes::Bytes;
-use redgrid_core::hold::{Claim, HoldKind, Target};
+use redgrid_core::hold::{Claim, HoldKind, SeizeFrom, Target};
 use redgrid_core::{BulkScript, Request, Script, Token};
 
 use crate::scripts::{PLAIN, millis};
@@ -54,8 +54,8 @@ impl HoldKind for Leading {
         PLAIN.acquire(claim)
     }
 
-    fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request {
-        PLAIN.seize(claim, notices, only_if_held)
+    fn seize(&self, claim: Claim<'_>, notices: &str, from: &SeizeFrom) -> Request {
+        PLAIN.seize(claim, notices, from)
     }
 
     fn release(&self, claim: Claim<'_>) -> Request {

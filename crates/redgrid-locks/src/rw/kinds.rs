@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{Claim, Entrance, HoldKind, Target};
+use redgrid_core::hold::{Claim, Entrance, HoldKind, SeizeFrom, Target};
 use redgrid_core::{BulkScript, Request, Script};
 
-use crate::inspect::INSPECT;
-use crate::scripts::{KEPT, RENEW, millis};
+use crate::inspect::{INSPECT, MOST};
+use crate::scripts::{KEPT, RENEW, millis, seized_from};
 
 static READ: Script<3> = Script::new("rw/read", include_str!("../scripts/rw_read.lua"));
 static WRITE: Script<2> = Script::new("rw/write", include_str!("../scripts/rw_write.lua"));
@@ -20,6 +20,7 @@ static LEASE: Script<2> = Script::new("rw/lease", include_str!("../scripts/rw_le
 static LINGER: Script<3> = Script::new("rw/linger", include_str!("../scripts/rw_linger.lua"));
 static RENEW_READS: BulkScript = BulkScript::new("rw/renew", include_str!("../scripts/rw_renew.lua"));
 static SEIZE: Script<1> = Script::new("rw/seize", include_str!("../scripts/rw_seize.lua"));
+static EVICT: Script<3> = Script::new("rw/evict", include_str!("../scripts/rw_evict.lua"));
 static BURY: BulkScript = BulkScript::new("rw/bury", include_str!("../scripts/rw_bury.lua"));
 
 /// How long a waiting writer is believed to live without saying so again: 1 s. Readers wait so long for one that died.
@@ -87,13 +88,13 @@ fn whole(number: u64) -> i64 {
 
 /// Asks who is in, for [`bury`].
 pub(crate) fn holders(target: &Target) -> Request {
-    INSPECT.with([target.key.clone()]).idempotent()
+    INSPECT.with([target.key.clone()]).int(MOST).idempotent()
 }
 
 /// Takes those out of the lock who died inside, as far as `holders` has told of them.
 pub(crate) fn bury(target: &Target, holders: &[Bytes]) -> Vec<Request> {
     // The lifetime of the lock goes before them; a writer ends with that.
-    let fields = holders.get(1..).unwrap_or_default().chunks_exact(2);
+    let fields = holders.get(2..).unwrap_or_default().chunks_exact(2);
     let reader = |pair: &[Bytes]| {
         let entries = std::str::from_utf8(&pair[1]).ok()?.parse::<usize>().ok()?;
         let looked_at = (1..=DEEPEST).contains(&entries) && pair[0] != "mode" && !pair[0].ends_with(b":write");
@@ -101,6 +102,13 @@ pub(crate) fn bury(target: &Target, holders: &[Bytes]) -> Vec<Request> {
     };
     let readers: Vec<(Bytes, usize)> = fields.filter_map(reader).collect();
     readers.chunks(LOOKED_AT).map(|readers| bury_of(target, readers)).collect()
+}
+
+/// Takes the read of one holder away. Sent once: a second copy could not tell whether the first one had done it.
+pub(crate) fn evict(target: &Target, reader: &Bytes, notices: &str) -> Request {
+    let claim = Claim { target, field: reader, lease: Duration::ZERO };
+    let request = EVICT.with([lock(&claim), level(&claim), waiting(target)]).arg(reader.clone());
+    request.arg(notices.to_owned()).publish_here().arg(target.channel.clone())
 }
 
 fn bury_of(target: &Target, readers: &[(Bytes, usize)]) -> Request {
@@ -138,7 +146,7 @@ impl HoldKind for Reading {
     }
 
     /// A reader takes nothing from anybody.
-    fn seize(&self, claim: Claim<'_>, _notices: &str, _only_if_held: bool) -> Request {
+    fn seize(&self, claim: Claim<'_>, _notices: &str, _from: &SeizeFrom) -> Request {
         self.acquire(claim)
     }
 
@@ -222,9 +230,9 @@ impl HoldKind for Writing {
         self.enter(claim, &Entrance::default())
     }
 
-    fn seize(&self, claim: Claim<'_>, notices: &str, only_if_held: bool) -> Request {
+    fn seize(&self, claim: Claim<'_>, notices: &str, from: &SeizeFrom) -> Request {
         let request = SEIZE.with([lock(&claim)]).arg(writer(claim.field)).int(millis(claim.lease)).not_after_here();
-        request.int(i64::from(only_if_held)).arg(notices.to_owned()).idempotent()
+        seized_from(request, notices, from, |holder| writer(holder)).idempotent()
     }
 
     fn release(&self, claim: Claim<'_>) -> Request {
@@ -281,7 +289,7 @@ mod tests {
         let (name, key) = (Name::new("R").unwrap(), Bytes::from("R"));
         let target = Target { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
         let said =
-            ["30000", "mode", "read", "id:7", "1", "id:8:write", "1", "java:3", "2", "odd", "x"].map(Bytes::from);
+            ["30000", "5", "mode", "read", "id:7", "1", "id:8:write", "1", "java:3", "2", "odd", "x"].map(Bytes::from);
         let requests = bury(&target, &said);
         assert_eq!(requests.len(), 1);
         let keys = ["R", "{R}:id:7:rwlock_timeout:1", "{R}:java:3:rwlock_timeout:1", "{R}:java:3:rwlock_timeout:2"];
@@ -303,6 +311,7 @@ mod tests {
             LINGER.body(),
             RENEW_READS.body(),
             SEIZE.body(),
+            EVICT.body(),
             BURY.body(),
         ];
         for body in scripts {

@@ -7,8 +7,9 @@ mod kinds;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use redgrid_core::config::Durability;
-use redgrid_core::hold::{Lease, Target, Wish};
+use redgrid_core::hold::{Lease, SeizeFrom, Target, Wish};
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError};
@@ -244,7 +245,7 @@ impl RwLock {
         let (readers, others): (Vec<_>, Vec<_>) = state.holders.into_iter().partition(|holder| holder.number.is_some());
         let writers = others.iter().filter_map(|other| Some((other.client.strip_suffix(":write")?, other.entries)));
         let writer = writers.map(|(field, entries)| LockHolder::of(field, entries)).next();
-        Ok(Some(RwState { writer, readers, remaining: state.remaining }))
+        Ok(Some(RwState { writer, readers, holder_count: state.holder_count, remaining: state.remaining }))
     }
 
     /// Frees it whoever is in, readers and writer; true if anybody was. Holders of this toolkit are told at once, those of
@@ -262,10 +263,37 @@ impl RwLock {
     /// Dropped early, it may or may not be done.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
+        self.seize_and_release(SeizeFrom::Holders).await
+    }
+
+    /// Takes the hold of one holder away, and leaves all others alone: a writer's write, or a reader's read. True if it was
+    /// there. The comparison and the taking are one step on the server, so a holder that came meanwhile keeps its hold.
+    ///
+    /// The holder is one that [`RwLock::inspect`] returned. It is notified as by [`RwLock::force_release`]. After a writer
+    /// the lock is free half a second later.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] when it could not be done; [`OutcomeUnknown`](AcquireError::OutcomeUnknown) where the reply was lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, it may or may not be done.
+    pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
+        let field = holder.field();
+        let field = Bytes::copy_from_slice(field.strip_suffix(":write").unwrap_or(&field).as_bytes());
+        if self.seize_and_release(SeizeFrom::Holder(field.clone())).await? {
+            return Ok(true);
+        }
+        let target = self.seizable()?;
+        let evicted = self.client.run::<i64>(kinds::evict(target, &field, &self.client.notice_prefix())).await;
+        Ok(evicted.map_err(|error| AcquireError::of_request(target.name.clone(), error))? == 1)
+    }
+
+    async fn seize_and_release(&self, from: SeizeFrom) -> Result<bool, AcquireError> {
         let wish =
             Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..lock::wish(&self.client) };
-        let target = self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))?;
-        match self.client.seize(&WRITING, target, wish, true).await? {
+        match self.client.seize(&WRITING, self.seizable()?, wish, from).await? {
             None => Ok(false),
             Some(grant) => {
                 // Our own lease of it ends it in any case.
@@ -274,6 +302,10 @@ impl RwLock {
             }
         }
     }
+
+    fn seizable(&self) -> Result<&Arc<Target>, AcquireError> {
+        self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
+    }
 }
 
 /// A read-write lock as the server sees it.
@@ -281,8 +313,11 @@ impl RwLock {
 pub struct RwState {
     /// Who writes.
     pub writer: Option<LockHolder>,
-    /// Who reads: one for each process of this toolkit, as its tasks share a read.
+    /// Who reads: one for each process of this toolkit, as its tasks share a read. At most 1,000; where there are more, a random
+    /// choice of them.
     pub readers: Vec<LockHolder>,
+    /// How many hold it, the writer included.
+    pub holder_count: u64,
     /// How long the longest lease still lasts; `None` for a key without a lifetime, which no client of ours or Redisson's makes.
     pub remaining: Option<Duration>,
 }

@@ -7,8 +7,9 @@
 -- ARGV[3]  not after     microseconds since 1970 by this server's clock
 -- ARGV[4]  only if held  1: leave a free lock alone
 -- ARGV[5]  notices       channel of a client's notices, up to the client's id; `}` follows the id
+-- ARGV[6]  expected      a holder: without it, nothing is taken; absent where any holder may lose it
 -- Returns  {1, time, n}   taken at `time`, the fencing token; n holders lost it; with KEYS[2] the token is a fourth element
---          {0, time, -2}  it was free, and only a held one was to be taken
+--          {0, time, -2}  nothing was taken: it was free, or `expected` does not hold it
 --          {2, time, 0}   too late
 --
 -- Work: O(holders), writes one key. Sent twice within its lease, the second finds itself and takes nothing from anybody;
@@ -17,6 +18,9 @@ local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
 if time > tonumber(ARGV[3]) then
   return {2, time, 0}
+end
+if ARGV[6] and redis.call('HEXISTS', KEYS[1], ARGV[6]) == 0 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return {0, time, -2}
 end
 local holders = redis.call('HKEYS', KEYS[1])
 if #holders == 0 and ARGV[4] == '1' then

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::Client;
 use crate::clock::Instant;
-use crate::hold::{AcquireError, AttachError, DetachedHold, Grant, HoldKind, HolderId, Many, Target, Ticket, Wish};
+use crate::hold::{
+    AcquireError, AttachError, DetachedHold, Grant, HoldKind, HolderId, Many, SeizeFrom, Target, Ticket, Wish,
+};
 use crate::observe::{About, Done, Observed, count};
 
 impl Client {
@@ -48,7 +50,7 @@ impl Client {
         self.0.table.take_all(self, kind, targets, wish, until).await
     }
 
-    /// Takes a name by force: its holders are told that they have lost it. `None` where it was free and `only_if_held`.
+    /// Takes a name by force, and notifies its holders that they have lost it. `None` where `from` does not allow it.
     ///
     /// # Errors
     ///
@@ -62,10 +64,11 @@ impl Client {
         kind: &'static dyn HoldKind,
         target: &Arc<Target>,
         wish: Wish,
-        only_if_held: bool,
+        from: SeizeFrom,
     ) -> Result<Option<Grant>, AcquireError> {
-        let observed = Observed::force(About { kind: kind.name(), name: &target.name }, only_if_held);
-        observed.around(self.0.table.seize(self, kind, target, wish, only_if_held)).await
+        let releases = from != SeizeFrom::Anybody;
+        let observed = Observed::force(About { kind: kind.name(), name: &target.name }, releases);
+        observed.around(self.0.table.seize(self, kind, target, wish, from)).await
     }
 
     /// Takes over a hold that another process has detached.

@@ -1,0 +1,120 @@
+//! Force that compares: a hold is taken from the holder that was seen, and from no other.
+
+use std::time::Duration;
+
+use redgrid_locks::{FairLock, Lock, LockHolder, RwLock};
+use redgrid_testkit::{Action, Proxy, wait_until};
+use redgrid_tests::{SOON, client, client_with, listening, script, server};
+
+async fn lost(lost: impl Future<Output = redgrid_locks::LostReason>) {
+    tokio::time::timeout(SOON, lost).await.expect("the holder is notified");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_came_since_keeps_the_lock() {
+    let server = server().await;
+    let (one, two) = (client(&server).await, client(&server).await);
+    listening(&server, &two).await;
+    let lock = Lock::new(&one, "a");
+    let first = lock.acquire().await.unwrap();
+    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    first.release().await.unwrap();
+    assert!(!lock.force_release_if(&seen).await.unwrap(), "it is free");
+
+    let second = Lock::new(&two, "a").acquire().await.unwrap();
+    assert!(!lock.force_release_if(&seen).await.unwrap(), "another holder has it");
+    assert!(second.is_held());
+    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    assert_eq!(LockHolder::from_field(&seen.field()), seen);
+    assert!(lock.force_release_if(&seen).await.unwrap());
+    lost(second.lost()).await;
+    let third = lock.acquire().wait(SOON).await.unwrap();
+    assert!(third.token() > second.token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_of_a_fair_queue_follows_the_holder_that_was_seen() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    listening(&server, &one).await;
+    let lock = FairLock::new(&two, "a");
+    let held = FairLock::new(&one, "a").acquire().await.unwrap();
+    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    let next = tokio::spawn(lock.acquire().into_future());
+    wait_until(SOON, async || lock.waiting().await.unwrap().len() == 1).await;
+    assert!(lock.force_release_if(&seen).await.unwrap());
+    lost(held.lost()).await;
+    let next = tokio::time::timeout(SOON, next).await.unwrap().unwrap().unwrap();
+    assert!(next.token() > held.token());
+    assert!(!lock.force_release_if(&seen).await.unwrap());
+    assert!(next.is_held() && observer.exists("a").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_readers_and_a_writer_only_the_one_that_was_seen_loses_its_hold() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    listening(&server, &one).await;
+    listening(&server, &two).await;
+    let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
+    let (mine, theirs) = (here.read().await.unwrap(), there.read().await.unwrap());
+    let readers = here.inspect().await.unwrap().expect("it is read").readers;
+    let theirs_seen = readers.iter().find(|reader| reader.client == two.id()).expect("it reads");
+    assert!(here.force_release_if(theirs_seen).await.unwrap());
+    lost(theirs.lost()).await;
+    assert!(!here.force_release_if(theirs_seen).await.unwrap(), "it reads no more");
+    assert!(mine.is_held(), "other readers stay");
+    assert_eq!(here.inspect().await.unwrap().expect("it is read").holder_count, 1);
+
+    // A writer that waits for the last reader is woken.
+    let write = tokio::spawn(there.write().into_future());
+    wait_until(SOON, async || observer.exists("redgrid_rw_wait:{a}").await.unwrap()).await;
+    let mine_seen = here.inspect().await.unwrap().expect("it is read").readers.remove(0);
+    assert!(there.force_release_if(&mine_seen).await.unwrap());
+    lost(mine.lost()).await;
+    let write = tokio::time::timeout(SOON, write).await.unwrap().unwrap().unwrap();
+
+    assert!(!here.force_release_if(&mine_seen).await.unwrap(), "a reader that has gone does not free the writer");
+    let writer = here.inspect().await.unwrap().expect("it is written").writer.expect("by its writer");
+    assert!(here.force_release_if(&writer).await.unwrap());
+    lost(write.lost()).await;
+    assert!(!observer.exists("a").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_does_not_make_a_taken_hold_look_untaken() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let forcing = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    let holder = client(&server).await;
+    // The server knows the script.
+    drop(Lock::new(&forcing, "warm").steal().await.unwrap());
+    let held = Lock::new(&holder, "a").acquire().await.unwrap();
+    let lock = Lock::new(&forcing, "a");
+    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    proxy.next(1, script!("seize"), Action::CutAfterForward);
+    assert!(lock.force_release_if(&seen).await.unwrap(), "the second copy finds the first");
+    lost(held.lost()).await;
+    assert!(lock.inspect().await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_hash_is_read_in_a_bounded_part() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client(&server).await;
+    let fill = "for i = 1, 5000 do redis.call('HSET', KEYS[1], 'field:' .. i, '1') end";
+    observer.cmd(&["EVAL", fill, "1", "visits"]).await.unwrap();
+    let state = Lock::new(&client, "visits").inspect().await.unwrap().expect("there are fields");
+    assert_eq!((state.holders.len(), state.holder_count), (1000, 5000));
+    // A writer that waits looks for dead readers, once a second: it does not read them all either.
+    observer.cmd(&["HSET", "visits", "mode", "read"]).await.unwrap();
+    observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
+    let wait = Duration::from_millis(2500);
+    let waited = RwLock::new(&client, "visits").write().wait(wait).await;
+    assert!(matches!(waited, Err(redgrid_locks::AcquireError::TimedOut { .. })), "{waited:?}");
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+    assert!(stats.contains("cmdstat_hrandfield:") && !stats.contains("cmdstat_hkeys:"), "{stats}");
+}
