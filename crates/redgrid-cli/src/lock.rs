@@ -92,6 +92,7 @@ async fn acquire(server: &Server, options: &LockOptions) -> Result<Held, Failure
         AcquireError::TimedOut { name, .. } => {
             Failure::with(BUSY, format!("`{name}` is held by others; the command was not run, try again later"))
         }
+        AcquireError::Refused { source, .. } => server.unanswered(&options.name, &source),
         AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. } => Failure::usage(chain(&error)),
         error => server.failed(&error),
     })
@@ -160,13 +161,15 @@ The fencing token is in the program's environment as REDGRID_FENCING_TOKEN: hand
 there is none.
 
 The program runs in a process group of its own. When the lock is lost, and when `redgrid lock` itself is killed, the whole group
-is killed with SIGKILL. SIGINT and SIGTERM are passed on to the group; the lock is given back when the program has ended.
+is killed with SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the group; the lock is released when the program
+has ended.
 Ctrl-Z does not stop the program: it goes on at once (on Linux; elsewhere it stands still, and the lock stays taken).
 
 Exit codes:
   75   others held the lock for longer than --wait; the program was not run
   76   the lock was lost while the program ran; it was killed
   69   no server could be reached, or it refused; the program was not run
-  2    bad usage; the program was not run
+  2    bad usage, or NAME is no lock; the program was not run
   126, 127  the program can not be run, was not found
+  129, 130, 131, 143  ended by SIGHUP, SIGINT, SIGQUIT or SIGTERM before the lock was acquired; the program was not run
   otherwise that of the program, 128 + n where signal n ended it";

@@ -1,5 +1,6 @@
 //! The server that a command works on: named by its user, never guessed.
 
+use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -85,8 +86,6 @@ pub(crate) struct Reach {
 pub(crate) struct Server {
     /// The client.
     pub(crate) grid: Grid,
-    /// In front of every name.
-    pub(crate) namespace: String,
     /// How it was reached.
     pub(crate) config: Config,
     /// User and password as they stand in the URL, if it has any.
@@ -111,13 +110,12 @@ impl Server {
                 Failure::usage(format!("cannot use --namespace (or REDGRID_NAMESPACE): {}", chain(&error)))
             })?;
         }
-        let namespace = config.explain().into_iter().find(|one| one.name == "namespace").and_then(|one| one.value);
-        let (namespace, address) = (namespace.unwrap_or_default(), address(&config));
+        let address = address(&config);
         let config = config.client_name("redgrid-cli");
         let grid = Grid::connect(config.clone()).await;
         let grid = grid.map_err(|error| unstarted(&named, &address, &error))?;
         grid.wait_ready(READY_WITHIN).await.map_err(|error| unreachable(&address, &error))?;
-        Ok(Server { grid, namespace, config, login: named.login(), address })
+        Ok(Server { grid, config, login: named.login(), address })
     }
 
     /// The server went away, or refused.
@@ -165,12 +163,19 @@ fn unstarted(named: &Named, address: &str, error: &ConnectError) -> Failure {
     }
 }
 
-/// The sentence for a server that is not there, or does not do what it is asked.
-pub(crate) fn unreachable(address: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::unavailable(format!(
-        "cannot work with the server at {address}; start it, or check --url: {}",
-        chain(error)
-    ))
+/// The sentence for a server that is not there, or that refuses.
+pub(crate) fn unreachable(address: &str, error: &(dyn Error + 'static)) -> Failure {
+    // A server that refuses is there.
+    let mut cause = Some(error);
+    while let Some(error) = cause.filter(|error| !is_refusal(*error)) {
+        cause = error.source();
+    }
+    let hint = if cause.is_some() { "" } else { "; start it, or check --url" };
+    Failure::unavailable(format!("cannot work with the server at {address}{hint}: {}", chain(error)))
+}
+
+fn is_refusal(error: &(dyn Error + 'static)) -> bool {
+    matches!(error.downcast_ref::<ServerError>(), Some(ServerError::Refused { .. }))
 }
 
 /// One thread: the work is waiting for a server.

@@ -3,6 +3,7 @@
 mod bench;
 mod config;
 mod doctor;
+mod endings;
 mod files;
 mod flash_sale;
 mod lock;
