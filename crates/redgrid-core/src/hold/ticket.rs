@@ -38,8 +38,13 @@ pub(super) fn unanswered(core: &Core, progress: &Progress, key: &[u8]) -> Failur
     }
 }
 
-/// A failure with the name that was asked for.
+/// The error of an acquire of `name` that failed.
 pub(super) fn told(core: &Core, failure: Failure, name: Name) -> AcquireError {
+    of_failure(failure, name, || core.ended.why())
+}
+
+/// The same; `ended` says why the client has ended.
+fn of_failure(failure: Failure, name: Name, ended: impl FnOnce() -> ServerError) -> AcquireError {
     match failure {
         Failure::Unavailable(source) => AcquireError::Unavailable { name, source },
         Failure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
@@ -47,7 +52,7 @@ pub(super) fn told(core: &Core, failure: Failure, name: Name) -> AcquireError {
         Failure::AlreadyHeld => AcquireError::AlreadyHeld { name },
         Failure::NotDurable(source) => AcquireError::NotDurable { name, source },
         Failure::Unauthorized(source) => AcquireError::Unauthorized { name, source },
-        Failure::ShuttingDown => match core.ended.why() {
+        Failure::ShuttingDown => match ended() {
             ServerError::ShuttingDown => AcquireError::ShuttingDown { name },
             source => AcquireError::Unavailable { name, source },
         },
@@ -57,7 +62,7 @@ pub(super) fn told(core: &Core, failure: Failure, name: Name) -> AcquireError {
 impl AcquireError {
     /// What a failed request about a name means for its caller.
     pub fn of_request(name: Name, error: ServerError) -> Self {
-        told(failure_of(error), name)
+        of_failure(failure_of(error), name, || ServerError::ShuttingDown)
     }
 }
 
