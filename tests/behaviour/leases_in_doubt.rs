@@ -70,8 +70,14 @@ fn lock_by(server: Arc<Made>, config: Config) -> (Lock, Client) {
 /// Sets a lease without an answer, and gives the lock back.
 async fn set_in_vain(held: LockGuard, lease: Duration) {
     assert!(held.extend(lease).await.is_err());
-    let told = held.release().await;
-    assert!(told.is_ok(), "{told:?}");
+    release_at_last(held).await;
+}
+
+/// Releases a lock whose server may be silent: the caller waits for the response timeout at most,
+/// and the release goes on in the background.
+async fn release_at_last(held: LockGuard) {
+    let released = held.release().await;
+    assert!(matches!(released, Ok(()) | Err(ReleaseError::OutcomeUnknown { .. })), "{released:?}");
 }
 
 /// Gives a lock back while another of the process waits for it, for whom its lease is set without an answer.
@@ -128,8 +134,8 @@ async fn a_lease_that_is_set_for_nobody_is_known_to_what_gives_the_lock_back() {
         let held = lock.acquire().lease(lease).await.unwrap();
         let left = tokio::time::timeout(Duration::from_millis(500), held.extend(other)).await;
         assert!(left.is_err(), "{label}: {left:?}");
-        let told = held.release().await;
-        assert!(told.is_ok() && released.load(Ordering::Relaxed) == 1, "{label}: {told:?}");
+        release_at_last(held).await;
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }
 }
 
@@ -222,8 +228,8 @@ async fn a_lengthening_that_is_not_durable_is_known_to_what_gives_the_lock_back(
     let held = lock.acquire().lease(short).durability(REPLICA).await.unwrap();
     let told = held.extend(long).await;
     assert!(matches!(told, Err(ExtendError::NotDurable { .. })) && held.remaining() <= short, "{told:?} {held:?}");
-    let told = held.release().await;
-    assert!(told.is_ok() && released.load(Ordering::Relaxed) == 1, "{told:?}");
+    release_at_last(held).await;
+    wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
 }
 
 /// What stays taken for a while after it was given back, in milliseconds, once that gets through.
@@ -245,7 +251,8 @@ async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
         });
         let (lock, _client) = lock_on(server);
         let held = lock.acquire().lease(SOON * 3).at_least(at_least).await.unwrap();
-        held.release().await.unwrap();
+        release_at_last(held).await;
+        wait_until(SOON, async || !told.lock().unwrap().is_empty()).await;
         let told = told.lock().unwrap().first().cloned().unwrap();
         match (most, &told) {
             // Longer than is left of it by what an answer may take, at most.
