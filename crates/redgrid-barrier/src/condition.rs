@@ -105,7 +105,9 @@ impl Condition {
             Err(ConditionError::Failed(AskError::ShuttingDown { name: place.name.clone() }))
         })?;
         waited.grant.give();
-        waited.stand.map(Stand::took);
+        if let Some(stand) = waited.stand {
+            stand.took();
+        }
         Ok((G::from_grant(waited.grant), waited.notified))
     }
 

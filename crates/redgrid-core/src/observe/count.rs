@@ -141,9 +141,12 @@ mod present {
     /// The values of a metric's labels; those it does not have are empty.
     type Values = [&'static str; 2];
 
-    /// The series in use at each recorder, which is named by its address. A key is allocated once for each series, not for
+    /// A series: the address of its recorder, the metric, and the values of its labels.
+    type Series = (usize, &'static str, Values);
+
+    /// The series in use at each recorder. A key is allocated once for each series, not for
     /// each value. There are as many series as kinds, outcomes and reasons.
-    static KEYS: LazyLock<RwLock<HashMap<(usize, &'static str, Values), Key>>> = LazyLock::new(RwLock::default);
+    static KEYS: LazyLock<RwLock<HashMap<Series, Key>>> = LazyLock::new(RwLock::default);
 
     pub(super) fn add<const N: usize>(metric: &'static Metric, labels: [&'static str; N]) {
         with_key(metric, labels, |recorder, key| recorder.register_counter(key, &METADATA).increment(1));
