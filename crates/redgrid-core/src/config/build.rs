@@ -225,7 +225,7 @@ impl Config {
     /// wait in the client. The wait is not part of their `timeout`, only of the call's own bound; a
     /// request that does not get out of it ends as [`NotSent`](crate::ServerError::NotSent).
     ///
-    /// Renewals and releases of what is held do not wait.
+    /// Renewals and releases of single names do not wait; a release of several names at once does.
     pub fn max_in_flight(mut self, requests: u32) -> Self {
         self.settings.max_in_flight = requests;
         self.by_code("max_in_flight")

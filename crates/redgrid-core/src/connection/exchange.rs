@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
-use super::ended::Ended;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::ended::Ended;
 use super::link::patience;
 use super::route::{Answer, once_telling};
 use super::{Doubt, Epoch, Reply, Request, Server, Topology, is_same};

@@ -91,7 +91,8 @@ pub(super) fn takes_turns(kind: &dyn HoldKind) -> bool {
 const DENIED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether the user may not release it, for now.
+/// Whether the server refused a release because the user lacks the permission, which may be granted
+/// before the lease ends.
 fn is_denied(error: &ReleaseError) -> bool {
     matches!(error, ReleaseError::Refused { source, .. } if source.code() == Some(Code::NoPermission))
 }
