@@ -89,7 +89,7 @@ pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_
     // The one that waited has read this in what the former primary had sent; the opener tells the new one by itself.
     let observer = promoted.observer().await.unwrap();
     let round = async || {
-        observer.query::<Option<String>>(&["HGET", "redgrid_barrier:{tag}:all", "round"]).await.unwrap_or_default()
+        observer.query::<Option<String>>(&["HGET", "redgrid_barrier:{tag}", "round"]).await.unwrap_or_default()
     };
     wait_until(SOON, async || round().await.is_some()).await;
     let rounds = round().await.unwrap();
