@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use fred::clients::Client as Fred;
 use fred::interfaces::{ClientLike, EventInterface};
-use fred::prelude::Error as FredError;
+use fred::prelude::{Error as FredError, Server as FredServer};
 use futures_util::future::poll_immediate;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::frames::info_field;
@@ -120,7 +120,13 @@ impl Link {
         self.silence.heard();
         loop {
             let greeting = self.unless_silent(self.breaks_after(), self.handshake());
-            match self.until_closed(greeting, closing).await {
+            // What is asked of a client of fred whose connection has ended is not answered, and does not fail either.
+            let greeted = tokio::select! {
+                biased;
+                greeted = self.until_closed(greeting, closing) => greeted,
+                lost = lost(&mut errors, router) => { self.fail(&lost); return ended }
+            };
+            match greeted {
                 None => return Ended::Closing,
                 Some(Ok(epoch)) => {
                     self.take_refusal(false);
@@ -152,11 +158,7 @@ impl Link {
                 tokio::select! {
                     biased;
                     _ = closing.wait_for(|closed| *closed) => return Ended::Closing,
-                    error = errors.recv() => {
-                        self.fail(error.as_ref().map_or("events were missed", |(error, _)| error.details()));
-                        return ended;
-                    }
-                    _ = &mut *router => { self.fail("the connection task ended"); return ended }
+                    lost = lost(&mut errors, router) => { self.fail(&lost); return ended }
                     () = self.doubt.notified() => {}
                     // Half of what it may be silent for: it has the other half to say that it lives.
                     () = self.silence.lasts_for(&self.clock, patience / 2) => is_silent_by_now = true,
@@ -171,7 +173,12 @@ impl Link {
                         false => self.unless_silent(patience, self.probe()).await,
                     }
                 };
-                match self.until_closed(tokio::time::timeout(self.timeout, probe), closing).await {
+                let probed = tokio::select! {
+                    biased;
+                    probed = self.until_closed(tokio::time::timeout(self.timeout, probe), closing) => probed,
+                    lost = lost(&mut errors, router) => { self.fail(&lost); return ended }
+                };
+                match probed {
                     None => return Ended::Closing,
                     Some(Ok(Err(error))) if is_silent(&error) => {
                         self.fail(SILENT);
@@ -329,6 +336,21 @@ impl Link {
 
     async fn sleep_or_close(&self, wait: Duration, closing: &mut watch::Receiver<bool>) -> bool {
         self.until_closed(tokio::time::sleep(wait), closing).await.is_none()
+    }
+}
+
+/// Completes with the reason when the connection has ended.
+async fn lost(
+    errors: &mut broadcast::Receiver<(FredError, Option<FredServer>)>,
+    router: &mut JoinHandle<Result<(), FredError>>,
+) -> String {
+    tokio::select! {
+        biased;
+        error = errors.recv() => match error {
+            Ok((error, _)) => error.details().to_owned(),
+            Err(_) => "events were missed".into(),
+        },
+        _ = router => "the connection task ended".into(),
     }
 }
 
