@@ -55,7 +55,10 @@ impl Rig {
         let used = (of.make)(of.name, &maker, "from").await;
         let mut made = Vec::new();
         for key in keys_of(&observer).await.into_iter().filter(|key| !key.contains("lock of")) {
-            made.push((key.clone(), observer.query::<Vec<u8>>(&["DUMP", &key]).await.unwrap()));
+            // A key that is deleted between the two commands is no part of the object any more.
+            if let Some(content) = observer.query::<Option<Vec<u8>>>(&["DUMP", &key]).await.unwrap() {
+                made.push((key, content));
+            }
         }
         drop(used);
         let _ = maker.shutdown(SOON).await;

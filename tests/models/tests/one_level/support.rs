@@ -1,7 +1,7 @@
 //! The configurations, and how one is explored.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redgrid_models::one_level::model::Mishaps;
 use redgrid_models::one_level::{Bounds, OneLevel, Rules, Timing};
@@ -31,8 +31,9 @@ pub(crate) const ALONE: OneLevel = timed(
     Timing { lease: 4, extends: &[3], window: 1, margin: 0, offset_gap: 0 },
 );
 
-/// A violation is found in seconds; without this a rule that is not needed would be explored to the end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Number of states after which the search for a violation ends: several times what the rarest one takes. Without a limit, a rule
+/// that is not needed would be explored to the end.
+const MOST_STATES: usize = 50_000_000;
 
 /// The configuration with other bounds.
 pub(crate) const fn bounded(model: OneLevel, clients: u8, under_way: u8, mishaps: Mishaps) -> OneLevel {
@@ -65,10 +66,10 @@ pub(crate) fn holds(name: &str, model: OneLevel, reached: &[&str]) {
 pub(crate) fn breaks(name: &str, model: OneLevel, property: &'static str) {
     let began = Instant::now();
     let until = HasDiscoveries::AllOf(BTreeSet::from([property]));
-    let checker = model.checker().threads(2).finish_when(until).timeout(PATIENCE).spawn_bfs().join();
+    let checker = model.checker().threads(2).finish_when(until).target_state_count(MOST_STATES).spawn_bfs().join();
     let seconds = began.elapsed().as_secs_f32();
     let found = checker.discovery(property);
-    println!("{name}: {} states, {seconds:.1} s", checker.unique_state_count());
+    println!("{name}: {} states of {} generated, {seconds:.1} s", checker.unique_state_count(), checker.state_count());
     let path = found.unwrap_or_else(|| panic!("`{property}` holds without the rule"));
     println!("    `{property}` violated by {:?}", path.into_actions());
 }
