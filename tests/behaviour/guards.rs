@@ -148,3 +148,20 @@ async fn a_lost_lock_that_is_forgotten_leaves_no_name_behind() {
     guard.forget();
     wait_until(SOON, async || client.in_hand() == NOTHING).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_while_holding_releases_and_poisons_nothing() {
+    let server = server().await;
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "a");
+    for _ in 0..2 {
+        let held = lock.clone();
+        let panicked = tokio::spawn(async move {
+            let _guard = held.acquire().await.unwrap();
+            panic!("while holding");
+        });
+        assert!(panicked.await.unwrap_err().is_panic());
+        lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    }
+    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+}
