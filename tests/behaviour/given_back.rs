@@ -12,7 +12,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::made::{Made, granting};
 
 /// How many releases of a primary are remembered, and for how long while it goes on to answer.
-const MOST: usize = 8192;
+const MOST: usize = 1024;
 const KEPT: Duration = Duration::from_secs(5);
 
 /// A server that grants everything, its client, and how many releases it was sent.
