@@ -21,9 +21,8 @@ use crate::clock::Instant;
 /// less, and sentinels take 1 to 2 s to name the server that they have promoted.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// How many keys the remembered releases of one primary may have together: the last 1,024, which is more than a primary is ahead of
-/// its replicas. A plain lock has one. With 8,192 the memory no longer fits into a processor's cache: 64 tasks that acquire and
-/// release then took 10 % more processor time.
+/// Maximum number of keys in the remembered releases of one primary; older releases are forgotten. A plain lock has one key. The
+/// limit is low because each remembered request stays in memory: a large set no longer fits into a processor's cache.
 const MOST: usize = 1024;
 
 /// How many releases are sent again at a time; those of a node leave together.

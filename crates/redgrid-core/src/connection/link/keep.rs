@@ -120,7 +120,7 @@ impl Link {
         self.silence.heard();
         loop {
             let greeting = self.unless_silent(self.breaks_after(), self.handshake());
-            // What is asked of a client of fred whose connection has ended is not answered, and does not fail either.
+            // fred neither answers a command nor fails it when its connection has already ended.
             let greeted = tokio::select! {
                 biased;
                 greeted = self.until_closed(greeting, closing) => greeted,
