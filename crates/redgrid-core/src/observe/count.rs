@@ -185,12 +185,13 @@ mod present {
         });
     }
 
-    /// Registers what alarms count, of this kind or without labels, at a recorder that is about to get its first value of such
-    /// a series. A counter that appeared with its first increment would begin at 1, which Prometheus does not take for an
+    /// Registers what alarms count, of this kind and without labels, at a recorder that is about to get a value of a new
+    /// series. A counter that appeared with its first increment would begin at 1, which Prometheus does not take for an
     /// increase.
     fn begin_at_zero(recorder: &dyn Recorder, first: &Metric, kind: &'static str) {
         let counter = |metric, values| drop(recorder.register_counter(&key(metric, values), &METADATA));
-        for metric in METRICS.iter().filter(|metric| metric.labels.first() == first.labels.first()) {
+        let wanted = |metric: &&Metric| metric.labels.is_empty() || metric.labels.first() == first.labels.first();
+        for metric in METRICS.iter().filter(wanted) {
             match (metric.form, metric.labels) {
                 (Form::Counter, [_, "reason"]) => {
                     LostReason::ALL.iter().for_each(|reason| counter(metric, [kind, reason.label()]));
