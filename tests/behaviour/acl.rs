@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redgrid_locks::Lock;
+use redgrid_semaphore::Semaphore;
 use redgrid_testkit::redis::Value;
 use redgrid_testkit::{RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client_with, server};
@@ -192,4 +193,42 @@ async fn a_process_that_may_not_publish_and_is_alone_waits_for_nobody() {
     for task in tasks {
         tokio::time::timeout(2 * SOON, task).await.expect("it is alone").unwrap();
     }
+}
+
+/// The same of permits, which tasks of one process pass on to each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_may_not_publish_lets_others_have_permits_although_its_own_tasks_wait() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let rules = ["on", ">secret", "~*", "&*", "+@all", "-publish", "-spublish"];
+    observer.cmd(&[&["ACL", "SETUSER", "mute"][..], &rules[..]].concat()).await.unwrap();
+    let url = server.url_for("mute", "secret");
+    let (busy, other) = (client_with(&url, |config| config).await, client_with(&url, |config| config).await);
+    let (stop, sections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let tasks = [(); 16].map(|()| {
+        let semaphore = Semaphore::new(&busy, "a").capacity(1);
+        let (stop, sections) = (Arc::clone(&stop), Arc::clone(&sections));
+        tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let permit = semaphore.acquire().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                sections.fetch_add(1, Ordering::Relaxed);
+                permit.release().await.unwrap();
+            }
+        })
+    });
+    let semaphore = Semaphore::new(&other, "a").capacity(1);
+    let all = async {
+        for _ in 0..6 {
+            semaphore.acquire().await.unwrap().release().await.unwrap();
+        }
+    };
+    let told = tokio::time::timeout(SOON, all).await;
+    stop.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(told.is_ok(), "it was kept out");
+    let sections = sections.load(Ordering::Relaxed);
+    assert!(sections < 50 * 6, "{sections} sections while another had a permit six times");
 }

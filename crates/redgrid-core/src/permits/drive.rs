@@ -233,7 +233,8 @@ impl Pool {
         }
         if ends_stretch {
             let listeners = said.told.unwrap_or(0);
-            let audience = Audience { listeners, heard, ..Audience::default() }.with(copied);
+            let unannounced = said.refused.then_some(self.core.settings.poll_interval);
+            let audience = Audience { listeners, unannounced, heard, ..Audience::default() }.with(copied);
             let round_trip = by.received.since(by.sent);
             match Turn::after(audience, round_trip) {
                 Some(turn) => {

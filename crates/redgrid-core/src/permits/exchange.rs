@@ -159,8 +159,10 @@ pub(super) struct Said {
     pub(super) taken: Option<Vec<bool>>,
     /// How many permits are left; fewer than none where some were taken away that are held.
     pub(super) left: i64,
-    /// Subscribers that heard of what went back, where something did.
+    /// Number of subscribers of what went back, where something did.
     pub(super) told: Option<u64>,
+    /// The server refused to publish it.
+    pub(super) refused: bool,
     /// When the first lease ends.
     pub(super) next: Option<Duration>,
     pub(super) back: Vec<bool>,
@@ -179,7 +181,9 @@ impl Said {
         Ok(Said {
             taken: (taken != "-").then(|| taken.bytes().map(|flag| flag == b'1').collect()),
             left: left.into_typed()?,
-            told: u64::try_from(told).ok(),
+            // -1: nothing was to be told. Below: the message was refused.
+            told: u64::try_from(if told < -1 { -2 - told } else { told }).ok(),
+            refused: told < -1,
             next: u64::try_from(next).ok().map(Duration::from_millis),
             back: flags(back)?,
             kept: flags(kept)?,

@@ -15,7 +15,8 @@
 -- Returns  {taken, left, told, next, back, kept}
 --            taken   `1` or `0` for each request; `-` where none were set, and nothing was taken
 --            left    permits
---            told    subscribers that heard of it; -1 where nothing was to be told
+--            told    subscribers that heard of it; -1 where nothing was to be told; -2 - n where the message was refused, and n
+--                    subscribers did not get it
 --            next    milliseconds until the first lease ends; -1 where none does
 --            back    `1` or `0` for each id given back: whether it was still there
 --            kept    the same for each id looked at
@@ -178,7 +179,11 @@ end
 local told = -1
 if left > 0 and (moved or freed > 0 or tonumber(ARGV[7]) > 0) then
   told = redis.pcall(ARGV[4], ARGV[5], string.format('%.0f', left))
-  told = type(told) == 'number' and told or 0
+  if type(told) ~= 'number' then
+    -- They are back already: a refused message does not undo it. Listeners notice it by their poll; without a count it is two.
+    local listeners = redis.pcall('PUBSUB', ARGV[4] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[5])
+    told = -2 - (listeners[2] or 2)
+  end
 end
 remove(KEYS[3], ending)
 remove(KEYS[4], leaving)
