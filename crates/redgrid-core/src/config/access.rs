@@ -22,18 +22,33 @@ pub struct Access {
     pub tls: Option<Tls>,
 }
 
-/// An encrypted connection. The server's certificate and its name are always verified.
+/// An encrypted connection. The server's certificate and its name are verified, unless a
+/// `rustls::ClientConfig` of the program says otherwise.
+///
+/// Files are read when a client starts, and again before each new connection: a certificate that was
+/// replaced is used from then on. Open connections stay. Where the new files cannot be used, the client
+/// logs a warning and keeps the certificates that it has. The system's authorities are read when a client
+/// starts, and when one of the files changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {
-    /// Who may sign the server's certificate, as PEM; the system's authorities where there is none.
+    /// File with the certificates of the authorities that may sign the server's, as PEM. The system's
+    /// authorities count where neither this nor `ca_pem` is set.
     pub ca_file: Option<PathBuf>,
-    /// The certificate that we show, as PEM, and the chain behind it.
+    /// File with the client's certificate and the chain behind it, as PEM.
     pub cert_file: Option<PathBuf>,
-    /// Its private key, as PEM.
+    /// File with the private key of the client's certificate, as PEM.
     pub key_file: Option<PathBuf>,
+    /// The text of the authorities' certificates, instead of a file.
+    pub ca_pem: Option<Secret>,
+    /// The text of the client's certificate and the chain behind it, instead of a file.
+    pub cert_pem: Option<Secret>,
+    /// The text of the private key, instead of a file.
+    pub key_pem: Option<Secret>,
     /// The name that must be in the server's certificate, where it is not the host that is connected to.
     pub server_name: Option<String>,
+    /// The program's own configuration of rustls, instead of all certificates above.
+    pub(crate) own: Option<OwnTls>,
 }
 
 impl Tls {
@@ -55,6 +70,39 @@ impl Tls {
         self
     }
 
+    /// Trusts the authorities of this PEM text instead of the system's.
+    pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
+        self.ca_pem = Some(Secret::new(pem));
+        self
+    }
+
+    /// Shows a client certificate that is given as PEM text, as is its key.
+    ///
+    /// ```
+    /// # let (certificate, key) = ("-----BEGIN CERTIFICATE-----", "-----BEGIN PRIVATE KEY-----");
+    /// use redgrid_core::config::Tls;
+    ///
+    /// let tls = Tls::new().ca_file("/etc/redis/ca.pem").client_certificate_pem(certificate, key);
+    /// assert!(!format!("{tls:?}").contains("PRIVATE"));
+    /// ```
+    pub fn client_certificate_pem(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
+        self.cert_pem = Some(Secret::new(certificate));
+        self.key_pem = Some(Secret::new(key));
+        self
+    }
+
+    /// Encrypts as this configuration of rustls says, with verifiers, client certificates, protocol
+    /// versions and a crypto provider of the program's own. The crate is re-exported as
+    /// [`rustls`](crate::config::rustls), in the version that is needed here.
+    ///
+    /// Certificates and authorities cannot be set beside it, `server_name` can. It is used as it is:
+    /// for certificates that change it needs a resolver or a verifier of its own that follows them.
+    #[cfg(feature = "tls")]
+    pub fn client_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
+        self.own = Some(OwnTls(config));
+        self
+    }
+
     /// Expects this name in the server's certificate, whatever host is connected to.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
@@ -62,7 +110,33 @@ impl Tls {
     }
 }
 
-/// A password. Never shown by `Debug`.
+/// The program's own configuration of rustls. Two are equal when they are the same one.
+#[cfg(feature = "tls")]
+#[derive(Clone)]
+pub(crate) struct OwnTls(pub(crate) Arc<rustls::ClientConfig>);
+
+#[cfg(feature = "tls")]
+impl PartialEq for OwnTls {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Eq for OwnTls {}
+
+/// There is none without the feature `tls`.
+#[cfg(not(feature = "tls"))]
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum OwnTls {}
+
+impl fmt::Debug for OwnTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientConfig")
+    }
+}
+
+/// A password or another secret. Never shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

@@ -2,14 +2,14 @@
 
 use super::draft::{Draft, Origins};
 use super::error::{ConfigError, Origin};
-use super::form::{Form, Value, shown};
+use super::form::{Value, shown};
 use super::table::TABLE;
 
 /// Settings of which one, and only one, names the servers.
 const HEADS: [&str; 5] = ["single", "unix", "primary", "sentinels", "cluster"];
 
 /// Settings that need another one beside them.
-const NEEDS: [(&str, &str, &str); 14] = [
+const NEEDS: [(&str, &str, &str); 15] = [
     ("replicas", "primary", "replicas belong to a primary"),
     ("master_name", "sentinels", "a master name is asked for at sentinels"),
     ("sentinels", "master_name", "sentinels must be told which primary is meant"),
@@ -18,9 +18,10 @@ const NEEDS: [(&str, &str, &str); 14] = [
     ("tls_ca_file", "tls", "a certificate needs encryption"),
     ("tls_cert_file", "tls", "a certificate needs encryption"),
     ("tls_key_file", "tls", "a certificate needs encryption"),
+    ("tls_ca_pem", "tls", "a certificate needs encryption"),
+    ("tls_cert_pem", "tls", "a certificate needs encryption"),
+    ("tls_key_pem", "tls", "a certificate needs encryption"),
     ("tls_server_name", "tls", "a certificate needs encryption"),
-    ("tls_cert_file", "tls_key_file", "a certificate and its key belong together"),
-    ("tls_key_file", "tls_cert_file", "a certificate and its key belong together"),
     ("socks_username", "socks_proxy", "it logs in at the proxy"),
     ("socks_username", "socks_password", "a user and its password belong together"),
     ("socks_password", "socks_username", "a user and its password belong together"),
@@ -31,7 +32,7 @@ pub(super) fn whole(draft: &Draft, origins: &Origins) -> Result<(), ConfigError>
     let mut copy = draft.clone();
     for setting in TABLE {
         // What code has set has not been read; its text must be readable, too.
-        if let (Some(shown), false) = (setting.form.show(&mut copy), matches!(setting.form, Form::Secret(_))) {
+        if let (Some(shown), false) = (setting.form.show(&mut copy), setting.form.is_masked()) {
             let origin = origin(setting.name, origins);
             setting
                 .form
@@ -64,13 +65,8 @@ pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError
 }
 
 fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
-    let mut is_set = |name: &str| match TABLE.iter().find(|setting| setting.name == name) {
-        Some(setting) => match setting.form {
-            Form::Switch(at) => *at(draft),
-            _ => setting.form.show(draft).is_some(),
-        },
-        None => false,
-    };
+    let set: Vec<&str> = TABLE.iter().filter(|setting| setting.is_set(draft)).map(|setting| setting.name).collect();
+    let is_set = |name: &str| set.contains(&name);
     let heads: Vec<_> = HEADS.into_iter().filter(|head| is_set(head)).collect();
     if let [one, other, ..] = heads[..] {
         let rule = "each names the servers, and they are of different kinds";
@@ -85,9 +81,33 @@ fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
             return Err(relation(place(name, origins), missing, rule));
         }
     }
+    certificates(&is_set, draft.tls_own.is_some(), origins)?;
     if heads.is_empty() {
         let heads: Vec<_> = HEADS.map(|head| format!("`{head}`")).to_vec();
         return Err(ConfigError::NoServer { expected: format!("`url`, or one of {}", heads.join(", ")) });
+    }
+    Ok(())
+}
+
+/// Checks that each certificate is given once, and with its key.
+fn certificates(is_set: &impl Fn(&str) -> bool, has_own: bool, origins: &Origins) -> Result<(), ConfigError> {
+    let forms = [("tls_ca_file", "tls_ca_pem"), ("tls_cert_file", "tls_cert_pem"), ("tls_key_file", "tls_key_pem")];
+    if has_own && let Some(given) = forms.iter().flat_map(|(file, pem)| [file, pem]).find(|name| is_set(name)) {
+        let own = "the `rustls::ClientConfig` that is set in code".into();
+        return Err(relation(place(given, origins), own, "it would have no effect"));
+    }
+    let [_, cert, key] = forms;
+    for (file, pem) in forms {
+        if is_set(file) && is_set(pem) {
+            return Err(relation(place(file, origins), place(pem, origins), "they give the same"));
+        }
+    }
+    for (one, other) in [(cert, key), (key, cert)] {
+        let given = [one.0, one.1].into_iter().find(|name| is_set(name));
+        if let Some(given) = given.filter(|_| !is_set(other.0) && !is_set(other.1)) {
+            let missing = format!("no `{}` or `{}`", other.0, other.1);
+            return Err(relation(place(given, origins), missing, "a certificate and its key belong together"));
+        }
     }
     Ok(())
 }

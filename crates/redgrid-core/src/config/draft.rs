@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::access::{Access, Provider, Secret, Tls};
+use super::access::{Access, OwnTls, Provider, Secret, Tls};
 use super::check;
 use super::error::{ConfigError, Origin};
 use super::network::{Network, Socks};
@@ -33,7 +33,12 @@ pub(super) struct Draft {
     pub(super) tls_ca_file: Option<PathBuf>,
     pub(super) tls_cert_file: Option<PathBuf>,
     pub(super) tls_key_file: Option<PathBuf>,
+    pub(super) tls_ca_pem: Option<Secret>,
+    pub(super) tls_cert_pem: Option<Secret>,
+    pub(super) tls_key_pem: Option<Secret>,
     pub(super) tls_server_name: Option<String>,
+    /// What code sets.
+    pub(super) tls_own: Option<OwnTls>,
     pub(super) read_mode: usize,
     pub(super) subscription_mode: usize,
     pub(super) sharded_subscriptions: usize,
@@ -100,7 +105,11 @@ impl Draft {
             tls_ca_file: tls.ca_file,
             tls_cert_file: tls.cert_file,
             tls_key_file: tls.key_file,
+            tls_ca_pem: tls.ca_pem,
+            tls_cert_pem: tls.cert_pem,
+            tls_key_pem: tls.key_pem,
             tls_server_name: tls.server_name,
+            tls_own: tls.own,
             read_mode: READ_MODES.iter().position(|mode| *mode == settings.read_mode).unwrap_or_default(),
             subscription_mode: SUBSCRIPTION_MODES
                 .iter()
@@ -164,7 +173,11 @@ impl Draft {
             ca_file: self.tls_ca_file,
             cert_file: self.tls_cert_file,
             key_file: self.tls_key_file,
+            ca_pem: self.tls_ca_pem,
+            cert_pem: self.tls_cert_pem,
+            key_pem: self.tls_key_pem,
             server_name: self.tls_server_name,
+            own: self.tls_own,
         });
         let (username, password, provider) = (self.username, self.password, self.provider);
         // Bounded by the table.

@@ -26,6 +26,8 @@ pub(super) enum Form {
     /// What is read is checked by the second.
     Text(fn(&mut Draft) -> &mut Option<String>, fn(&str) -> Result<(), &'static str>),
     Secret(fn(&mut Draft) -> &mut Option<Secret>),
+    /// Certificates or a key as text; masked as secrets are.
+    Pem(fn(&mut Draft) -> &mut Option<Secret>),
     File(fn(&mut Draft) -> &mut Option<PathBuf>),
     /// With the port where none is written.
     Address(fn(&mut Draft) -> &mut Option<Address>, u16),
@@ -38,7 +40,12 @@ impl Form {
     /// Whether the value is a text of the user's own, in which each character counts.
     #[cfg(feature = "config-files")]
     pub(super) fn is_text(&self) -> bool {
-        matches!(self, Form::Text(..) | Form::Secret(_) | Form::File(_) | Form::Address(..) | Form::Addresses(..))
+        self.is_masked() || matches!(self, Form::Text(..) | Form::File(_) | Form::Address(..) | Form::Addresses(..))
+    }
+
+    /// Whether [`Form::show`] masks the value.
+    pub(super) fn is_masked(&self) -> bool {
+        matches!(self, Form::Secret(_) | Form::Pem(_))
     }
 
     /// Reads a value into the draft.
@@ -87,6 +94,11 @@ impl Form {
                 *at(draft) = Some(text.to_owned());
             }
             Form::Secret(at) => *at(draft) = Some(Secret::new(text)),
+            Form::Pem(at) if text.contains(PEM) => *at(draft) = Some(Secret::new(text)),
+            Form::Pem(_) => return Err(self.expected()),
+            Form::File(_) if text.contains(PEM) => {
+                return Err("the path of a file; PEM text goes into the setting that ends in `_pem`".into());
+            }
             Form::File(at) if !text.is_empty() => *at(draft) = Some(text.into()),
             Form::File(_) => return Err(self.expected()),
             Form::Address(at, port) => *at(draft) = Some(Address::read(text, *port)?),
@@ -104,7 +116,7 @@ impl Form {
             Form::Switch(at) => Some(at(draft).to_string()),
             Form::Choice(words, at) => words.get(*at(draft)).map(|word| (*word).to_owned()),
             Form::Text(at, _) => at(draft).clone(),
-            Form::Secret(at) => at(draft).as_ref().map(|_| "***".into()),
+            Form::Secret(at) | Form::Pem(at) => at(draft).as_ref().map(|_| "***".into()),
             Form::File(at) => at(draft).as_ref().map(|path| path.display().to_string()),
             Form::Address(at, _) => at(draft).as_ref().map(Address::to_string),
             Form::Addresses(at, _) => {
@@ -135,6 +147,7 @@ impl Form {
             }
             Form::Text(..) => "text".into(),
             Form::Secret(_) => "text that stays secret".into(),
+            Form::Pem(_) => "PEM text, with `-----BEGIN …-----`".into(),
             Form::File(_) => "the path of a file".into(),
             Form::Address(_, port) => format!("`host:port`; port {port} where none is given"),
             Form::Addresses(_, port) => {
@@ -148,6 +161,9 @@ impl Form {
         }
     }
 }
+
+/// What is in every PEM text, and in no path.
+const PEM: &str = "-----BEGIN ";
 
 /// Reads pairs of addresses.
 fn pairs<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, port: u16) -> Result<Vec<(Address, Address)>, String> {

@@ -36,6 +36,10 @@ pub use servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, Unix
 pub(crate) use settings::Settings;
 pub use settings::{Durability, LONGEST_LEASE, ReadMode, SHORTEST_LEASE, ShardedSubscriptions, SubscriptionMode};
 
+/// The version of rustls that [`Tls::client_config`] takes.
+#[cfg(feature = "tls")]
+pub use ::rustls;
+
 use draft::{Draft, Origins};
 use form::Value;
 use layer::Layer;

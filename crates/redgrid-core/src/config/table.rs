@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::draft::Draft;
 use super::form::Form;
 use super::settings::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::name::Namespace;
@@ -14,6 +15,16 @@ pub(super) struct Setting {
     pub(super) form: Form,
     /// What it is, and what more and less of it costs.
     pub(super) about: &'static str,
+}
+
+impl Setting {
+    /// Whether the draft has a value for it; a switch has one when it is on.
+    pub(super) fn is_set(&self, draft: &mut Draft) -> bool {
+        match self.form {
+            Form::Switch(at) => *at(draft),
+            _ => self.form.show(draft).is_some(),
+        }
+    }
 }
 
 /// What a setting belongs to; a heading of the reference.
@@ -58,7 +69,7 @@ pub(super) const SUBSCRIPTION_MODES: &[&str] = &["primary", "replica"];
 pub(super) const SHARDED: &[&str] = &["auto", "on", "off"];
 pub(super) const DURABILITIES: &[&str] = &["primary", "replicas", "disk"];
 
-use Form::{Address, AddressMap, Addresses, AutoTime, Choice, Count, File, Secret, Switch, Text, Time};
+use Form::{Address, AddressMap, Addresses, AutoTime, Choice, Count, File, Pem, Secret, Switch, Text, Time};
 use Group::{Access, Connections, Holds, Names, Servers, Waiting};
 
 pub(super) static TABLE: &[Setting] = &[
@@ -115,10 +126,18 @@ pub(super) static TABLE: &[Setting] = &[
         "tls_ca_file",
         Access,
         File(|d| &mut d.tls_ca_file),
-        "Who may sign the server's certificate (PEM), instead of whom the system trusts.",
+        "File (PEM) with the authorities that may sign the server's certificate, instead of the system's. Read before each new connection, as are the next two.",
     ),
-    row("tls_cert_file", Access, File(|d| &mut d.tls_cert_file), "The certificate that we show (PEM)."),
-    row("tls_key_file", Access, File(|d| &mut d.tls_key_file), "Its private key (PEM)."),
+    row("tls_cert_file", Access, File(|d| &mut d.tls_cert_file), "File (PEM) with the client's certificate."),
+    row("tls_key_file", Access, File(|d| &mut d.tls_key_file), "File (PEM) with its private key."),
+    row("tls_ca_pem", Access, Pem(|d| &mut d.tls_ca_pem), "The authorities as PEM text, instead of a file."),
+    row(
+        "tls_cert_pem",
+        Access,
+        Pem(|d| &mut d.tls_cert_pem),
+        "The client's certificate as PEM text, instead of a file.",
+    ),
+    row("tls_key_pem", Access, Pem(|d| &mut d.tls_key_pem), "Its private key as PEM text, instead of a file."),
     row(
         "tls_server_name",
         Access,

@@ -1,4 +1,8 @@
-//! TLS, by rustls. The server's certificate is always verified; the only thing to choose is the name that must be in it.
+//! TLS, by rustls. The server's certificate is always verified, unless the program has a
+//! `rustls::ClientConfig` of its own.
+
+#[cfg(feature = "tls")]
+mod certificates;
 
 #[cfg(feature = "tls")]
 pub(super) use with::Encryption;
@@ -8,113 +12,120 @@ pub(super) use without::Encryption;
 #[cfg(feature = "tls")]
 mod with {
     use std::net::SocketAddr;
-    use std::path::Path;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex, MutexGuard};
 
     use fred::prelude::{Config as FredConfig, Server as FredServer};
     use fred::types::config::TlsConnector;
-    use rustls::pki_types::pem::{Error as PemError, PemObject};
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-    use rustls::{ClientConfig, RootCertStore};
+    use rustls::ClientConfig;
+    use rustls::pki_types::ServerName;
 
+    use super::certificates::{Pems, Wrong};
     use crate::config::{Address, Config, ConfigError, Tls};
 
-    /// What all connections of a client share: certificates, and sessions to take up again.
+    /// What all connections of a client share: certificates, and sessions to resume.
     #[derive(Clone)]
-    pub(in crate::connection) struct Encryption {
+    pub(in crate::connection) struct Encryption(Arc<Shared>);
+
+    struct Shared {
+        tls: Tls,
+        current: Mutex<Current>,
+        /// Held while files are read, so that an older state of them never replaces a newer one.
+        reading: Mutex<()>,
+    }
+
+    /// The certificates of new connections.
+    struct Current {
         connector: TlsConnector,
-        server_name: Option<String>,
+        /// What they were made from; `None` where they never change.
+        pems: Option<Pems>,
+        /// Grows with each change.
+        generation: u64,
+        /// Why the files cannot be used now, as it was logged.
+        trouble: Option<String>,
     }
 
     impl Encryption {
-        /// Reads the files that the configuration names; `None` where it speaks in the clear.
+        /// Reads the certificates that the configuration names; `None` where nothing is encrypted.
+        ///
+        /// # Errors
+        ///
+        /// [`ConfigError`] names the setting, and the file if there is one.
         pub(in crate::connection) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
             let Some(tls) = &config.access.tls else { return Ok(None) };
-            let wrong = |name, expected| ConfigError::Value { origin: config.origin(name), expected };
+            let wrong = |Wrong { setting, expected }| ConfigError::Value { origin: config.origin(setting), expected };
             if let Some(name) = &tls.server_name {
                 ServerName::try_from(name.as_str()).map_err(|_| {
-                    wrong("tls_server_name", format!("a host name or an IP address, found `{}`", name.escape_debug()))
+                    let expected = format!("a host name or an IP address, found `{}`", name.escape_debug());
+                    wrong(Wrong { setting: "tls_server_name", expected })
                 })?;
             }
-            // Named here, and not installed for the whole process: another library may want another one.
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let builder = ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .map_err(|error| wrong("tls", format!("a usable crypto library, found: {error}")))?
-                .with_root_certificates(authorities(tls).map_err(|(name, expected)| wrong(name, expected))?);
-            let client = match (&tls.cert_file, &tls.key_file) {
-                (Some(cert), Some(key)) => {
-                    let chain = certificates(cert).map_err(|expected| wrong("tls_cert_file", expected))?;
-                    let secret = private_key(key).map_err(|expected| wrong("tls_key_file", expected))?;
-                    builder.with_client_auth_cert(chain, secret).map_err(|error| {
-                        let (key, cert) = (key.display(), cert.display());
-                        let expected = format!("the key in {key} to belong to the certificate in {cert}: {error}");
-                        wrong("tls_key_file", expected)
-                    })?
+            let (client, pems) = match &tls.own {
+                Some(own) => (ClientConfig::clone(&own.0), None),
+                None => {
+                    let pems = Pems::read(tls).map_err(wrong)?;
+                    (pems.client_config().map_err(wrong)?, tls.has_files().then_some(pems))
                 }
-                _ => builder.with_no_client_auth(),
             };
-            Ok(Some(Encryption { connector: client.into(), server_name: tls.server_name.clone() }))
+            let current = Current { connector: client.into(), pems, generation: 0, trouble: None };
+            let (current, reading) = (Mutex::new(current), Mutex::default());
+            Ok(Some(Encryption(Arc::new(Shared { tls: tls.clone(), current, reading }))))
         }
 
         /// The server at `address`, reached at `at`, with the name that its certificate must have: the host, unless it is set.
         pub(in crate::connection) fn server(&self, address: &Address, at: SocketAddr) -> FredServer {
-            let name = self.server_name.clone().unwrap_or_else(|| address.host.clone());
+            let name = self.0.tls.server_name.clone().unwrap_or_else(|| address.host.clone());
             FredServer::new_with_tls(at.ip().to_string(), at.port(), Some(name))
         }
 
         pub(in crate::connection) fn set_up(&self, config: &mut FredConfig) {
-            config.tls = Some(self.connector.clone().into());
+            config.tls = Some(self.0.current().connector.clone().into());
+        }
+
+        /// Which certificates new connections have: a number that grows with each change.
+        pub(in crate::connection) fn generation(&self) -> u64 {
+            self.0.current().generation
+        }
+
+        /// Reads the files again, and takes over what has changed. Files that cannot be used are logged,
+        /// once for each reason, and change nothing.
+        pub(in crate::connection) async fn refresh(&self) {
+            if self.0.current().pems.is_none() {
+                return;
+            }
+            let shared = Arc::clone(&self.0);
+            // Files may be on a slow disk, or on another machine.
+            let _ = tokio::task::spawn_blocking(move || shared.read_again()).await;
         }
     }
 
-    /// Who may sign: those of the file, all of them usable, or those of the system, as far as they are.
-    fn authorities(tls: &Tls) -> Result<RootCertStore, (&'static str, String)> {
-        let mut roots = RootCertStore::empty();
-        match &tls.ca_file {
-            Some(path) => {
-                for certificate in certificates(path).map_err(|expected| ("tls_ca_file", expected))? {
-                    roots.add(certificate).map_err(|error| {
-                        ("tls_ca_file", format!("certificates of authorities in {}: {error}", path.display()))
-                    })?;
+    impl Shared {
+        fn current(&self) -> MutexGuard<'_, Current> {
+            self.current.lock().unwrap_or_else(|p| p.into_inner())
+        }
+
+        fn read_again(&self) {
+            let _reading = self.reading.lock().unwrap_or_else(|p| p.into_inner());
+            let changed = Pems::read(&self.tls).and_then(|pems| {
+                if self.current().pems.as_ref() == Some(&pems) {
+                    return Ok(None);
+                }
+                Ok(Some((pems.client_config()?, pems)))
+            });
+            let mut current = self.current();
+            match changed {
+                Ok(None) => current.trouble = None,
+                Ok(Some((client, pems))) => {
+                    let generation = current.generation + 1;
+                    *current = Current { connector: client.into(), pems: Some(pems), generation, trouble: None };
+                    tracing::info!("new connections use the certificates that the files have now");
+                }
+                Err(Wrong { setting, expected }) => {
+                    if current.trouble.as_ref() != Some(&expected) {
+                        tracing::warn!("`{setting}`: expected {expected}; the former certificates are still used");
+                        current.trouble = Some(expected);
+                    }
                 }
             }
-            None => {
-                let found = rustls_native_certs::load_native_certs();
-                let (_, unusable) = roots.add_parsable_certificates(found.certs);
-                if unusable > 0 || !found.errors.is_empty() {
-                    tracing::debug!(unusable, errors = ?found.errors, "some of the system's authorities were left out");
-                }
-                if roots.is_empty() {
-                    let expected = "authorities that this system trusts, found none; `tls_ca_file` names others";
-                    return Err(("tls", expected.into()));
-                }
-            }
-        }
-        Ok(roots)
-    }
-
-    fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-        let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        match all {
-            Ok(none) if none.is_empty() => Err(format!("certificates (PEM) in {}, found none", path.display())),
-            Ok(all) => Ok(all),
-            Err(error) => Err(unreadable("certificates (PEM)", path, &error)),
-        }
-    }
-
-    fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-        PrivateKeyDer::from_pem_file(path)
-            .map_err(|error| unreadable("a private key without a password (PEM)", path, &error))
-    }
-
-    fn unreadable(what: &str, path: &Path, error: &PemError) -> String {
-        let path = path.display();
-        match error {
-            PemError::Io(error) => format!("{what} in {path}, which can not be read: {error}"),
-            PemError::NoItemsFound => format!("{what} in {path}, found none"),
-            // No text of the file: it may hold a key.
-            _ => format!("{what} in {path}, which is damaged or something else"),
         }
     }
 }
@@ -145,6 +156,14 @@ mod without {
         }
 
         pub(in crate::connection) fn set_up(&self, _: &mut FredConfig) {
+            match *self {}
+        }
+
+        pub(in crate::connection) fn generation(&self) -> u64 {
+            match *self {}
+        }
+
+        pub(in crate::connection) async fn refresh(&self) {
             match *self {}
         }
     }

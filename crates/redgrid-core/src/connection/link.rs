@@ -9,7 +9,6 @@ mod keep;
 mod silence;
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +22,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
-use self::build::Blueprint;
+use self::build::{Blueprint, Target};
 pub(super) use self::frames::info_field;
 pub(super) use self::frames::wants_login;
 use self::frames::{classify, from_value, into_reply, is_read_only, refusal};
@@ -133,11 +132,11 @@ pub(super) enum Greeting {
 /// How long a server that has another part than expected is left alone: a promotion is a matter of moments.
 const OTHER_PART: Duration = Duration::from_millis(100);
 
-/// A client of fred, and where it connects to.
-type Freds = (Option<SocketAddr>, Fred);
+/// A client of fred, and what it was built for.
+type Freds = (Target, Fred);
 
 pub(super) struct Link {
-    /// The client of fred for the present connection, or for the last one, and where it connects to.
+    /// The client of fred for the present connection, or for the last one, and its target.
     fred: watch::Sender<Freds>,
     blueprint: Blueprint,
     /// Ends the task that drives the present connection.
@@ -182,12 +181,12 @@ impl Link {
         let login = way.entry.logins.clone().map(Login::new);
         let news = if seat.is_some() { NEWS } else { MESSAGES };
         let blueprint = Blueprint { way: way.clone(), login: login.clone(), settings: settings.clone(), news };
-        let at = blueprint.known();
+        let target = blueprint.known();
         let fred = blueprint
-            .build(at)
+            .build(target)
             .map_err(|error| ServerError::not_sent(format!("the client could not be built: {error}")))?;
         let link = Arc::new(Link {
-            fred: watch::Sender::new((at, fred)),
+            fred: watch::Sender::new((target, fred)),
             blueprint,
             router: Mutex::default(),
             options: Options {

@@ -28,8 +28,10 @@ fn names(why: &str) -> Option<String> {
 
 const STRANGERS: &str = "the server's certificate is signed by nobody who is trusted here (see `tls_ca_file`)";
 
+const NOT_ACCEPTED: &str = "the server does not accept the client certificate (see `tls_cert_file`)";
+
 /// Marks of rustls's errors; the first that fits counts.
-const TLS: [(&str, &str); 10] = [
+const TLS: [(&str, &str); 15] = [
     ("NotValidForName", "the server's certificate is not for the expected name (see `tls_server_name`)"),
     ("UnknownIssuer", STRANGERS),
     // An authority of the same name, and another key.
@@ -38,6 +40,12 @@ const TLS: [(&str, &str); 10] = [
     ("InvalidCertificate(NotValidYet", "the server's certificate is not valid yet"),
     ("InvalidCertificate(", "the server's certificate is not accepted"),
     ("AlertReceived(CertificateRequired)", "the server asks for a client certificate (see `tls_cert_file`)"),
+    ("AlertReceived(UnknownCA)", NOT_ACCEPTED),
+    // Signed by an authority whose name the server knows, with another key.
+    ("AlertReceived(DecryptError)", NOT_ACCEPTED),
+    ("AlertReceived(BadCertificate)", NOT_ACCEPTED),
+    ("AlertReceived(CertificateExpired)", NOT_ACCEPTED),
+    ("AlertReceived(CertificateUnknown)", NOT_ACCEPTED),
     ("AlertReceived(", "the server ended the TLS handshake"),
     ("InvalidMessage(", "the server does not speak TLS there"),
     ("tls handshake eof", "the server ended the connection in the TLS handshake"),

@@ -8,7 +8,7 @@ use crate::error::ServerError;
 
 /// Marks of such failures, as they are told by the server or by rustls. Alerts come from a server
 /// that does not accept our certificate.
-const MARKS: [&str; 13] = [
+const MARKS: [&str; 14] = [
     "WRONGPASS ",
     "NOAUTH ",
     "InvalidCertificate(",
@@ -21,6 +21,7 @@ const MARKS: [&str; 13] = [
     "AlertReceived(CertificateExpired)",
     "AlertReceived(CertificateUnknown)",
     "AlertReceived(UnknownCA)",
+    "AlertReceived(DecryptError)",
     "AlertReceived(AccessDenied)",
 ];
 

@@ -69,6 +69,11 @@ fn bad_urls_name_the_part_and_hide_the_password() {
         ("redis://h?cluster=a", "the servers before the `?`"),
         ("redis://h?read_mode=master", "expected one of `primary`, `replica`, `any`, found `master`"),
         ("redis://h?connections_per_node=17", "expected a whole number from 1 to 16, found `17`"),
+        ("rediss://h?tls_ca_pem=hunter2", "`tls_ca_pem` in the URL: expected PEM text, with `-----BEGIN …-----`"),
+        (
+            "rediss://h?tls_key_file=-----BEGIN%20hunter2",
+            "`tls_key_file` in the URL: expected the path of a file; PEM text",
+        ),
         ("redis://h?tls=yes", "`tls` in the URL: expected `true` or `false`, found `yes`"),
         ("rediss://h?tls=false", "not both"),
         ("redis://h?namespace={x}", "a namespace without braces"),
@@ -105,11 +110,17 @@ fn values_that_do_not_fit_are_both_named() {
         ("redis://h?durability_timeout=2s", ["`durability_timeout` in the URL", "`durability: primary`"]),
         ("redis://h?tls_ca_file=/ca", ["`tls_ca_file` in the URL", "`tls: false`"]),
         ("redis-master-slave://h,r,h:6379", ["`host` in the URL and `host` in the URL", "its own replica"]),
-        ("rediss://h?tls_cert_file=/c", ["`tls_cert_file` in the URL", "no `tls_key_file`"]),
+        ("rediss://h?tls_cert_file=/c", ["`tls_cert_file` in the URL", "no `tls_key_file` or `tls_key_pem`"]),
         ("redis://hunter2@h", ["`user` in the URL", "no `password` do not fit: a user logs in with a password"]),
         ("redis://h?username=hunter2", ["`username` in the URL", "no `password`"]),
         ("redis-sentinel://h/m?sentinel_username=u", ["`sentinel_username` in the URL", "no `sentinel_password`"]),
-        ("rediss://h?tls_key_file=/k", ["`tls_key_file` in the URL", "no `tls_cert_file`"]),
+        ("rediss://h?tls_key_file=/k", ["`tls_key_file` in the URL", "no `tls_cert_file` or `tls_cert_pem`"]),
+        ("rediss://h?tls_key_pem=-----BEGIN%20", ["`tls_key_pem` in the URL", "no `tls_cert_file` or `tls_cert_pem`"]),
+        ("redis://h?tls_ca_pem=-----BEGIN%20", ["`tls_ca_pem` in the URL", "`tls: false`"]),
+        (
+            "rediss://h?tls_ca_file=/ca&tls_ca_pem=-----BEGIN%20",
+            ["`tls_ca_file` in the URL", "`tls_ca_pem` in the URL do not fit: they give the same"],
+        ),
     ] {
         let text = told(url, Config::from_url(url));
         assert!(words.iter().all(|word| text.contains(word)), "{url}: {text}");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::super::draft::Draft;
-use super::super::form::{Form, Value};
+use super::super::form::Value;
 use super::super::table::{DURABILITIES, READ_MODES, SHARDED, SUBSCRIPTION_MODES, TABLE};
 use super::super::{
     Access, Config, Durability, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode, Tls, reference,
@@ -72,7 +72,7 @@ fn every_field_of_the_settings_has_a_row() {
     let mut draft = Draft::default();
     for one in config.explain() {
         let form = &TABLE.iter().find(|setting| setting.name == one.name).unwrap().form;
-        if let (Some(text), false) = (one.value, matches!(form, Form::Secret(_))) {
+        if let (Some(text), false) = (one.value, form.is_masked()) {
             form.read(&Value::One(text), &mut draft).unwrap();
         }
     }

@@ -11,6 +11,7 @@ use fred::types::config::{Config as FredConfig, CredentialProvider, ReconnectPol
 use super::LONGEST_QUEUE;
 use crate::config::Settings;
 use crate::connection::dial::reach;
+use crate::connection::encryption::Encryption;
 use crate::connection::login::{Login, as_word};
 use crate::connection::way::{Place, Way};
 
@@ -20,7 +21,7 @@ const NEVER_MS: u32 = 60_000;
 
 /// What the clients of fred for one connection are built from.
 ///
-/// fred never connects again by itself, and a client of it knows one address. Where that is still the
+/// fred never connects again by itself, and a client of it has one [`Target`]. Where that is still the
 /// right one the client is used again: it has 5 MB of room for messages.
 pub(super) struct Blueprint {
     pub(super) way: Way,
@@ -30,25 +31,50 @@ pub(super) struct Blueprint {
     pub(super) news: usize,
 }
 
+/// What a client of fred cannot change later: another target needs another client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::connection) struct Target {
+    /// The address to connect to; `None` for a socket of this machine.
+    pub(in crate::connection) at: Option<SocketAddr>,
+    /// Which certificates are used, by their number.
+    certificates: u64,
+}
+
 impl Blueprint {
-    /// Finds out where the next connection is to lead; `None` for a socket of this machine.
+    /// Finds the target of the next connection: resolves the host name, and reads certificates again.
     ///
     /// # Errors
     ///
     /// In words for users.
-    pub(super) async fn find(&self) -> Result<Option<SocketAddr>, String> {
-        match &self.way.place {
+    pub(super) async fn find(&self) -> Result<Target, String> {
+        let limit = self.settings.connect_timeout;
+        let at = match &self.way.place {
             Place::Tcp(address) => {
                 let network = &self.way.entry.network;
-                reach(network.mapped(address), network, self.settings.connect_timeout).await.map(Some)
+                Some(reach(network.mapped(address), network, limit).await?)
             }
             #[cfg(unix)]
-            Place::Unix(_) => Ok(None),
+            Place::Unix(_) => None,
+        };
+        if let Some(encryption) = &self.way.entry.encryption {
+            // Files that cannot be read in time are used by a later connection.
+            let _ = tokio::time::timeout(limit, encryption.refresh()).await;
         }
+        Ok(self.target(at))
+    }
+
+    /// The target of all connections so far as it is known before anything is looked up.
+    pub(super) fn known(&self) -> Target {
+        self.target(self.fixed_address())
+    }
+
+    fn target(&self, at: Option<SocketAddr>) -> Target {
+        let certificates = self.way.entry.encryption.as_ref().map_or(0, Encryption::generation);
+        Target { at, certificates }
     }
 
     /// Where all connections lead, if nothing has to be found out for that.
-    pub(super) fn known(&self) -> Option<SocketAddr> {
+    fn fixed_address(&self) -> Option<SocketAddr> {
         let Place::Tcp(address) = &self.way.place else { return None };
         let network = &self.way.entry.network;
         if network.dialer.is_some() || network.socks.is_some() {
@@ -58,10 +84,10 @@ impl Blueprint {
         Some(SocketAddr::new(address.host.parse().ok()?, address.port))
     }
 
-    /// A client that is to connect to `at`; for one that never connects there need be none.
-    pub(super) fn build(&self, at: Option<SocketAddr>) -> Result<Fred, FredError> {
+    /// A client for this target; one that never connects needs no address.
+    pub(super) fn build(&self, target: Target) -> Result<Fred, FredError> {
         let Blueprint { way, login, settings, news } = self;
-        build(way, at, login.clone(), settings, *news)
+        build(way, target.at, login.clone(), settings, *news)
     }
 }
 

@@ -88,11 +88,11 @@ impl Link {
 
     /// Finds out where to connect to, and connects there.
     async fn set_up(&self) -> Result<(Fred, JoinHandle<Result<(), FredError>>), String> {
-        let at = self.blueprint.find().await?;
-        let leads_elsewhere = self.fred.borrow().0 != at;
-        if leads_elsewhere {
-            let fred = self.blueprint.build(at).map_err(|error| error.to_string())?;
-            self.fred.send_replace((at, fred));
+        let target = self.blueprint.find().await?;
+        let is_another = self.fred.borrow().0 != target;
+        if is_another {
+            let fred = self.blueprint.build(target).map_err(|error| error.to_string())?;
+            self.fred.send_replace((target, fred));
         }
         let fred = self.fred();
         let router = fred.init().await.map_err(|error| error.details().to_owned())?;
