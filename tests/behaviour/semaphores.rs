@@ -435,6 +435,23 @@ async fn tasks_of_one_process_pass_permits_on() {
     }
 }
 
+/// A new version of a service with another number does not change it under the old one.
+#[tokio::test]
+async fn a_capacity_leaves_the_number_of_permits_and_set_permits_changes_it() {
+    let server = server().await;
+    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
+    let old = Semaphore::new(&client, NAME).capacity(1);
+    let held = old.acquire().await.unwrap();
+    let new = Semaphore::new(&client, NAME).capacity(5);
+    assert!(new.try_acquire().await.unwrap().is_none(), "there is one permit, and it is held");
+    new.set_permits(5).await.unwrap();
+    assert_eq!(left(&observer).await, 4, "the one that is held stays held");
+    let more = new.acquire_many(4).await.unwrap();
+    assert!(new.try_acquire().await.unwrap().is_none());
+    drop((held, more));
+    all_are_back(&observer, 5, &[&client]).await;
+}
+
 fn _is_send(server: &RedisServer) -> impl Send + '_ {
     async move {
         let client = client(server).await;

@@ -32,10 +32,22 @@ impl Semaphore {
         Semaphore { counter: Counter::new(client, name, false), capacity: None, closing: Arc::new(closing) }
     }
 
-    /// The same semaphore with so many permits, 1 to 2,147,483,647: they are set on the first use, where none were set. They
-    /// have leases, which are renewed while their guards live, so a process that dies gives them back within one lease.
+    /// The same semaphore with so many permits, 1 to 2,147,483,647. They are set on the first use if the semaphore has none
+    /// yet. Permits have leases, which are renewed while their guards live, so a process that dies gives them back within
+    /// one lease.
     ///
-    /// What was set before stays: [`Semaphore::set_permits`] changes it.
+    /// A semaphore that exists keeps its number: `capacity(5)` does not change one that was made with `capacity(1)`, and
+    /// gives no error, because processes of an old and a new version may run side by side. [`Semaphore::set_permits`] changes
+    /// the number:
+    ///
+    /// ```no_run
+    /// # use redgrid_semaphore::Semaphore;
+    /// # async fn example(client: &redgrid_semaphore::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mail = Semaphore::new(client, "mail").capacity(5);
+    /// mail.set_permits(5).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn capacity(mut self, permits: u64) -> Self {
         self.capacity = Some(permits);
