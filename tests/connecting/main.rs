@@ -1,3 +1,4 @@
 //! How clients connect: certificates that are inline or change, servers of the older protocol, and roles that move.
 
 mod certificates;
+mod resp2;

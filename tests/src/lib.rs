@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use redgrid_core::config::Protocol;
 use redgrid_core::{Client, Config, InHand};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
@@ -51,7 +52,16 @@ pub async fn client_with(url: &str, settings: impl FnOnce(Config) -> Config) -> 
 
 /// The same, not yet connected.
 pub async fn client_unready(url: &str, settings: impl FnOnce(Config) -> Config) -> Client {
-    Client::connect(settings(Config::from_url(url).expect("a valid URL"))).await.expect("a valid configuration")
+    let config = Config::from_url(url).expect("a valid URL").protocol(protocol());
+    Client::connect(settings(config)).await.expect("a valid configuration")
+}
+
+/// The protocol that the variable `TEST_PROTOCOL` names, to run tests of everything by RESP2.
+pub fn protocol() -> Protocol {
+    match std::env::var("TEST_PROTOCOL").as_deref() {
+        Ok("resp2") => Protocol::Resp2,
+        _ => Protocol::Auto,
+    }
 }
 
 /// Waits until the client's notices are subscribed: when that comes into force, all that is held is looked after once.

@@ -5,7 +5,7 @@ use std::fmt;
 use redgrid_core::{Client, Config};
 use redgrid_testkit::{Cluster, Replicated, Sentinels};
 
-use crate::SOON;
+use crate::{SOON, protocol};
 
 /// How servers belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub fn by_list(replicated: &Replicated) -> Config {
 
 /// A client with settings of the test's own, connected.
 pub async fn connected(config: Config) -> Client {
-    let client = Client::connect(config).await.expect("a valid configuration");
+    let client = Client::connect(config.protocol(protocol())).await.expect("a valid configuration");
     client.wait_ready(SOON).await.expect("the servers answer");
     client
 }

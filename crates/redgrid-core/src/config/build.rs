@@ -8,7 +8,7 @@ use super::access::{CredentialProvider, Provider, Secret, Tls};
 use super::error::{ConfigError, Origin};
 use super::network::{Dialer, Resolver, Socks};
 use super::servers::{Address, Sentinel, Servers};
-use super::settings::{Durability, ReadMode, ShardedSubscriptions, SubscriptionMode};
+use super::settings::{Durability, Protocol, ReadMode, ShardedSubscriptions, SubscriptionMode};
 use crate::name::Namespace;
 
 impl Config {
@@ -206,6 +206,12 @@ impl Config {
     pub fn sharded_subscriptions(mut self, sharded: ShardedSubscriptions) -> Self {
         self.settings.sharded_subscriptions = sharded;
         self.by_code("sharded_subscriptions")
+    }
+
+    /// Which protocol is spoken: RESP3, and RESP2 where a server refuses it, unless set.
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.settings.protocol = protocol;
+        self.by_code("protocol")
     }
 
     /// How often an idle connection is asked whether it lives: every 5 s unless set. A dead one is noticed after this and one

@@ -9,7 +9,7 @@ use super::check;
 use super::error::{ConfigError, Origin};
 use super::network::{Network, Socks};
 use super::servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, UnixSocket};
-use super::settings::{Durability, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode};
+use super::settings::{Durability, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode};
 use super::{Config, Notes};
 use crate::name::Namespace;
 
@@ -42,6 +42,7 @@ pub(super) struct Draft {
     pub(super) read_mode: usize,
     pub(super) subscription_mode: usize,
     pub(super) sharded_subscriptions: usize,
+    pub(super) protocol: usize,
     pub(super) durability: usize,
     pub(super) durability_at_least: u32,
     pub(super) durability_timeout: Duration,
@@ -60,6 +61,7 @@ const READ_MODES: [ReadMode; 3] = [ReadMode::Primary, ReadMode::Replica, ReadMod
 const SUBSCRIPTION_MODES: [SubscriptionMode; 2] = [SubscriptionMode::Primary, SubscriptionMode::Replica];
 const SHARDED: [ShardedSubscriptions; 3] =
     [ShardedSubscriptions::Auto, ShardedSubscriptions::On, ShardedSubscriptions::Off];
+const PROTOCOLS: [Protocol; 3] = [Protocol::Auto, Protocol::Resp3, Protocol::Resp2];
 
 /// How long replicas or the disk may take where nobody says: 1 s, Redisson's time for the same.
 const DURABILITY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -119,6 +121,7 @@ impl Draft {
                 .iter()
                 .position(|s| *s == settings.sharded_subscriptions)
                 .unwrap_or_default(),
+            protocol: PROTOCOLS.iter().position(|protocol| *protocol == settings.protocol).unwrap_or_default(),
             durability,
             durability_at_least,
             durability_timeout,
@@ -164,6 +167,7 @@ impl Draft {
             read_mode: READ_MODES.get(self.read_mode).copied().unwrap_or_default(),
             subscription_mode: SUBSCRIPTION_MODES.get(self.subscription_mode).copied().unwrap_or_default(),
             sharded_subscriptions: SHARDED.get(self.sharded_subscriptions).copied().unwrap_or_default(),
+            protocol: PROTOCOLS.get(self.protocol).copied().unwrap_or_default(),
             durability,
             namespace: Namespace::new(self.namespace.unwrap_or_default()).map_err(ConfigError::Namespace)?,
             client_name: self.client_name.unwrap_or_default(),

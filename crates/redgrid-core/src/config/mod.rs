@@ -34,7 +34,9 @@ pub(crate) use network::Network;
 pub use network::{Dialer, Resolver, Stream};
 pub use servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, UnixSocket};
 pub(crate) use settings::Settings;
-pub use settings::{Durability, LONGEST_LEASE, ReadMode, SHORTEST_LEASE, ShardedSubscriptions, SubscriptionMode};
+pub use settings::{
+    Durability, LONGEST_LEASE, Protocol, ReadMode, SHORTEST_LEASE, ShardedSubscriptions, SubscriptionMode,
+};
 
 /// The version of rustls that [`Tls::client_config`] takes.
 #[cfg(feature = "tls")]

@@ -46,6 +46,18 @@ pub enum ShardedSubscriptions {
     Off,
 }
 
+/// Which version of its protocol a server is spoken to by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// RESP3, and RESP2 at servers and proxies that refuse `HELLO 3`.
+    #[default]
+    Auto,
+    /// RESP3 only: a server that refuses it is not used.
+    Resp3,
+    /// RESP2 only; `HELLO` is never sent. For proxies that end the connection on commands that they do not know.
+    Resp2,
+}
+
 /// How durable a grant, and every renewal of it, must be before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -107,6 +119,7 @@ pub(crate) struct Settings {
     pub(crate) subscription_mode: SubscriptionMode,
     pub(crate) max_replica_lag: Duration,
     pub(crate) sharded_subscriptions: ShardedSubscriptions,
+    pub(crate) protocol: Protocol,
     pub(crate) watchdog_lease: Duration,
     pub(crate) durability: Durability,
     pub(crate) fair_wait: Duration,
@@ -135,6 +148,7 @@ impl Default for Settings {
             subscription_mode: SubscriptionMode::Primary,
             max_replica_lag: Duration::from_secs(1),
             sharded_subscriptions: ShardedSubscriptions::Auto,
+            protocol: Protocol::Auto,
             watchdog_lease: Duration::from_secs(30),
             durability: Durability::Primary,
             fair_wait: Duration::from_secs(30),

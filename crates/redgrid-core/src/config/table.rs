@@ -67,6 +67,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];
 pub(super) const SUBSCRIPTION_MODES: &[&str] = &["primary", "replica"];
 pub(super) const SHARDED: &[&str] = &["auto", "on", "off"];
+pub(super) const PROTOCOLS: &[&str] = &["auto", "resp3", "resp2"];
 pub(super) const DURABILITIES: &[&str] = &["primary", "replicas", "disk"];
 
 use Form::{Address, AddressMap, Addresses, AutoTime, Choice, Count, File, Pem, Secret, Switch, Text, Time};
@@ -229,6 +230,12 @@ pub(super) static TABLE: &[Setting] = &[
         Connections,
         Choice(SHARDED, |d| &mut d.sharded_subscriptions),
         "Whether a cluster's messages go by sharded channels; `auto` where the servers have them, as Redisson does. All services that share locks must agree.",
+    ),
+    row(
+        "protocol",
+        Connections,
+        Choice(PROTOCOLS, |d| &mut d.protocol),
+        "Which protocol is spoken: `auto` is RESP3, and RESP2 where a server or proxy refuses `HELLO 3`. `resp2` never sends HELLO, for proxies that end the connection on it.",
     ),
     row(
         "watchdog_lease",

@@ -126,6 +126,9 @@ pub struct NodeHealth {
     /// Whether the node refuses the password, user or certificate of this client, or its own
     /// certificate is refused. Calls end early with `Unauthorized` then.
     pub is_unauthorized: bool,
+    /// Why RESP2 is spoken at this node, and what does not work with it. `None` where RESP3 is spoken,
+    /// and where the setting `protocol` asks for RESP2.
+    pub without_resp3: Option<String>,
     /// Whether it is a replica that is behind its primary by more than `max_replica_lag`, and left out of reads for that.
     pub is_behind: bool,
     /// Channels that are wanted at this node.
@@ -172,6 +175,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         clock_offset_micros: server.time().at(now, now).and_then(ahead_of_here),
         trouble,
         is_unauthorized: server.refusal().borrow().is_some(),
+        without_resp3: server.without_resp3(),
         is_behind: server.is_behind(),
         channels: subscriptions.wanted,
         subscribed: subscriptions.confirmed,

@@ -22,7 +22,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
-use self::build::{Blueprint, Target};
+use self::build::{Blueprint, Target, without_arguments};
 pub(super) use self::frames::info_field;
 pub(super) use self::frames::wants_login;
 use self::frames::{classify, from_value, into_reply, is_read_only, refusal};
@@ -320,7 +320,11 @@ impl Link {
     async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
         let user = credentials.username.unwrap_or_else(|| "default".into());
         let args = vec![user.into(), credentials.password.reveal().into()];
-        self.send_once(Named::Known("AUTH"), args).await.map(drop)
+        match self.send_once(Named::Known("AUTH"), args).await {
+            // A server that does not know the command repeats its arguments.
+            Err(ServerError::Refused { message, .. }) => Err(ServerError::refused(without_arguments(&message))),
+            answer => answer.map(drop),
+        }
     }
 
     async fn send_once(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {

@@ -158,15 +158,24 @@ impl Login {
     }
 }
 
+/// Hands what a [`Login`] knows to fred, in the form that the protocol needs.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) login: Arc<Login>,
+    /// Whether it goes into a HELLO.
+    pub(super) in_hello: bool,
+}
+
 #[async_trait]
-impl CredentialProvider for Login {
+impl CredentialProvider for Shown {
     async fn fetch(&self, _: Option<&FredServer>) -> Result<(Option<String>, Option<String>), FredError> {
-        let asked = self.logins.now().await;
-        let mut state = self.state();
+        let asked = self.login.logins.now().await;
+        let mut state = self.login.state();
         match asked {
             Ok(credentials) => {
+                let as_shown = |text: &str| if self.in_hello { as_word(text) } else { text.to_owned() };
                 let shown =
-                    (credentials.username.as_deref().map(as_word), Some(as_word(credentials.password.reveal())));
+                    (credentials.username.as_deref().map(as_shown), Some(as_shown(credentials.password.reveal())));
                 *state = State { shown: Some(credentials), count: state.count + 1, trouble: None };
                 Ok(shown)
             }

@@ -55,7 +55,7 @@ impl Nodes {
 
     /// The same, wherever it listens.
     pub(super) fn open_at(&self, place: Place, part: Part) -> Result<Arc<Node>, ServerError> {
-        Node::open(self, Way { place, entry: self.entry.clone() }, part)
+        Node::open(self, Way::new(place, self.entry.clone()), part)
     }
 }
 
@@ -363,6 +363,10 @@ impl Server for Node {
 
     fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         self.commands.refusal()
+    }
+
+    fn without_resp3(&self) -> Option<String> {
+        self.way.without_resp3.get().cloned()
     }
 
     fn is_behind(&self) -> bool {

@@ -177,6 +177,12 @@ pub trait Server: Send + Sync + 'static {
         super::unauthorized::none()
     }
 
+    /// What the node lacks because it does not speak RESP3, and why it does not; `None` while it does,
+    /// or where RESP2 is wanted.
+    fn without_resp3(&self) -> Option<String> {
+        None
+    }
+
     /// Whether it is a replica that is behind its primary by more than it may.
     fn is_behind(&self) -> bool {
         false

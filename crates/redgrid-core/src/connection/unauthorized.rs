@@ -8,9 +8,11 @@ use crate::error::ServerError;
 
 /// Marks of such failures, as they are told by the server or by rustls. Alerts come from a server
 /// that does not accept our certificate.
-const MARKS: [&str; 14] = [
+const MARKS: [&str; 15] = [
     "WRONGPASS ",
     "NOAUTH ",
+    // Of AUTH, at servers before version 6 and at proxies.
+    "ERR invalid password",
     "InvalidCertificate(",
     "UnknownIssuer",
     "NotValidForName",

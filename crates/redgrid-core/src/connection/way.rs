@@ -3,7 +3,7 @@
 use std::fmt;
 #[cfg(unix)]
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::encryption::Encryption;
 use super::login::Logins;
@@ -14,6 +14,14 @@ use crate::config::{Address, Config, ConfigError, Network, Secret, Sentinel, Set
 pub(super) struct Way {
     pub(super) place: Place,
     pub(super) entry: Entry,
+    /// Why it does not speak RESP3, in its words, once a connection has found out. All connections to it share this.
+    pub(super) without_resp3: Arc<OnceLock<String>>,
+}
+
+impl Way {
+    pub(super) fn new(place: Place, entry: Entry) -> Self {
+        Way { place, entry, without_resp3: Arc::default() }
+    }
 }
 
 /// Where a server listens.

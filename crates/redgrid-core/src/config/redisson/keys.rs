@@ -108,7 +108,7 @@ pub(super) const GLOBAL: Rows = &[
     ("threads", Ignored(JAVA)),
     ("nettyThreads", Ignored(JAVA)),
     ("transportMode", Ignored(JAVA)),
-    ("protocol", Ignored("the protocol is chosen by this library")),
+    ("protocol", Word("protocol", &[("RESP2", "resp2"), ("RESP3", "auto")])),
     ("lazyInitialization", Ignored("a client never waits for its servers; `wait_ready` does")),
     ("referenceEnabled", Ignored(OTHER)),
     ("reliableTopicWatchdogTimeout", Ignored(OTHER)),

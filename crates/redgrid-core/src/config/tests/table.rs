@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::super::draft::Draft;
 use super::super::form::Value;
-use super::super::table::{DURABILITIES, READ_MODES, SHARDED, SUBSCRIPTION_MODES, TABLE};
+use super::super::table::{DURABILITIES, PROTOCOLS, READ_MODES, SHARDED, SUBSCRIPTION_MODES, TABLE};
 use super::super::{
-    Access, Config, Durability, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode, Tls, reference,
+    Access, Config, Durability, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode, Tls, reference,
 };
 use super::value;
 
@@ -57,6 +57,7 @@ fn every_field_of_the_settings_has_a_row() {
         subscription_mode: SubscriptionMode::Replica,
         max_replica_lag: Duration::from_secs(7),
         sharded_subscriptions: ShardedSubscriptions::Off,
+        protocol: Protocol::Resp2,
         watchdog_lease: Duration::from_secs(8),
         durability: Durability::Replicas { at_least: 7, timeout: Duration::from_secs(7) },
         fair_wait: Duration::from_secs(7),
@@ -91,6 +92,9 @@ fn words_and_kinds_belong_together() {
     let kinds = [ShardedSubscriptions::Auto, ShardedSubscriptions::On, ShardedSubscriptions::Off];
     for (word, kind) in SHARDED.iter().zip(kinds) {
         assert_eq!(config(&format!("redis://h?sharded_subscriptions={word}")).settings.sharded_subscriptions, kind);
+    }
+    for (word, protocol) in PROTOCOLS.iter().zip([Protocol::Auto, Protocol::Resp3, Protocol::Resp2]) {
+        assert_eq!(config(&format!("redis://h?protocol={word}")).settings.protocol, protocol);
     }
     let timeout = Duration::from_secs(1);
     let kinds = [Durability::Primary, Durability::Replicas { at_least: 1, timeout }, Durability::Disk { timeout }];

@@ -9,10 +9,10 @@ use fred::types::RespVersion;
 use fred::types::config::{Config as FredConfig, CredentialProvider, ReconnectPolicy, TcpConfig};
 
 use super::LONGEST_QUEUE;
-use crate::config::Settings;
+use crate::config::{Protocol, Settings};
 use crate::connection::dial::reach;
 use crate::connection::encryption::Encryption;
-use crate::connection::login::{Login, as_word};
+use crate::connection::login::{Login, Shown, as_word};
 use crate::connection::way::{Place, Way};
 
 /// When fred would connect again by itself: after a minute, and by then its task has been ended. Without
@@ -38,7 +38,11 @@ pub(in crate::connection) struct Target {
     pub(in crate::connection) at: Option<SocketAddr>,
     /// Which certificates are used, by their number.
     certificates: u64,
+    is_resp2: bool,
 }
+
+/// What is missing where RESP2 is spoken.
+const MISSING: &str = "sharded subscriptions that a server ends by itself are found out by polling";
 
 impl Blueprint {
     /// Finds the target of the next connection: resolves the host name, and reads certificates again.
@@ -70,7 +74,25 @@ impl Blueprint {
 
     fn target(&self, at: Option<SocketAddr>) -> Target {
         let certificates = self.way.entry.encryption.as_ref().map_or(0, Encryption::generation);
-        Target { at, certificates }
+        let is_resp2 = match self.settings.protocol {
+            Protocol::Auto => self.way.without_resp3.get().is_some(),
+            Protocol::Resp3 => false,
+            Protocol::Resp2 => true,
+        };
+        Target { at, certificates, is_resp2 }
+    }
+
+    /// The target to use instead after a connection could not be set up for this reason, if the
+    /// server refused RESP3. It is the one of all later connections to the server.
+    pub(super) fn instead_of(&self, target: Target, why: &str) -> Option<Target> {
+        if target.is_resp2 || self.settings.protocol != Protocol::Auto || !refuses_resp3(why) {
+            return None;
+        }
+        let note = format!("the server speaks RESP2 only ({}): {MISSING}", without_arguments(why));
+        if self.way.without_resp3.set(note.clone()).is_ok() {
+            tracing::warn!(node = %self.way.place, "{note}");
+        }
+        Some(self.target(target.at))
     }
 
     /// Where all connections lead, if nothing has to be found out for that.
@@ -87,19 +109,41 @@ impl Blueprint {
     /// A client for this target; one that never connects needs no address.
     pub(super) fn build(&self, target: Target) -> Result<Fred, FredError> {
         let Blueprint { way, login, settings, news } = self;
-        build(way, target.at, login.clone(), settings, *news)
+        build(way, target, login.clone(), settings, *news)
     }
+}
+
+/// Whether the server does not know HELLO, does not allow it, or does not know the protocol that it asks for.
+///
+/// Every other error stays what it is: a login that is missing or wrong, for example, names HELLO, too.
+fn refuses_resp3(why: &str) -> bool {
+    let is = |code: &str| why.split(' ').next() == Some(code);
+    let names_hello = why.to_ascii_lowercase().contains("hello");
+    match () {
+        () if is("NOPROTO") => true,
+        () if is("NOAUTH") || is("WRONGPASS") => false,
+        () => names_hello && (is("ERR") || is("NOPERM")) || UNKNOWN.iter().any(|words| why.starts_with(words)),
+    }
+}
+
+/// How proxies refuse commands that they do not know, without their names.
+const UNKNOWN: [&str; 3] = ["ERR unknown command", "ERR unsupported command", "invalid request"];
+
+/// A server's error without the arguments of the command, which it repeats where it does not know
+/// the command: those of HELLO and AUTH are passwords.
+pub(super) fn without_arguments(error: &str) -> &str {
+    error.split_once(", with args").map_or(error, |(error, _)| error)
 }
 
 fn build(
     way: &Way,
-    at: Option<SocketAddr>,
+    target: Target,
     login: Option<Arc<Login>>,
     settings: &Settings,
     news: usize,
 ) -> Result<Fred, FredError> {
-    let Way { place, entry } = way;
-    let at = at.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+    let Way { place, entry, .. } = way;
+    let at = target.at.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
     let server = match (place, &entry.encryption) {
         (Place::Tcp(address), Some(encryption)) => {
             ServerConfig::Centralized { server: encryption.server(entry.network.mapped(address), at) }
@@ -110,13 +154,15 @@ fn build(
     };
     // The provider has a time of its own before the login.
     let setup = if login.is_some() { settings.connect_timeout * 2 } else { settings.connect_timeout };
+    let in_hello = !target.is_resp2;
+    let as_shown = |text: &str| if in_hello { as_word(text) } else { text.to_owned() };
     let mut config = FredConfig {
         server,
-        username: entry.username.as_deref().map(as_word),
-        password: entry.password.as_ref().map(|secret| as_word(secret.reveal())),
-        credential_provider: login.map(|login| login as Arc<dyn CredentialProvider>),
+        username: entry.username.as_deref().map(as_shown),
+        password: entry.password.as_ref().map(|secret| as_shown(secret.reveal())),
+        credential_provider: login.map(|login| Arc::new(Shown { login, in_hello }) as Arc<dyn CredentialProvider>),
         database: (entry.database != 0).then_some(entry.database),
-        version: RespVersion::RESP3,
+        version: if target.is_resp2 { RespVersion::RESP2 } else { RespVersion::RESP3 },
         fail_fast: true,
         ..FredConfig::default()
     };
@@ -141,4 +187,33 @@ fn build(
             connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
         })
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_protocol_is_told_from_other_errors() {
+        for why in [
+            "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2' ",
+            "ERR unknown command `HELLO`, with args beginning with: `3`, ",
+            "ERR unknown command",
+            "ERR unsupported command 'hello'",
+            "NOPROTO unsupported protocol version",
+            "NOPERM this user has no permissions to run the 'hello' command",
+        ] {
+            assert!(refuses_resp3(why) && !without_arguments(why).contains("hunter2"), "{why}");
+        }
+        for why in [
+            "NOAUTH HELLO must be called with the client already authenticated",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "LOADING Redis is loading the dataset in memory",
+            "ERR max number of clients reached",
+            "Connection refused",
+            "unexpected end of file",
+        ] {
+            assert!(!refuses_resp3(why), "{why}");
+        }
+    }
 }

@@ -17,6 +17,7 @@ use futures_util::future::poll_immediate;
 use tokio::sync::{broadcast, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
+use super::build::{Target, without_arguments};
 use super::frames::info_field;
 use super::{Greeting, LONGEST_WAIT, Link, OTHER_PART, Part, QUIT, SHORTEST_WAIT};
 use crate::connection::{Epoch, Reply, ServerClock};
@@ -89,13 +90,23 @@ impl Link {
     /// Finds out where to connect to, and connects there.
     async fn set_up(&self) -> Result<(Fred, JoinHandle<Result<(), FredError>>), String> {
         let target = self.blueprint.find().await?;
+        match self.connect(target).await {
+            Err(why) => match self.blueprint.instead_of(target, &why) {
+                Some(other) => self.connect(other).await,
+                None => Err(why),
+            },
+            connected => connected,
+        }
+    }
+
+    async fn connect(&self, target: Target) -> Result<(Fred, JoinHandle<Result<(), FredError>>), String> {
         let is_another = self.fred.borrow().0 != target;
         if is_another {
             let fred = self.blueprint.build(target).map_err(|error| error.to_string())?;
             self.fred.send_replace((target, fred));
         }
         let fred = self.fred();
-        let router = fred.init().await.map_err(|error| error.details().to_owned())?;
+        let router = fred.init().await.map_err(|error| without_arguments(error.details()).to_owned())?;
         Ok((fred, router))
     }
 
@@ -207,9 +218,14 @@ impl Link {
         let Some(login) = &self.login else { return std::future::pending().await };
         loop {
             tokio::time::sleep(login.every()).await;
-            if self.is_up()
-                && let Err(error) = login.follow(|credentials| self.authenticate(credentials)).await
-            {
+            if !self.is_up() {
+                continue;
+            }
+            let followed = login.follow(|credentials| self.authenticate(credentials)).await;
+            if followed.as_ref().is_err_and(is_subscribed_only) {
+                // With RESP2 a connection with subscriptions takes no AUTH. Another one logs in when it is set up.
+                self.leave("the password has changed");
+            } else if let Err(error) = followed {
                 tracing::warn!(client = %self.client_name, %error, "could not log in anew; the connection stays");
             }
         }
@@ -374,6 +390,11 @@ async fn end_when_set_up<T>(setting_up: impl Future<Output = Result<(Fred, JoinH
 
 /// How long is waited for an answer that may have come while the process stood still: 10 ms.
 const MOMENT: Duration = Duration::from_millis(10);
+
+/// Whether a server says that a connection with subscriptions takes no other commands, as it does with RESP2.
+fn is_subscribed_only(error: &ServerError) -> bool {
+    matches!(error, ServerError::Refused { message, .. } if message.contains("allowed in this context"))
+}
 
 const SILENT: &str = "the server says nothing";
 

@@ -1,0 +1,180 @@
+//! Servers that do not speak RESP3: found out by themselves, or asked for by the setting `protocol`.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redgrid_core::config::{CredentialProvider, Credentials, Protocol, Secret};
+use redgrid_core::{Client, Config};
+use redgrid_countdown_latch::CountDownLatch;
+use redgrid_locks::{Lock, RwLock};
+use redgrid_map::Map;
+use redgrid_queue::Queue;
+use redgrid_semaphore::Semaphore;
+use redgrid_testkit::{Observer, RedisServer, wait_until};
+use redgrid_tests::{SOON, in_full};
+use redgrid_topic::Topic;
+
+/// A password that HELLO, which fred writes as one line of words, needs in quotes, and AUTH does not.
+const PASSWORD: &str = "hunter2 \"with\\ more";
+
+/// A server that does not know HELLO, as proxies and older servers do not.
+async fn without_hello() -> (RedisServer, Observer) {
+    let server = RedisServer::builder().config("rename-command HELLO \"\"").start().await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let user = format!(">{PASSWORD}");
+    observer.cmd(&["ACL", "SETUSER", "app", "on", &user, "~*", "&*", "+@all"]).await.unwrap();
+    (server, observer)
+}
+
+fn config(server: &RedisServer) -> Config {
+    Config::single(server.addr().to_string()).unwrap().credentials(Some("app"), PASSWORD)
+}
+
+async fn connected(config: Config) -> Client {
+    let client = Client::connect(config).await.unwrap();
+    client.wait_ready(SOON).await.unwrap();
+    client
+}
+
+/// One of each kind of object, used by two clients. Nobody polls within the time: what is waited for comes by messages.
+async fn objects_work(one: &Client, two: &Client) {
+    let guard = Lock::new(one, "lock").acquire().await.unwrap();
+    let waiter = tokio::spawn(Lock::new(two, "lock").acquire().wait(SOON).into_future());
+    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    guard.release().await.unwrap();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+
+    let reader = RwLock::new(one, "rw").read().await.unwrap();
+    let writer = tokio::spawn(RwLock::new(two, "rw").write().wait(SOON).into_future());
+    wait_until(SOON, async || two.in_hand().waiting > 0).await;
+    reader.release().await.unwrap();
+    writer.await.unwrap().unwrap().release().await.unwrap();
+
+    let permit = Semaphore::new(one, "semaphore").capacity(1).acquire().await.unwrap();
+    let next = tokio::spawn(Semaphore::new(two, "semaphore").capacity(1).acquire().wait(SOON).into_future());
+    wait_until(SOON, async || two.in_hand().waiting > 0).await;
+    permit.release().await.unwrap();
+    next.await.unwrap().unwrap().release().await.unwrap();
+
+    let latch = CountDownLatch::new(one, "latch");
+    assert!(latch.try_set_count(1).await.unwrap());
+    let there = CountDownLatch::new(two, "latch");
+    let opened = tokio::spawn(async move { there.wait().within(SOON).await });
+    latch.count_down().await.unwrap();
+    opened.await.unwrap().unwrap();
+
+    let map: Map<String, u64> = Map::new(one, "map");
+    map.insert("a", &1).await.unwrap();
+    assert_eq!(Map::<String, u64>::new(two, "map").read_all().await.unwrap(), [("a".to_owned(), 1)].into());
+    assert_eq!(map.random_entries(1).await.unwrap().len(), 1);
+
+    let queue: Queue<String> = Queue::new(one, "queue");
+    queue.push(&"1".to_owned()).await.unwrap();
+    assert_eq!(Queue::<String>::new(two, "queue").pop().await.unwrap().as_deref(), Some("1"));
+
+    let topic: Topic<String> = Topic::new(one, "topic");
+    let mut heard = topic.subscribe().await.unwrap();
+    Topic::<String>::new(two, "topic").publish("news").await.unwrap();
+    let message = tokio::time::timeout(SOON, heard.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(message.value, "news");
+}
+
+/// The protocols of a client's connections, as the server counts them.
+async fn spoken(observer: &Observer, name: &str) -> Vec<String> {
+    let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
+    let field = |line: &str, key: &str| line.split(' ').find_map(|part| part.strip_prefix(key)).map(str::to_owned);
+    let of_client = |line: &&str| field(line, "name=").is_some_and(|found| found.starts_with(name));
+    list.lines().filter(of_client).filter_map(|line| field(line, "resp=")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_know_hello_is_spoken_to_by_resp2() {
+    let (server, observer) = without_hello().await;
+    let (one, two) = (connected(config(&server).poll_interval(SOON)).await, connected(config(&server)).await);
+    objects_work(&two, &one).await;
+    assert!(spoken(&observer, "redgrid").await.iter().all(|version| version == "2"));
+    let health = one.health().await;
+    assert!(health.is_ready(), "{health:?}");
+    let note = health.nodes[0].without_resp3.clone().unwrap();
+    assert!(note.contains("RESP2") && note.contains("HELLO") && !note.contains("hunter2"), "{note}");
+    // It is still so after the connections were lost.
+    for kind in ["normal", "pubsub"] {
+        observer.cmd(&["CLIENT", "KILL", "TYPE", kind]).await.unwrap();
+    }
+    objects_work(&two, &one).await;
+    for client in [one, two] {
+        client.shutdown(SOON).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_protocol_may_be_chosen() {
+    let server = RedisServer::start().await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let url = |settings: &str| Config::from_url(&format!("{}?{settings}", server.url())).unwrap();
+    let older = connected(url("protocol=resp2&client_name=older")).await;
+    let newer = connected(url("client_name=newer")).await;
+    objects_work(&older, &newer).await;
+    let is = |spoken: &[String], version: &str| !spoken.is_empty() && spoken.iter().all(|found| found == version);
+    if server.binary().version().major >= 7 {
+        let (older, newer) = (spoken(&observer, "older").await, spoken(&observer, "newer").await);
+        assert!(is(&older, "2") && is(&newer, "3"), "{older:?}, {newer:?}");
+    }
+    // It was asked for: there is nothing to report.
+    assert_eq!(older.health().await.nodes[0].without_resp3, None);
+    for client in [older, newer] {
+        client.shutdown(SOON).await.unwrap();
+    }
+    let (server, _) = without_hello().await;
+    let client = Client::connect(config(&server).protocol(Protocol::Resp3)).await.unwrap();
+    let text = in_full(&client.wait_ready(Duration::from_secs(1)).await.unwrap_err());
+    assert!(text.contains("unknown command 'HELLO'") && !text.contains("hunter2"), "{text}");
+    client.shutdown(SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_a_refusal_with_resp2_too() {
+    let (server, _) = without_hello().await;
+    let config = Config::single(server.addr().to_string()).unwrap().credentials(Some("app"), "wrong");
+    let client = Client::connect(config).await.unwrap();
+    let text = in_full(&client.wait_ready(SOON).await.unwrap_err());
+    assert!(text.contains("WRONGPASS"), "{text}");
+    client.shutdown(SOON).await.unwrap();
+}
+
+/// Gives out the password of the moment.
+struct Vault(Arc<Mutex<String>>);
+
+#[async_trait::async_trait]
+impl CredentialProvider for Vault {
+    async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
+        let password = Secret::new(self.0.lock().unwrap().clone());
+        Ok(Credentials { username: Some("app".into()), password })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_with_subscriptions_follows_a_new_password() {
+    let (server, observer) = without_hello().await;
+    let password = Arc::new(Mutex::new(PASSWORD.to_owned()));
+    let config = Config::single(server.addr().to_string())
+        .unwrap()
+        .poll_interval(SOON)
+        .credentials_interval(Duration::from_millis(20))
+        .password_from(Vault(Arc::clone(&password)));
+    let client = connected(config).await;
+    let topic: Topic<String> = Topic::new(&client, "topic");
+    let _heard = topic.subscribe().await.unwrap();
+    let subscriber = async || {
+        let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
+        let line = list.lines().find(|line| line.contains("name=redgrid:subscriber") && !line.contains(" sub=0 "));
+        line.and_then(|line| line.split(' ').next()).map(str::to_owned)
+    };
+    let before = subscriber().await;
+    assert!(before.is_some());
+    observer.cmd(&["ACL", "SETUSER", "app", ">another"]).await.unwrap();
+    *password.lock().unwrap() = "another".into();
+    // With RESP2 it takes no AUTH: another connection logs in.
+    wait_until(SOON, async || subscriber().await.is_some_and(|now| Some(now) != before)).await;
+    client.shutdown(SOON).await.unwrap();
+}
