@@ -5,7 +5,7 @@
 //! Only releases are remembered. Each names a holder field, or the id of a permit, that no later grant
 //! has: a release that the new primary knows of, or whose name has another holder, changes nothing.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ const SECOND_LOOK: Duration = Duration::from_millis(100);
 /// A process that has answered: its node, and its `run_id`, which is empty where the user may not ask.
 type Process = (NodeId, Arc<str>);
 
-/// Releases by the process that answered them.
-type ByProcess = HashMap<Process, Last, foldhash::fast::RandomState>;
+/// Releases by the process that answered them. A list: there are few processes, and each release looks for its own.
+type ByProcess = Vec<(Process, Last)>;
 
 /// The last releases of a process, in the order of the answers.
 #[derive(Default)]
@@ -87,7 +87,15 @@ impl GivenBack {
         let now = answered.received;
         let mut by = self.by();
         let first = by.is_empty();
-        by.entry((answered.by.id().clone(), Arc::clone(&epoch.run_id))).or_default().push(now, request);
+        let process = by.iter_mut().find(|((node, run_id), _)| *run_id == epoch.run_id && node == answered.by.id());
+        match process {
+            Some((_, last)) => last.push(now, request),
+            None => {
+                let mut last = Last::default();
+                last.push(now, request);
+                by.push(((answered.by.id().clone(), Arc::clone(&epoch.run_id)), last));
+            }
+        }
         drop(by);
         if first {
             self.news.notify_one();
@@ -98,7 +106,7 @@ impl GivenBack {
     /// answers. Those whose new primary has no connection yet stay: it is a change when it has one.
     fn take_moved(&self, home: impl Fn(&[u8]) -> Arc<dyn Server>) -> Vec<Arc<Request>> {
         let mut moved = Vec::new();
-        for (process, last) in &mut *self.by() {
+        for (process, last) in self.by().iter_mut() {
             last.retain(|(at, request)| {
                 let stays = process_of(&*home(request.first_key())).is_none_or(|home| home == *process);
                 if !stays {
@@ -115,7 +123,7 @@ impl GivenBack {
     /// left. While a primary is missed, what it answered last is kept for the one that replaces it.
     fn prune(&self, now: Instant, primaries: &[Arc<dyn Server>]) -> bool {
         let mut by = self.by();
-        by.retain(|process, last| {
+        by.retain_mut(|(process, last)| {
             if primaries.iter().any(|it| it.answers() && process_of(&**it).as_ref() == Some(process)) {
                 last.retain(|(at, _)| now.since(*at) <= KEPT);
             }
