@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(
             chain(&error),
             "the configuration can not work: the URL is not understood: expected the scheme `redis`, `redis-sentinel`, \
-             `redis-cluster`, `redis-master-slave` or `redis+unix`, or with `rediss` or `valkey`"
+             `redis-cluster`, `redis-master-slave`, `redis-replicated` or `redis+unix`, or with `rediss` or `valkey`"
         );
     }
 }

@@ -147,6 +147,7 @@ pub(crate) fn address(config: &Config) -> String {
         Servers::Single(single) => single.address.to_string(),
         Servers::Unix(socket) => socket.path.display().to_string(),
         Servers::MasterSlave(group) => group.primary.to_string(),
+        Servers::Replicated(group) => all(&group.nodes),
         Servers::Sentinel(sentinel) => {
             format!("{} of the sentinels {}", sentinel.master_name, all(&sentinel.sentinels))
         }

@@ -177,6 +177,7 @@ impl Facts {
         let addresses = match config.servers() {
             Servers::Single(single) => vec![single.address.clone()],
             Servers::MasterSlave(servers) => [vec![servers.primary.clone()], servers.replicas.clone()].concat(),
+            Servers::Replicated(servers) => servers.nodes.clone(),
             Servers::Sentinel(asked) => {
                 let told = Sentinels::ask(client, asked).await;
                 let known = told.nodes.clone();

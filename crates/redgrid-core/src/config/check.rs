@@ -6,7 +6,7 @@ use super::form::{Value, shown};
 use super::table::TABLE;
 
 /// Settings of which one, and only one, names the servers.
-const HEADS: [&str; 5] = ["single", "unix", "primary", "sentinels", "cluster"];
+const HEADS: [&str; 6] = ["single", "unix", "primary", "replicated", "sentinels", "cluster"];
 
 /// Settings that need another one beside them.
 const NEEDS: [(&str, &str, &str); 15] = [

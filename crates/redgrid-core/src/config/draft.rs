@@ -8,7 +8,7 @@ use super::access::{Access, OwnTls, Provider, Secret, Tls};
 use super::check;
 use super::error::{ConfigError, Origin};
 use super::network::{Network, Socks};
-use super::servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, UnixSocket};
+use super::servers::{Address, Cluster, MasterSlave, ReplicatedNodes, Sentinel, Servers, Single, UnixSocket};
 use super::settings::{Durability, Protocol, ReadMode, Settings, ShardedSubscriptions, SubscriptionMode};
 use super::{Config, Notes};
 use crate::name::Namespace;
@@ -19,6 +19,7 @@ pub(super) struct Draft {
     pub(super) unix: Option<PathBuf>,
     pub(super) primary: Option<Address>,
     pub(super) replicas: Vec<Address>,
+    pub(super) replicated: Vec<Address>,
     pub(super) sentinels: Vec<Address>,
     pub(super) master_name: Option<String>,
     pub(super) sentinel_username: Option<String>,
@@ -93,6 +94,7 @@ impl Draft {
             unix: None,
             primary: None,
             replicas: Vec::new(),
+            replicated: Vec::new(),
             sentinels: Vec::new(),
             master_name: None,
             sentinel_username: None,
@@ -140,6 +142,7 @@ impl Draft {
             Some(Servers::MasterSlave(MasterSlave { primary, replicas })) => {
                 (draft.primary, draft.replicas) = (Some(primary), replicas);
             }
+            Some(Servers::Replicated(ReplicatedNodes { nodes })) => draft.replicated = nodes,
             Some(Servers::Sentinel(Sentinel { sentinels, master_name, username, password, provider })) => {
                 (draft.sentinels, draft.master_name) = (sentinels, Some(master_name));
                 (draft.sentinel_username, draft.sentinel_password) = (username, password);
@@ -193,6 +196,8 @@ impl Draft {
             Servers::Unix(UnixSocket { path })
         } else if let Some(primary) = self.primary {
             Servers::MasterSlave(MasterSlave { primary, replicas: self.replicas })
+        } else if !self.replicated.is_empty() {
+            Servers::Replicated(ReplicatedNodes { nodes: self.replicated })
         } else if let Some(master_name) = self.master_name {
             let (username, password) = (self.sentinel_username, self.sentinel_password);
             let provider = self.sentinel_provider;

@@ -42,12 +42,13 @@ impl Config {
         explain.collect()
     }
 
-    /// What kind of servers they are: `single`, `unix`, `master-slave`, `sentinel` or `cluster`.
+    /// What kind of servers they are: `single`, `unix`, `master-slave`, `replicated`, `sentinel` or `cluster`.
     pub fn topology(&self) -> &'static str {
         match self.servers {
             super::Servers::Single(_) => "single",
             super::Servers::Unix(_) => "unix",
             super::Servers::MasterSlave(_) => "master-slave",
+            super::Servers::Replicated(_) => "replicated",
             super::Servers::Sentinel(_) => "sentinel",
             super::Servers::Cluster(_) => "cluster",
         }

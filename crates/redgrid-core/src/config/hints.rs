@@ -13,7 +13,7 @@ enum Means {
 use Means::{Nothing, Setting};
 
 pub(super) const VERIFIED: &str = "certificates are always verified; `tls_ca_file` names who may sign them";
-const SERVERS: &str = "`single`, `primary`, `sentinels` or `cluster` names the servers";
+const SERVERS: &str = "`single`, `primary`, `replicated`, `sentinels` or `cluster` names the servers";
 const ENDLESS: &str = "a lost connection is made again without end; `retries` is about requests";
 
 const NAMES: &[(&str, Means)] = &[

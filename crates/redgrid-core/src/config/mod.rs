@@ -32,7 +32,7 @@ pub use error::{ConfigError, Origin, Warning};
 pub use explain::{Explained, reference};
 pub(crate) use network::Network;
 pub use network::{Dialer, Resolver, Stream};
-pub use servers::{Address, Cluster, MasterSlave, Sentinel, Servers, Single, UnixSocket};
+pub use servers::{Address, Cluster, MasterSlave, ReplicatedNodes, Sentinel, Servers, Single, UnixSocket};
 pub(crate) use settings::Settings;
 pub use settings::{
     Durability, LONGEST_LEASE, Protocol, ReadMode, SHORTEST_LEASE, ShardedSubscriptions, SubscriptionMode,
@@ -110,6 +110,17 @@ impl Config {
         }
     }
 
+    /// A primary and its replicas, each at `host:port`, in any order. The nodes are asked which of them is the primary, at
+    /// every [`scan_interval`](Config::scan_interval) and at every doubt. For managed services without sentinels whose
+    /// nodes have addresses of their own.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when there is no node, or one of the addresses is none.
+    pub fn replicated<A: AsRef<str>>(nodes: impl IntoIterator<Item = A>) -> Result<Self, ConfigError> {
+        Config::of([("replicated", many(nodes))])
+    }
+
     /// The primary that these sentinels (`host:port`, 26379 when left out) know as `master_name`.
     ///
     /// # Errors
@@ -148,14 +159,15 @@ impl Config {
         layer::assemble([layer])
     }
 
-    /// Reads a URL: `redis://`, `redis-sentinel://`, `redis-cluster://`, `redis-master-slave://` or `redis+unix://`, with any
-    /// setting behind the `?`.
+    /// Reads a URL: `redis://`, `redis-sentinel://`, `redis-cluster://`, `redis-master-slave://`,
+    /// `redis-replicated://` or `redis+unix://`, with any setting behind the `?`.
     ///
     /// ```text
     /// redis://[user[:password]@]host[:port][/database]
     /// redis-sentinel://[user[:password]@]host[:port],…/master name[/database]
     /// redis-cluster://[user[:password]@]host[:port],…
     /// redis-master-slave://[user[:password]@]primary[:port],replica[:port],…[/database]
+    /// redis-replicated://[user[:password]@]host[:port],…[/database]
     /// redis+unix://[user[:password]@]/path/of/the/socket          (unix:///path, too)
     /// ```
     ///

@@ -16,6 +16,8 @@ pub enum Servers {
     Unix(UnixSocket),
     /// A fixed primary and its replicas.
     MasterSlave(MasterSlave),
+    /// Nodes of which one is the primary, found by asking them.
+    Replicated(ReplicatedNodes),
     /// A primary that sentinels know.
     Sentinel(Sentinel),
     /// Primaries that share the slots among them.
@@ -43,6 +45,14 @@ pub struct MasterSlave {
     pub primary: Address,
     /// Its replicas, for reads.
     pub replicas: Vec<Address>,
+}
+
+/// A primary and its replicas, of which any may become the primary. There are no sentinels: each node is asked for its
+/// `ROLE`, and something else promotes, such as a managed service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicatedNodes {
+    /// All nodes, in any order.
+    pub nodes: Vec<Address>,
 }
 
 /// A primary and replicas that sentinels watch over.

@@ -84,6 +84,12 @@ pub(super) static TABLE: &[Setting] = &[
     ),
     row("replicas", Servers, Addresses(|d| &mut d.replicas, 6379), "Its replicas, for reads."),
     row(
+        "replicated",
+        Servers,
+        Addresses(|d| &mut d.replicated, 6379),
+        "All nodes of a group without sentinels, in any order. They are asked which of them is the primary.",
+    ),
+    row(
         "sentinels",
         Servers,
         Addresses(|d| &mut d.sentinels, 26379),

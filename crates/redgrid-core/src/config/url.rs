@@ -13,6 +13,7 @@ enum Kind {
     Single,
     Unix,
     MasterSlave,
+    Replicated,
     Sentinel,
     Cluster,
 }
@@ -48,7 +49,7 @@ impl<'a> Parts<'a> {
         let (scheme, rest) =
             text.split_once("://").ok_or_else(|| bad("a URL like redis://user:password@host:6379/0"))?;
         let (kind, tls) = kind(scheme).ok_or_else(|| {
-            bad("the scheme `redis`, `redis-sentinel`, `redis-cluster`, `redis-master-slave` or `redis+unix`, or with `rediss` or `valkey`")
+            bad("the scheme `redis`, `redis-sentinel`, `redis-cluster`, `redis-master-slave`, `redis-replicated` or `redis+unix`, or with `rediss` or `valkey`")
         })?;
         let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if rest.contains('@') {
@@ -105,7 +106,7 @@ impl<'a> Parts<'a> {
         match (self.kind, &hosts[..]) {
             (Kind::Single, [host]) => layer.set_one("single", host, self.at("host")),
             (Kind::Single, _) => {
-                let expected = "one host; several are redis-cluster://, redis-sentinel:// or redis-master-slave://";
+                let expected = "one host; several are redis-cluster://, redis-sentinel://, redis-master-slave:// or redis-replicated://";
                 Err(bad(self.url, expected))
             }
             (Kind::MasterSlave, [primary, replicas @ ..]) => {
@@ -115,6 +116,7 @@ impl<'a> Parts<'a> {
                     replicas => layer.set("replicas", Value::Many(replicas.to_vec()), self.at("host")),
                 }
             }
+            (Kind::Replicated, _) => layer.set("replicated", Value::Many(hosts), self.at("host")),
             (Kind::Sentinel, _) => {
                 let name = self.decoded(name.copied().unwrap_or_default())?;
                 layer.set_one("master_name", name, self.at("path"))?;
@@ -200,6 +202,7 @@ fn kind(scheme: &str) -> Option<(Kind, bool)> {
         "" => Kind::Single,
         "+unix" if !tls => Kind::Unix,
         "-master-slave" => Kind::MasterSlave,
+        "-replicated" => Kind::Replicated,
         "-sentinel" => Kind::Sentinel,
         "-cluster" => Kind::Cluster,
         _ => return None,

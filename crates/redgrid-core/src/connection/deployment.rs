@@ -23,6 +23,8 @@ pub enum DeploymentKind {
     Single,
     /// A fixed primary with replicas.
     MasterSlave,
+    /// A list of nodes, of which one is the primary.
+    Replicated,
     /// A primary that sentinels name.
     Sentinel,
     /// Primaries that share the slots among them.
@@ -34,6 +36,7 @@ impl fmt::Display for DeploymentKind {
         f.write_str(match self {
             DeploymentKind::Single => "single",
             DeploymentKind::MasterSlave => "master-slave",
+            DeploymentKind::Replicated => "replicated",
             DeploymentKind::Sentinel => "sentinel",
             DeploymentKind::Cluster => "cluster",
         })

@@ -40,13 +40,14 @@ pub(super) struct Section {
 }
 
 /// Sections that are known and not spoken.
-pub(super) const UNSPOKEN: [&str; 4] =
-    ["replicatedServersConfig", "multiClusterServersConfig", "multiSentinelServersConfig", "proxyServersConfig"];
+pub(super) const UNSPOKEN: [&str; 3] =
+    ["multiClusterServersConfig", "multiSentinelServersConfig", "proxyServersConfig"];
 
-pub(super) const SECTIONS: [Section; 4] = [
+pub(super) const SECTIONS: [Section; 5] = [
     Section { name: "singleServerConfig", own: SINGLE, address: "address", has_replicas: false },
     Section { name: "sentinelServersConfig", own: SENTINEL, address: "sentinelAddresses", has_replicas: true },
     Section { name: "masterSlaveServersConfig", own: MASTER_SLAVE, address: "masterAddress", has_replicas: true },
+    Section { name: "replicatedServersConfig", own: REPLICATED, address: "nodeAddresses", has_replicas: true },
     Section { name: "clusterServersConfig", own: CLUSTER, address: "nodeAddresses", has_replicas: true },
 ];
 
@@ -232,6 +233,14 @@ const MASTER_SLAVE: Rows = &[
     ("masterAddress", Address("primary")),
     ("slaveAddresses", Addresses("replicas")),
     ("database", Plain("database")),
+];
+
+const REPLICATED: Rows = &[
+    ("nodeAddresses", Addresses("replicated")),
+    ("database", Plain("database")),
+    ("scanInterval", Millis("scan_interval")),
+    ("monitorIPChanges", Ignored("a host name is looked up anew for every connection")),
+    ("natMapper", Class("org.redisson.config.DefaultNatMapper", NAT)),
 ];
 
 const CLUSTER: Rows = &[

@@ -83,14 +83,14 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     if let Some(name) = UNSPOKEN.into_iter().find(|name| tree.root.get(name).is_some_and(|section| !section.is_null()))
     {
         let clause = "is a topology that is not spoken here; name the primary by `singleServerConfig`, or all nodes by \
-                      `masterSlaveServersConfig`, `sentinelServersConfig` or `clusterServersConfig`";
+                      `replicatedServersConfig`, `masterSlaveServersConfig`, `sentinelServersConfig` or `clusterServersConfig`";
         return Err(ConfigError::Unsupported { origin: tree.at(name), clause: clause.into() });
     }
     let mut sections = SECTIONS.iter().filter(|section| tree.root.get(section.name).is_some_and(|s| !s.is_null()));
     let section = sections.next().ok_or_else(|| ConfigError::NoServer {
-        expected:
-            "one of `singleServerConfig`, `sentinelServersConfig`, `masterSlaveServersConfig`, `clusterServersConfig`"
-                .into(),
+        expected: "one of `singleServerConfig`, `sentinelServersConfig`, `masterSlaveServersConfig`, \
+             `replicatedServersConfig`, `clusterServersConfig`"
+            .into(),
     })?;
     if let Some(other) = sections.next() {
         let (left, right) = (tree.at(section.name).to_string(), tree.at(other.name).to_string());
@@ -191,8 +191,9 @@ impl Reader<'_> {
 
 /// One of Redisson's topologies.
 impl Section {
-    fn is_cluster(&self) -> bool {
-        self.name == "clusterServersConfig"
+    /// Whether its addresses are those of nodes that are all the same to Redisson.
+    fn has_nodes(&self) -> bool {
+        self.address == "nodeAddresses"
     }
 }
 

@@ -168,8 +168,8 @@ impl Shared {
                 }
             }
         }
-        if section.is_cluster() && inner.get("nodeAddresses").is_none() {
-            return Err(tree.value("clusterServersConfig.nodeAddresses", "at least one address"));
+        if section.has_nodes() && inner.get("nodeAddresses").is_none() {
+            return Err(tree.value(&format!("{}.nodeAddresses", section.name), "at least one address"));
         }
         let Some((key, Tcp { is_encrypted, login, .. })) = first else { return Ok(Shared::default()) };
         // Those of a sentinel's address are shown to the sentinels.

@@ -142,7 +142,7 @@ fn bad_files_name_the_file_and_the_key() {
         (
             "c.yaml",
             "",
-            "no server is named: expected `url`, or one of `single`, `unix`, `primary`, `sentinels`, `cluster`",
+            "no server is named: expected `url`, or one of `single`, `unix`, `primary`, `replicated`, `sentinels`, `cluster`",
         ),
         ("c.yaml", "password: hunter2", "no server is named"),
         ("c.yaml", "- hunter2", "expected one key per setting"),
@@ -163,7 +163,11 @@ fn bad_files_name_the_file_and_the_key() {
         ("c.yaml", "single: 6379", "`single` in {}: expected a host in front of the port"),
         ("c.yaml", "single: h\ndb: 1", "`db` in {} is no setting; did you mean `database`?"),
         ("c.yaml", "single: h\nverify: false", "`verify` in {} is no setting: certificates are always verified"),
-        ("c.yaml", "hosts: [a, b]", "`hosts` in {} is no setting: `single`, `primary`, `sentinels` or `cluster`"),
+        (
+            "c.yaml",
+            "hosts: [a, b]",
+            "`hosts` in {} is no setting: `single`, `primary`, `replicated`, `sentinels` or `cluster`",
+        ),
         ("c.yaml", "single: redis://:hunter2@h", "`single` in {}: expected `host:port`; a whole URL goes into `url`"),
         ("c.yaml", "single: hunter2@h", "`single` in {}: expected a host name"),
         ("c.yaml", "url: redis://:hunter2@h/x", "`url` in {} is not understood: expected a database number"),
@@ -275,7 +279,12 @@ fn bad_files_name_the_file_and_the_key() {
         (
             "r.yaml",
             "replicatedServersConfig: {password: hunter2}",
-            "`replicatedServersConfig` in {} is a topology that is not spoken here",
+            "`replicatedServersConfig.nodeAddresses` in {}: expected at least one address",
+        ),
+        (
+            "r.yaml",
+            "proxyServersConfig: {password: hunter2}",
+            "`proxyServersConfig` in {} is a topology that is not spoken here",
         ),
     ] {
         let file = Written::new(name, text);

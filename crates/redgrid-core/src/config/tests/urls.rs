@@ -93,14 +93,17 @@ fn constructors_and_urls_agree() {
         (Config::single("h:1"), "redis://h:1"),
         (Config::master_slave("p", ["a", "b:2"]), "redis-master-slave://p,a,b:2"),
         (Config::master_slave("p", [""; 0]), "redis-master-slave://p"),
+        (Config::replicated(["a", "b:2"]), "redis-replicated://a,b:2"),
         (Config::sentinel("m", ["a", "b"]), "redis-sentinel://a,b/m"),
         (Config::cluster(["a", "b"]), "redis-cluster://a,b"),
         (Config::unix("/s"), "unix:///s"),
     ] {
         assert_eq!(made.unwrap().servers, url(text).servers, "{text}");
     }
+    assert_eq!(url("valkeys-replicated://:p@a,b/3").access.database, 3);
     assert!(
         Config::cluster([""; 0]).is_err()
+            && Config::replicated([""; 0]).is_err()
             && Config::sentinel("m", [""; 0]).is_err()
             && Config::sentinel("", ["a"]).is_err()
     );

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod lag;
+mod listed;
 mod map;
 mod master_slave;
 mod nowhere;
@@ -113,6 +114,7 @@ fn open_on(config: &Config, nodes: Nodes) -> Result<Arc<dyn Topology>, ServerErr
         #[cfg(not(unix))]
         Servers::Unix(_) => return Err(ServerError::not_sent("this system has no unix sockets")),
         Servers::MasterSlave(servers) => master_slave::open(servers, nodes)?,
+        Servers::Replicated(servers) => listed::open(servers, nodes)?,
         Servers::Sentinel(sentinel) => sentinel::open(sentinel, nodes)?,
         Servers::Cluster(cluster) => cluster::open(cluster, nodes)?,
     })

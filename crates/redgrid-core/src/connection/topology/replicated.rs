@@ -1,5 +1,5 @@
-//! A primary that may be replaced, with replicas to read from. Who the primary is, is found out in `sentinel` and
-//! `master_slave`.
+//! A primary that may be replaced, with replicas to read from. Which one it is, is found out in `sentinel`,
+//! `master_slave` and `listed`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -16,7 +16,7 @@ use super::{listener, reader};
 use crate::config::Address;
 use crate::connection::link::Part;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::{DeploymentKind, Doubt, Request, Server, ShardServers, Topology};
+use crate::connection::{DeploymentKind, Doubt, Reply, Request, Server, ShardServers, Topology};
 use crate::error::ServerError;
 
 /// How long requests are held back at most while another server is promoted: 1.5 s. A sentinel promotes a replica within
@@ -301,7 +301,10 @@ impl Topology for Replicated {
 /// What a server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
-    Primary,
+    Primary {
+        /// How many replicas are connected to it.
+        replicas: usize,
+    },
     /// It copies this one.
     ReplicaOf(Address),
 }
@@ -309,7 +312,12 @@ pub(super) enum Role {
 /// Asks a server what it is.
 pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
     let reply = node.call(vec![Request::command("ROLE")]).await.pop();
-    let words = reply.unwrap_or_else(|| Err(ServerError::unknown("no result")))?.into_typed::<Vec<crate::Reply>>()?;
+    let words = reply.unwrap_or_else(|| Err(ServerError::unknown("no result")))?.into_typed::<Vec<Reply>>()?;
+    if let [role, _, Reply::Array(replicas)] = &words[..]
+        && matches!(role, Reply::Bytes(role) if &role[..] == b"master")
+    {
+        return Ok(Role::Primary { replicas: replicas.len() });
+    }
     let mut words = words.into_iter();
     let mut text = || words.next().and_then(|word| word.into_typed::<String>().ok()).unwrap_or_default();
     match text().as_str() {
@@ -318,7 +326,7 @@ pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
             let port = port.parse().map_err(|_| ServerError::unknown("ROLE was answered by something else"))?;
             Ok(Role::ReplicaOf(Address::new(host, port)))
         }
-        _ => Ok(Role::Primary),
+        _ => Ok(Role::Primary { replicas: 0 }),
     }
 }
 
