@@ -18,7 +18,7 @@ pub struct Message<T> {
 pub enum SubscriptionError {
     /// Messages may have been missed before the next of these: a connection was lost, a primary replaced, a slot has moved, or the reader
     /// was slow.
-    #[error("messages may have been missed: {0:?}")]
+    #[error("messages may have been missed: {0}")]
     Gap(Gap),
     /// This message can not be read as the type that was asked for: [`ObjectError::Decode`].
     #[error("a message can not be read")]

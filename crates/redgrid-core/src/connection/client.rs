@@ -199,7 +199,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`NotReady::Unavailable`] when `within` is over; it says what stands in the way.
+    /// [`NotReady::Unavailable`] when `within` is over; it says what stands in the way. It comes at
+    /// once where waiting cannot help: the host name is unknown, or the target never answered and
+    /// does not speak the expected protocol (TLS where the other side does not, HTTP).
     /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
     /// or its own certificate is refused: waiting does not help then. Where a [credential
     /// provider](crate::config::CredentialProvider) has the password, the refusal has to last for

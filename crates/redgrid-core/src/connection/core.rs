@@ -80,12 +80,9 @@ impl Core {
     /// The error of a request about `key` that was not sent in time, with what stands in the way.
     pub(crate) fn no_contact(&self, key: &[u8]) -> ServerError {
         let home = self.home(key);
-        if let Some(refusal) = home.refusal().borrow().clone() {
-            return refusal;
-        }
-        self.hinted(match home.trouble().filter(|_| home.current_epoch().is_none()) {
-            Some(trouble) => ServerError::not_sent(format!("there was no contact in time: {trouble}")),
-            None => ServerError::not_sent("there was no contact in time"),
+        self.hinted(match home.current_epoch() {
+            None => home.unreached(),
+            Some(_) => ServerError::not_sent(format!("there was no contact with {} in time", home.id())),
         })
     }
 
@@ -339,6 +336,33 @@ pub(super) async fn ready(core: &Core) -> Result<(), ServerError> {
             refused = refused => return Err(refused),
             () = core.ended.wait() => {}
             Ok(()) = changes.changed() => {}
+        }
+    }
+}
+
+/// Completes when waiting does not help at any node that decides for keys: each refuses this client,
+/// or is a wrong target.
+pub(crate) async fn refused(core: &Core) -> ServerError {
+    let mut changes = core.topology.changes();
+    loop {
+        let primaries = core.topology.primaries();
+        let by_all = async {
+            let mut last = None;
+            for server in &primaries {
+                let mut refusal = server.refusal();
+                last = refusal.wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
+                if last.is_none() {
+                    break;
+                }
+            }
+            match last {
+                Some(refused) => refused,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            refused = by_all => return refused,
+            changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
         }
     }
 }

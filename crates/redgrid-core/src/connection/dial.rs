@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::socks;
+use super::trouble::{Trouble, of_system};
 use crate::config::Address;
 use crate::config::network::{Network, Stream};
 
@@ -32,34 +33,35 @@ const LISTENS: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 ///
-/// In words for users: the name has no address, or none of its addresses takes a connection, or the
-/// dialer failed, or all that took longer than `within`.
-pub(super) async fn reach(address: &Address, network: &Network, within: Duration) -> Result<SocketAddr, String> {
+/// The name has no address, or none of its addresses takes a connection, or the dialer failed, or all
+/// that took longer than `within`.
+pub(super) async fn reach(address: &Address, network: &Network, within: Duration) -> Result<SocketAddr, Trouble> {
     let Address { host, port } = address;
     let reached = async {
         if let Some(dialer) = &network.dialer {
-            let stream = dialer.dial(host, *port).await.map_err(|error| format!("the dialer failed: {error}"))?;
-            return through(stream).await;
+            let failed = |error: io::Error| Trouble::passing(format!("the dialer failed: {}", of_system(&error)));
+            return through(dialer.dial(host, *port).await.map_err(failed)?).await;
         }
         if let Some(proxy) = &network.socks {
-            let stream = socks::connect(proxy, host, *port).await?;
+            let stream = socks::connect(proxy, host, *port).await.map_err(Trouble::passing)?;
             return through(Box::new(stream)).await;
         }
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok(SocketAddr::new(ip, *port));
         }
-        let unknown = |error: io::Error| format!("the name `{host}` can not be resolved: {error}");
+        let unknown = |error: io::Error| Trouble::unresolved(host, &error);
         let addresses = match &network.resolver {
             Some(resolver) => resolver.resolve(host, *port).await.map_err(unknown)?,
             None => tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unknown)?.collect(),
         };
         match addresses[..] {
-            [] => Err(format!("the name `{host}` has no address")),
+            [] => Err(Trouble::lasting(format!("the name `{host}` has no address"))),
             [only] => Ok(only),
-            _ => race(addresses, within).await.map_err(|error| error.to_string()),
+            _ => race(addresses, within).await.map_err(|error| Trouble::passing(of_system(&error))),
         }
     };
-    timeout(within, reached).await.unwrap_or_else(|_| Err(format!("no address of `{host}` answered within {within:?}")))
+    let late = || Trouble::passing(format!("no address of `{host}` answered within {within:?}"));
+    timeout(within, reached).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// Returns the first address that takes a connection.
@@ -76,7 +78,7 @@ async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<Socket
             attempt = attempts.next() => match attempt {
                 Some((address, Ok(_))) => return Ok(address),
                 Some((address, Err(error))) => {
-                    last = Some(io::Error::new(error.kind(), format!("{address}: {error}")));
+                    last = Some(io::Error::new(error.kind(), format!("{address}: {}", of_system(&error))));
                     attempts.extend(waiting.next().map(connect));
                 }
                 None => return Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into())),
@@ -102,8 +104,9 @@ fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 }
 
 /// Makes a stream reachable for fred: an address of this machine that takes one connection.
-async fn through(mut stream: Box<dyn Stream>) -> Result<SocketAddr, String> {
-    let failed = |error: io::Error| format!("no port on the loopback interface: {error}");
+async fn through(mut stream: Box<dyn Stream>) -> Result<SocketAddr, Trouble> {
+    let failed =
+        |error: io::Error| Trouble::passing(format!("no port on the loopback interface: {}", of_system(&error)));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     tokio::spawn(async move {

@@ -3,14 +3,17 @@
 //! What was not sent or was refused for a passing reason is tried again with jittered waits. What may have been carried
 //! out is sent again only if it says of itself that twice is the same as once. Each copy has a time limit of its own.
 
+mod progress;
+
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use self::progress::Obstacle;
+pub(crate) use self::progress::Progress;
 use super::ended::Ended;
 use super::link::patience;
 use super::route::{Answer, once_telling};
@@ -59,90 +62,6 @@ impl Exchange {
     }
 }
 
-/// How far a request has come, for a caller who leaves before it is answered.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    stage: AtomicU8,
-    /// Why it was refused last, for a moment, or what it waits for before it leaves.
-    refusal: Mutex<Option<ServerError>>,
-}
-
-impl Progress {
-    const NOT_SENT: u8 = 0;
-    const SENT: u8 = 1;
-    /// A copy got no answer: nothing that becomes of later ones changes that it may be carried out.
-    const UNANSWERED: u8 = 2;
-    const ABANDONED: u8 = 3;
-
-    fn step(&self, from: u8, to: u8) -> Result<u8, u8> {
-        self.stage.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
-    }
-
-    /// A copy is about to leave; false where it was given up before.
-    pub(crate) fn begin(&self) -> bool {
-        self.step(Self::NOT_SENT, Self::SENT) != Err(Self::ABANDONED)
-    }
-
-    /// The copy did not leave, or did nothing; nor did one before it.
-    pub(crate) fn not_done(&self) {
-        let _ = self.step(Self::SENT, Self::NOT_SENT);
-    }
-
-    /// The last copy did nothing, as it came too late; one before it may have done something.
-    pub(super) fn came_late(&self, repeated: bool) {
-        match repeated {
-            true => self.unanswered(),
-            false => self.not_done(),
-        }
-    }
-
-    /// The answer to the last copy says that nothing was done, and no copy is under way: the next
-    /// request begins anew.
-    pub(crate) fn settled(&self) {
-        let _ = self.step(Self::SENT, Self::NOT_SENT);
-        let _ = self.step(Self::UNANSWERED, Self::NOT_SENT);
-    }
-
-    /// A copy that left got no answer.
-    pub(crate) fn unanswered(&self) {
-        let _ = self.step(Self::SENT, Self::UNANSWERED);
-    }
-
-    /// An answer came that counts for all copies.
-    fn answered(&self) {
-        let _ = self.step(Self::UNANSWERED, Self::SENT);
-    }
-
-    /// Gives it up, if no copy has left: then none will.
-    pub(crate) fn abandon(&self) -> bool {
-        matches!(self.step(Self::NOT_SENT, Self::ABANDONED), Ok(_) | Err(Self::ABANDONED))
-    }
-
-    /// Whether a copy may have reached a server that may carry it out, or has.
-    pub(crate) fn is_sent(&self) -> bool {
-        matches!(self.stage.load(Ordering::Relaxed), Self::SENT | Self::UNANSWERED)
-    }
-
-    fn refused(&self, error: &ServerError) {
-        self.not_done();
-        self.waits(Some(error.clone()));
-    }
-
-    /// What stands in the way of the next copy.
-    fn waits(&self, why: Option<ServerError>) {
-        *self.refusal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = why;
-    }
-
-    /// What is true when the time is over.
-    pub(crate) fn at_the_end(&self) -> ServerError {
-        if self.is_sent() {
-            return ServerError::unknown("no answer came in time");
-        }
-        let refusal = self.refusal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
-        refusal.unwrap_or_else(|| ServerError::not_sent("there was no contact in time"))
-    }
-}
-
 /// How long a request is sent again after lost replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Persistence {
@@ -174,8 +93,8 @@ pub(super) fn exchange<'a>(
 ) -> impl Future<Output = Exchange> + Send + use<'a> {
     async move {
         let mut unanswered: Option<Instant> = None;
-        // A refusal of the login ends a request; but not one that is to be given back, nor one of
-        // which a copy may be carried out.
+        // A refusal of the login, or a wrong target, ends a request; but not one that is to be given
+        // back, nor one of which a copy may be carried out.
         let heeds_refusal = |unanswered: Option<Instant>| persistence != Persistence::ToTheEnd && unanswered.is_none();
         let mut unknowns = 0;
         let mut first = None;
@@ -221,10 +140,22 @@ pub(super) fn exchange<'a>(
                 false => unless_replaced(topology, request, limit).await,
             };
             let received = clock.now();
+            let mut result = result;
+            let mut is_lasting = false;
+            if matches!(result, Err(ServerError::NotSent { .. }))
+                && heeds_refusal(unanswered)
+                && let Some(lasting) = by.refusal().borrow().clone()
+            {
+                (result, is_lasting) = (Err(lasting), true);
+            }
             let again = match &result {
-                Err(ServerError::NotSent { .. }) => {
+                Err(error @ ServerError::NotSent { .. }) => {
                     progress.not_done();
-                    true
+                    progress.waits(Some(match is_lasting {
+                        true => Obstacle::Error(error.clone()),
+                        false => Obstacle::Node(Arc::clone(&by)),
+                    }));
+                    !is_lasting
                 }
                 Err(error @ ServerError::Unauthorized { .. }) => {
                     progress.refused(error);
@@ -258,7 +189,6 @@ pub(super) fn exchange<'a>(
                     false
                 }
             };
-            let mut result = result;
             if again && received < until {
                 if let Some(end) = ended.error() {
                     // An earlier copy is told of by its time.
@@ -284,6 +214,10 @@ pub(super) fn exchange<'a>(
                     if clock.now() < until {
                         continue;
                     }
+                    if matches!(result, Err(ServerError::NotSent { .. })) && by.current_epoch().is_none() {
+                        // What stands in the way may have been found out meanwhile.
+                        result = Err(by.unreached());
+                    }
                 }
             }
             return Exchange { result, sent, received, unanswered_until: unanswered, by, epoch };
@@ -308,7 +242,7 @@ async fn admitted<'a>(
     progress: &Progress,
 ) -> Result<SemaphorePermit<'a>, ServerError> {
     let waited = || ServerError::not_sent("too many requests were under way (see `max_in_flight`)");
-    progress.waits(Some(waited()));
+    progress.waits(Some(Obstacle::Error(waited())));
     let permit = async {
         tokio::select! {
             biased;

@@ -174,7 +174,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         round_trip: trouble.is_none().then(|| now.since(asked)),
         clock_offset_micros: server.time().at(now, now).and_then(ahead_of_here),
         trouble,
-        is_unauthorized: server.refusal().borrow().is_some(),
+        is_unauthorized: matches!(*server.refusal().borrow(), Some(ServerError::Unauthorized { .. })),
         without_resp3: server.without_resp3(),
         is_behind: server.is_behind(),
         channels: subscriptions.wanted,

@@ -4,9 +4,12 @@
 //! task of ours keeps the truth: [`Link::epoch`] is `Some` while the connection has answered its handshake.
 
 mod build;
+mod diagnose;
 mod frames;
 mod keep;
+mod set_up;
 mod silence;
+mod state;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,9 +32,9 @@ use self::frames::{classify, from_value, into_reply, is_read_only, refusal};
 use self::silence::Silence;
 use super::lines::Seat;
 use super::login::Login;
-use super::trouble::readable;
+use super::trouble::Trouble;
 use super::way::Way;
-use super::{Epoch, Reply, ServerClock, unauthorized};
+use super::{Epoch, Reply, ServerClock};
 use crate::clock::Clock;
 use crate::config::{Credentials, Settings};
 use crate::error::ServerError;
@@ -71,10 +74,8 @@ const MESSAGES: usize = 8192;
 /// many as there are messages.
 const NEWS: usize = 64;
 
-/// What fred says when a connection could not be set up in time, and what that may mean: a server that does not speak TLS
-/// waits for the end of what it takes for a command.
-const TOO_LATE: &str = "Request timed out.";
-const NO_TLS: &str = "it could not be set up in time; does the server speak TLS there?";
+/// How long a first connection may take before the client looks what listens there: 300 ms.
+const LATE: Duration = Duration::from_millis(300);
 
 /// The name of a command.
 #[derive(Clone)]
@@ -147,6 +148,8 @@ pub(super) struct Link {
     client_name: String,
     timeout: Duration,
     ping_interval: Duration,
+    /// The node, for messages.
+    place: String,
     is_encrypted: bool,
     /// What it has logged in with, where that changes.
     login: Option<Arc<Login>>,
@@ -155,10 +158,12 @@ pub(super) struct Link {
     seat: Option<Seat>,
     /// The `master_replid` the handshake read; replaced before the epoch that belongs to it is told.
     history: Mutex<Arc<str>>,
-    /// Why there is no connection, in the server's or the system's words.
-    trouble: Mutex<String>,
+    /// Why there is no connection.
+    trouble: Mutex<Trouble>,
     /// Since when the server refuses this client, or this client the server's certificate.
     refused_since: Mutex<Option<Instant>>,
+    /// Whether there has ever been a connection. What was right once may be right again.
+    has_been_up: AtomicBool,
     doubt: Notify,
     silence: Silence,
     /// It leads to the wrong process: the next look makes another connection.
@@ -200,13 +205,15 @@ impl Link {
             client_name,
             timeout: settings.timeout,
             ping_interval: settings.ping_interval,
+            place: way.place.to_string(),
             is_encrypted: way.entry.encryption.is_some(),
             login,
             seat,
             epoch: watch::Sender::new(None),
             history: Mutex::default(),
-            trouble: Mutex::new("not connected yet".into()),
+            trouble: Mutex::new(Trouble::passing("not connected yet")),
             refused_since: Mutex::default(),
+            has_been_up: AtomicBool::new(false),
             doubt: Notify::new(),
             silence: Silence::default(),
             leaving: AtomicBool::new(false),
@@ -264,40 +271,6 @@ impl Link {
         self.fred.subscribe()
     }
 
-    /// The error of a request that is not sent because there is no connection.
-    pub(super) fn down(&self) -> ServerError {
-        match self.is_refused() {
-            true => ServerError::Unauthorized { message: self.trouble() },
-            false => ServerError::not_sent(format!("no connection: {}", self.trouble())),
-        }
-    }
-
-    /// Whether the server refuses this client. Where a provider has the password, a refusal counts
-    /// when it has lasted for a while.
-    fn is_refused(&self) -> bool {
-        let since = *self.refused_since.lock().unwrap_or_else(|p| p.into_inner());
-        let grace = unauthorized::grace(self.login.is_some(), self.timeout);
-        since.is_some_and(|since| since.elapsed() >= grace)
-    }
-
-    /// Takes in whether the last failure was a refusal, and passes that on.
-    fn take_refusal(&self, refused: bool) {
-        {
-            let mut since = self.refused_since.lock().unwrap_or_else(|p| p.into_inner());
-            *since = refused.then(|| since.unwrap_or_else(Instant::now));
-        }
-        if let Some(seat) = &self.seat {
-            let refusal = self.is_refused().then(|| ServerError::Unauthorized { message: self.trouble() });
-            seat.refuse(refusal);
-        }
-    }
-
-    /// Why there is no connection, or was none before this one.
-    pub(super) fn trouble(&self) -> String {
-        let of_login = self.login.as_ref().and_then(|login| login.trouble());
-        of_login.unwrap_or_else(|| self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone())
-    }
-
     /// Sends one command, once. The order of first polls is the order on the wire.
     ///
     /// Where a provider has the password, a command that was refused for want of a login is sent again behind one.
@@ -340,12 +313,12 @@ impl Link {
                     if is_read_only(&error) {
                         self.takes_no_writes();
                     }
-                    Err(error)
+                    Err(self.named(error))
                 }
                 reply => Ok(reply),
             },
             Err(error) => {
-                let error = classify(&error);
+                let error = classify(&error, &self.place);
                 if error.is_unknown() {
                     self.doubt.notify_one();
                 }
@@ -440,7 +413,7 @@ impl Link {
         let asked = self.silence.asked(self.clock.now());
         let answer = match pipeline.last::<Value>().await {
             Ok(value) => Ok(from_value(value)),
-            Err(error) => Err(refusal(&error).unwrap_or_else(|| classify(&error))),
+            Err(error) => Err(self.refused(&error)),
         };
         if !answer.as_ref().is_err_and(ServerError::is_unknown) {
             asked.answered(self.clock.now());
@@ -468,7 +441,7 @@ impl Link {
             .into_iter()
             .map(|answer| match answer {
                 Ok(value) => Ok(from_value(value)),
-                Err(error) => Err(refusal(&error).unwrap_or_else(|| classify(&error))),
+                Err(error) => Err(self.refused(&error)),
             })
             .collect();
         let any = |is: &dyn Fn(&ServerError) -> bool| answers.iter().any(|answer| answer.as_ref().is_err_and(is));
@@ -480,21 +453,6 @@ impl Link {
         }
         answers.resize_with(count, || Err(ServerError::unknown("no answer")));
         answers
-    }
-
-    fn fail(&self, why: &str) {
-        let refused = unauthorized::is_refusal(why);
-        let why = if self.is_encrypted && why == TOO_LATE { NO_TLS.into() } else { readable(why) };
-        // The reason first: whoever sees that the connection is lost may ask for it.
-        self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone_from(&why);
-        self.take_refusal(refused);
-        if let Some(seat) = &self.seat {
-            seat.tell(None);
-        }
-        let lost = self.epoch.send_replace(None).is_some();
-        if lost {
-            tracing::debug!(client = %self.client_name, why, "connection lost");
-        }
     }
 }
 

@@ -72,7 +72,11 @@ impl Client {
                 Some(why) => ServerError::not_sent(why),
                 None => ServerError::not_sent("nobody has told yet who decides for keys"),
             };
+            let mut refusal = core.topology.primary(b"").refusal();
             tokio::select! {
+                Ok(refused) = refusal.wait_for(Option::is_some) => {
+                    return Err(refused.clone().unwrap_or_else(unknown));
+                }
                 changed = changes.changed() => if changed.is_err() { return Err(unknown()) },
                 () = self.closing() => {}
                 () = core.clock.sleep_until(until) => return Err(unknown()),

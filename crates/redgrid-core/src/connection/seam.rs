@@ -171,8 +171,9 @@ pub trait Server: Send + Sync + 'static {
         None
     }
 
-    /// The refusal of this client by the node, as [`ServerError::Unauthorized`]; `None` while there
-    /// is none. It ends calls early: to wait does not help.
+    /// Why waiting for the node does not help; `None` where it may. It ends calls early:
+    /// [`ServerError::Unauthorized`] where the node refuses this client or its certificate is
+    /// refused, [`ServerError::NotSent`] where its name is unknown or it does not speak the protocol.
     fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         super::unauthorized::none()
     }
@@ -181,6 +182,18 @@ pub trait Server: Send + Sync + 'static {
     /// or where RESP2 is wanted.
     fn without_resp3(&self) -> Option<String> {
         None
+    }
+
+    /// The error of a request that is not sent because there is no connection, with the node and
+    /// what stands in the way.
+    fn unreached(&self) -> ServerError {
+        if let Some(refusal) = self.refusal().borrow().clone() {
+            return refusal;
+        }
+        match self.trouble() {
+            Some(trouble) => ServerError::not_sent(format!("no connection to {}: {trouble}", self.id())),
+            None => ServerError::not_sent(format!("no connection to {}", self.id())),
+        }
     }
 
     /// Whether it is a replica that is behind its primary by more than it may.

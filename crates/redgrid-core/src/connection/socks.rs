@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::trouble::of_system;
 use crate::config::network::Socks;
 
 const VERSION: u8 = 5;
@@ -22,7 +23,7 @@ pub(super) async fn connect(proxy: &Socks, host: &str, port: u16) -> Result<TcpS
     let at = format!("the SOCKS proxy at {}", proxy.address);
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => format!("{at} closed the connection; does it speak SOCKS5?"),
-        _ => format!("{at}: {error}"),
+        _ => format!("{at}: {}", of_system(&error)),
     };
     let mut stream = TcpStream::connect((proxy.address.host.as_str(), proxy.address.port)).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;

@@ -1,54 +1,110 @@
-//! Why a connection can not be had, in words for people.
+//! Why a connection cannot be made or was lost: in words for users, and whether waiting can help.
+//!
+//! This is the only place that reads the texts of the layers below. fred passes on errors of the
+//! system, of rustls and of its own channels as texts, many of them in their debug form.
 
-/// What fred says of a failure, in words. It shows system errors in debug form: `Os { code: 111, …, message: "Connection
-/// refused" }`, and those of TLS as `Custom { …, error: InvalidCertificate(UnknownIssuer) }`.
-pub(super) fn readable(why: &str) -> String {
-    if let Some((_, words)) = TLS.iter().find(|(mark, _)| why.contains(mark)) {
-        return match names(why) {
-            Some(names) => format!("{words}: it is for {names}"),
-            None => {
-                let details = why.split_once("error: ").map_or(why, |(_, details)| details);
-                format!("{words}: {}", details.strip_suffix(" }").unwrap_or(details))
-            }
-        };
+mod words;
+
+use std::io;
+
+pub(super) use self::words::{of_system, readable};
+
+/// Why there is no connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) words: String,
+    pub(super) kind: Kind,
+}
+
+/// Whether waiting can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It may pass.
+    Passing,
+    /// The server refuses the password, user or certificate of this client, or its own certificate
+    /// is refused.
+    Unauthorized,
+    /// The target is wrong: its name is unknown, or it does not speak the expected protocol.
+    Lasting,
+}
+
+impl Trouble {
+    /// The trouble that a text of fred or of a server means.
+    pub(super) fn of(why: &str) -> Self {
+        Trouble { words: readable(why), kind: Kind::of(why) }
     }
-    let message = why.split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
-    message.map_or(why, |(message, _)| message).to_owned()
+
+    pub(super) fn passing(words: impl Into<String>) -> Self {
+        Trouble { words: words.into(), kind: Kind::Passing }
+    }
+
+    pub(super) fn lasting(words: impl Into<String>) -> Self {
+        Trouble { words: words.into(), kind: Kind::Lasting }
+    }
+
+    /// The trouble of a host whose addresses could not be found.
+    pub(super) fn unresolved(host: &str, error: &io::Error) -> Self {
+        let said = of_system(error);
+        let is_unknown =
+            error.kind() == io::ErrorKind::NotFound || UNKNOWN_NAMES.iter().any(|mark| said.contains(mark));
+        let words = format!("the name `{host}` can not be resolved: {said}");
+        if is_unknown { Trouble::lasting(words) } else { Trouble::passing(words) }
+    }
 }
 
-/// The names of a certificate that is for others: `presented: ["IpAddress(127.0.0.1)", "DnsName(\"localhost\")"]`.
-fn names(why: &str) -> Option<String> {
-    let (_, names) = why.split_once("presented: [")?;
-    let names = names.split_once(']')?.0.split(", ").map(|name| {
-        let bare = name.split_once('(').map_or(name, |(_, name)| name);
-        format!("`{}`", bare.trim_matches(['"', '\\', ')']))
-    });
-    Some(names.collect::<Vec<_>>().join(", "))
+impl Kind {
+    fn of(why: &str) -> Self {
+        let has = |marks: &[&str]| marks.iter().any(|mark| why.contains(mark));
+        match () {
+            () if has(&UNAUTHORIZED) => Kind::Unauthorized,
+            () if has(&LASTING) => Kind::Lasting,
+            () => Kind::Passing,
+        }
+    }
 }
 
-const STRANGERS: &str = "the server's certificate is signed by nobody who is trusted here (see `tls_ca_file`)";
+/// Marks of refusals of this client by the server, or of the server's certificate by this client.
+/// Alerts come from a server that does not accept the client's certificate.
+const UNAUTHORIZED: [&str; 16] = [
+    "WRONGPASS ",
+    "NOAUTH ",
+    // Of AUTH, at servers before version 6 and at proxies.
+    "ERR invalid password",
+    "DENIED Redis is running in protected mode",
+    "InvalidCertificate(",
+    "UnknownIssuer",
+    "NotValidForName",
+    "AlertReceived(CertificateRequired)",
+    "AlertReceived(BadCertificate)",
+    "AlertReceived(UnsupportedCertificate)",
+    "AlertReceived(CertificateRevoked)",
+    "AlertReceived(CertificateExpired)",
+    "AlertReceived(CertificateUnknown)",
+    "AlertReceived(UnknownCA)",
+    "AlertReceived(AccessDenied)",
+    // The signature of its certificate does not fit.
+    "AlertReceived(DecryptError)",
+];
 
-const NOT_ACCEPTED: &str = "the server does not accept the client certificate (see `tls_cert_file`)";
+/// Marks of a server that is another one than expected.
+const LASTING: [&str; 7] = [
+    "NOPROTO ",
+    "ERR DB index is out of range",
+    "ERR invalid DB index",
+    "InvalidMessage(",
+    "PeerIncompatible(",
+    "AlertReceived(HandshakeFailure)",
+    "AlertReceived(ProtocolVersion)",
+];
 
-/// Marks of rustls's errors; the first that fits counts.
-const TLS: [(&str, &str); 15] = [
-    ("NotValidForName", "the server's certificate is not for the expected name (see `tls_server_name`)"),
-    ("UnknownIssuer", STRANGERS),
-    // An authority of the same name, and another key.
-    ("InvalidCertificate(BadSignature", STRANGERS),
-    ("InvalidCertificate(Expired", "the server's certificate has expired"),
-    ("InvalidCertificate(NotValidYet", "the server's certificate is not valid yet"),
-    ("InvalidCertificate(", "the server's certificate is not accepted"),
-    ("AlertReceived(CertificateRequired)", "the server asks for a client certificate (see `tls_cert_file`)"),
-    ("AlertReceived(UnknownCA)", NOT_ACCEPTED),
-    // Signed by an authority whose name the server knows, with another key.
-    ("AlertReceived(DecryptError)", NOT_ACCEPTED),
-    ("AlertReceived(BadCertificate)", NOT_ACCEPTED),
-    ("AlertReceived(CertificateExpired)", NOT_ACCEPTED),
-    ("AlertReceived(CertificateUnknown)", NOT_ACCEPTED),
-    ("AlertReceived(", "the server ended the TLS handshake"),
-    ("InvalidMessage(", "the server does not speak TLS there"),
-    ("tls handshake eof", "the server ended the connection in the TLS handshake"),
+/// What the resolvers of Linux (glibc, musl), macOS and Windows say of a name that does not exist.
+/// Other failures of a resolver may pass.
+const UNKNOWN_NAMES: [&str; 5] = [
+    "Name or service not known",
+    "Name does not resolve",
+    "nodename nor servname provided, or not known",
+    "No such host is known",
+    "No address associated with hostname",
 ];
 
 #[cfg(test)]
@@ -56,23 +112,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_error_is_told_in_words() {
-        let debug = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
-        assert_eq!(readable(debug), "Connection refused");
-        assert_eq!(readable("WRONGPASS invalid username"), "WRONGPASS invalid username");
+    fn a_refusal_and_a_wrong_target_are_distinguished_from_what_may_pass() {
+        for (why, kind) in [
+            ("WRONGPASS invalid username-password pair or user is disabled.", Kind::Unauthorized),
+            ("NOAUTH HELLO must be called with the client already authenticated", Kind::Unauthorized),
+            ("Custom { kind: InvalidData, error: InvalidCertificate(Expired) }", Kind::Unauthorized),
+            ("Custom { kind: InvalidData, error: AlertReceived(UnknownCA) }", Kind::Unauthorized),
+            ("NOPROTO unsupported protocol version", Kind::Lasting),
+            ("ERR DB index is out of range", Kind::Lasting),
+            ("Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }", Kind::Lasting),
+            ("Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }", Kind::Passing),
+            ("LOADING Redis is loading the dataset in memory", Kind::Passing),
+            ("ERR max number of clients reached", Kind::Passing),
+            ("the credential provider failed: the vault is sealed", Kind::Passing),
+            ("AlertReceived(InternalError)", Kind::Passing),
+        ] {
+            assert_eq!(Trouble::of(why).kind, kind, "{why}");
+        }
     }
 
     #[test]
-    fn the_names_of_a_certificate_for_others_are_told() {
-        let debug = "Custom { kind: InvalidData, error: InvalidCertificate(NotValidForNameContext { expected: \
-                     DnsName(\"x\"), presented: [\"IpAddress(127.0.0.1)\", \"DnsName(\\\"localhost\\\")\"] }) }";
-        assert!(readable(debug).ends_with(": it is for `127.0.0.1`, `localhost`"), "{}", readable(debug));
-    }
-
-    #[test]
-    fn a_certificate_that_is_refused_is_told_in_words_and_in_full() {
-        let debug = "Custom { kind: InvalidData, error: InvalidCertificate(UnknownIssuer) }";
-        let words = "the server's certificate is signed by nobody who is trusted here (see `tls_ca_file`)";
-        assert_eq!(readable(debug), format!("{words}: InvalidCertificate(UnknownIssuer)"));
+    fn an_unknown_name_is_distinguished_from_a_resolver_that_fails() {
+        let kind = |error: io::Error| Trouble::unresolved("db", &error).kind;
+        let lookup = |why: &str| io::Error::other(format!("failed to lookup address information: {why}"));
+        assert_eq!(kind(lookup("Name or service not known")), Kind::Lasting);
+        assert_eq!(kind(lookup("Temporary failure in name resolution")), Kind::Passing);
+        assert_eq!(kind(io::Error::new(io::ErrorKind::NotFound, "no record")), Kind::Lasting);
+        assert_eq!(kind(io::Error::other("no record")), Kind::Passing);
+        let words = Trouble::unresolved("db", &lookup("Name or service not known")).words;
+        assert_eq!(words, "the name `db` can not be resolved: Name or service not known");
     }
 }

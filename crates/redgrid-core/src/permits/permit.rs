@@ -348,7 +348,7 @@ impl Permit {
             })),
             () = self.client.clock().sleep_until(now + self.client.patience() + durability + GRACE) => {
                 let source = match asked.0.abandon() {
-                    true => ServerError::not_sent("there was no contact in time"),
+                    true => self.client.core().no_contact(&self.pool.source.key),
                     false => ServerError::unknown("no answer came in time"),
                 };
                 Err(ExtendError::of(name(), source))

@@ -8,6 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::{Secret, Tls};
+use crate::connection::trouble::of_system;
 
 /// A setting that cannot be used, and what was expected there. Its text holds nothing of a key.
 pub(super) struct Wrong {
@@ -115,7 +116,9 @@ impl Pem {
         let place = format!(" in {}", path.display());
         match std::fs::read(path) {
             Ok(text) => Ok(Some(Pem { setting: of_file, place, text })),
-            Err(error) => Err(Wrong::new(of_file, format!("{what}{place}, which cannot be read: {error}"))),
+            Err(error) => {
+                Err(Wrong::new(of_file, format!("{what}{place}, which cannot be read: {}", of_system(&error))))
+            }
         }
     }
 

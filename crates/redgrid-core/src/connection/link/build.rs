@@ -13,6 +13,7 @@ use crate::config::{Protocol, Settings};
 use crate::connection::dial::reach;
 use crate::connection::encryption::Encryption;
 use crate::connection::login::{Login, Shown, as_word};
+use crate::connection::trouble::Trouble;
 use crate::connection::way::{Place, Way};
 
 /// When fred would connect again by itself: after a minute, and by then its task has been ended. Without
@@ -49,22 +50,30 @@ impl Blueprint {
     ///
     /// # Errors
     ///
-    /// In words for users.
-    pub(super) async fn find(&self) -> Result<Target, String> {
-        let limit = self.settings.connect_timeout;
-        let at = match &self.way.place {
-            Place::Tcp(address) => {
-                let network = &self.way.entry.network;
-                Some(reach(network.mapped(address), network, limit).await?)
-            }
-            #[cfg(unix)]
-            Place::Unix(_) => None,
-        };
+    /// Why there is no address to connect to.
+    pub(super) async fn find(&self) -> Result<Target, Trouble> {
+        let at = self.address().await?;
         if let Some(encryption) = &self.way.entry.encryption {
             // Files that cannot be read in time are used by a later connection.
-            let _ = tokio::time::timeout(limit, encryption.refresh()).await;
+            let _ = tokio::time::timeout(self.settings.connect_timeout, encryption.refresh()).await;
         }
         Ok(self.target(at))
+    }
+
+    /// Finds the address of the next connection; `None` for a socket of this machine.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no address to connect to.
+    pub(super) async fn address(&self) -> Result<Option<SocketAddr>, Trouble> {
+        match &self.way.place {
+            Place::Tcp(address) => {
+                let network = &self.way.entry.network;
+                reach(network.mapped(address), network, self.settings.connect_timeout).await.map(Some)
+            }
+            #[cfg(unix)]
+            Place::Unix(_) => Ok(None),
+        }
     }
 
     /// The target of all connections so far as it is known before anything is looked up.

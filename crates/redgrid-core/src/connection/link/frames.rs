@@ -4,6 +4,7 @@ use fred::prelude::{Error as FredError, ErrorKind, Value};
 use fred::types::Resp3Frame;
 
 use crate::connection::Reply;
+use crate::connection::trouble::readable;
 use crate::error::{Code, ServerError};
 
 /// A server's error as a pipeline gives it: not as a frame, and not told apart from those of fred.
@@ -21,7 +22,7 @@ pub(super) fn refusal(error: &FredError) -> Option<ServerError> {
 }
 
 /// Whether the first word is one as errors of servers and scripts begin with: `ERR`, `SOLDOUT`.
-fn begins_with_code(details: &str) -> bool {
+pub(super) fn begins_with_code(details: &str) -> bool {
     let is_of_code = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_' || c == '-';
     details.split_once(' ').is_some_and(|(word, _)| word.len() > 1 && word.chars().all(is_of_code))
 }
@@ -53,20 +54,26 @@ pub(super) fn from_value(value: Value) -> Reply {
     }
 }
 
-/// What a failure inside fred means for the request.
-pub(super) fn classify(error: &FredError) -> ServerError {
-    let details = error.details().to_owned();
+/// What a failure inside fred means for the request, sent to the node `place`.
+pub(super) fn classify(error: &FredError, place: &str) -> ServerError {
+    let details = error.details();
+    let words = || format!("{} (at {place})", readable(details));
     match error.kind() {
         // The text of fred's check before sending; the same kind with other words is given to requests in flight.
-        ErrorKind::Canceled if details == "Connection closed unexpectedly." => ServerError::not_sent("no connection"),
-        ErrorKind::Backpressure => ServerError::not_sent("too many requests wait for the connection"),
+        ErrorKind::Canceled if details == "Connection closed unexpectedly." => {
+            ServerError::not_sent(format!("no connection to {place}"))
+        }
+        ErrorKind::Backpressure => {
+            ServerError::not_sent(format!("too many requests wait for the connection to {place}"))
+        }
         ErrorKind::Unknown
             if details == "Client is not initialized." || details == "Failed to send command to router." =>
         {
-            ServerError::not_sent("no connection")
+            ServerError::not_sent(format!("no connection to {place}"))
         }
-        ErrorKind::InvalidArgument | ErrorKind::InvalidCommand | ErrorKind::Config => ServerError::not_sent(details),
-        _ => ServerError::unknown(details),
+        ErrorKind::InvalidArgument | ErrorKind::InvalidCommand | ErrorKind::Config => ServerError::not_sent(words()),
+        // The server's own words stay in front: they say that it was the cluster.
+        _ => ServerError::unknown(words()),
     }
 }
 
@@ -133,7 +140,7 @@ mod tests {
 
     #[test]
     fn only_what_certainly_did_not_leave_counts_as_not_sent() {
-        let class = |kind, details: &'static str| classify(&FredError::new(kind, details));
+        let class = |kind, details: &'static str| classify(&FredError::new(kind, details), "db:6379");
         let not_sent = [
             (ErrorKind::Canceled, "Connection closed unexpectedly."),
             (ErrorKind::Backpressure, "Max in-flight commands reached."),

@@ -17,9 +17,9 @@ use futures_util::future::poll_immediate;
 use tokio::sync::{broadcast, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
-use super::build::{Target, without_arguments};
 use super::frames::info_field;
 use super::{Greeting, LONGEST_WAIT, Link, OTHER_PART, Part, QUIT, SHORTEST_WAIT};
+use crate::connection::trouble::Trouble;
 use crate::connection::{Epoch, Reply, ServerClock};
 use crate::error::ServerError;
 
@@ -69,10 +69,19 @@ impl Link {
                         router.abort();
                         let _ = router.await;
                     }
+                    // fred takes the end of a connection for the answer to its greeting. A server that
+                    // hangs later has answered that.
+                    if matches!(ended, Ended::Ungreeted) && self.trouble() != SILENT {
+                        match self.until_closed(self.look_into(), &mut closing).await {
+                            Some(Some(trouble)) => self.fail_by(trouble),
+                            Some(None) => {}
+                            None => break,
+                        }
+                    }
                     ended
                 }
-                Err(why) => {
-                    self.fail(&why);
+                Err(trouble) => {
+                    self.fail_by(trouble);
                     Ended::Ungreeted
                 }
             };
@@ -85,29 +94,6 @@ impl Link {
             wait = (wait * 2).min(LONGEST_WAIT);
         }
         self.fail("the client is shut down");
-    }
-
-    /// Finds out where to connect to, and connects there.
-    async fn set_up(&self) -> Result<(Fred, JoinHandle<Result<(), FredError>>), String> {
-        let target = self.blueprint.find().await?;
-        match self.connect(target).await {
-            Err(why) => match self.blueprint.instead_of(target, &why) {
-                Some(other) => self.connect(other).await,
-                None => Err(why),
-            },
-            connected => connected,
-        }
-    }
-
-    async fn connect(&self, target: Target) -> Result<(Fred, JoinHandle<Result<(), FredError>>), String> {
-        let is_another = self.fred.borrow().0 != target;
-        if is_another {
-            let fred = self.blueprint.build(target).map_err(|error| error.to_string())?;
-            self.fred.send_replace((target, fred));
-        }
-        let fred = self.fred();
-        let router = fred.init().await.map_err(|error| without_arguments(error.details()).to_owned())?;
-        Ok((fred, router))
     }
 
     pub(super) fn router(&self) -> MutexGuard<'_, Option<AbortHandle>> {
@@ -140,7 +126,7 @@ impl Link {
             match greeted {
                 None => return Ended::Closing,
                 Some(Ok(epoch)) => {
-                    self.take_refusal(false);
+                    self.greeted();
                     if let Some(seat) = &self.seat {
                         seat.tell(Some((&epoch, &self.history())));
                     }
@@ -151,7 +137,7 @@ impl Link {
                 Some(Err(error)) => {
                     // The reason why the connection was lost says more than what that came to.
                     let lost = errors.try_recv().ok().map(|(error, _)| error.details().to_owned());
-                    self.fail(lost.as_deref().unwrap_or(&error.to_string()));
+                    self.fail(lost.as_deref().unwrap_or(&self.reason(&error)));
                     // A connection that was lost is made anew. One on which the server refuses stays, and is greeted again.
                     if lost.is_some() || router.is_finished() || !fred.is_connected() || is_silent(&error) {
                         return ended;
@@ -199,7 +185,7 @@ impl Link {
                     Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) if self.is_up() => {}
                     Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) => break,
                     Some(Ok(Err(error))) if is_another_part(&error) => {
-                        self.fail(&error.to_string());
+                        self.fail(&self.reason(&error));
                         break;
                     }
                     Some(_) => {
@@ -364,9 +350,9 @@ async fn lost(
         biased;
         error = errors.recv() => match error {
             Ok((error, _)) => error.details().to_owned(),
-            Err(_) => "events were missed".into(),
+            Err(_) => "it was given up because events of it were missed".into(),
         },
-        _ = router => "the connection task ended".into(),
+        _ = router => "the connection was closed".into(),
     }
 }
 
@@ -382,7 +368,7 @@ async fn end<T>(fred: &Fred, router: &JoinHandle<T>) {
 }
 
 /// Ends a connection that is just being set up, as soon as it is. That is bounded: fred gives up after `connect_timeout`.
-async fn end_when_set_up<T>(setting_up: impl Future<Output = Result<(Fred, JoinHandle<T>), String>>) {
+async fn end_when_set_up<T>(setting_up: impl Future<Output = Result<(Fred, JoinHandle<T>), Trouble>>) {
     if let Ok((fred, router)) = setting_up.await {
         end(&fred, &router).await;
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use super::nowhere::{Hope, said_by};
 use super::replicated::{Replicated, Role, role};
 use super::{EAGER_FOR, eager_interval, gap};
 use crate::config::{Address, ReplicatedNodes, Settings};
@@ -98,11 +99,14 @@ impl Watch {
         // Busy with something else, it may answer requests all the same.
         let stands = !self.replicated.misses_primary();
         let Some(primary) = chosen(&answers, present.as_ref().filter(|_| stands)) else {
-            let refused = answers.iter().all(|(_, answer)| matches!(answer, Err(ServerError::Unauthorized { .. })));
-            let trouble =
-                answers.iter().find_map(|(address, answer)| Some(format!(": {address}: {}", answer.as_ref().err()?)));
+            let nodes = self.listed.iter().map(|(_, node)| &**node);
+            let errors: Vec<_> =
+                nodes.zip(&answers).filter_map(|(node, (_, answer))| Some((node, answer.as_ref().err()?))).collect();
+            // A replica may be promoted.
+            let hope = if errors.len() < answers.len() { Hope::Some } else { Hope::of(errors.iter().copied()) };
+            let trouble = errors.first().map(|(node, error)| format!(": {}", said_by(node, error)));
             let why = format!("no node says that it is the primary{}", trouble.unwrap_or_default());
-            self.replicated.unknown_because(why, refused);
+            self.replicated.unknown_because(why, hope);
             return Ok(());
         };
         self.replicated.told();

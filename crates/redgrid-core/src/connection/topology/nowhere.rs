@@ -6,8 +6,48 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
+use crate::connection::node::Node;
 use crate::connection::{ChannelKind, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::error::ServerError;
+
+/// Whether waiting can help where no node tells which servers there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hope {
+    Some,
+    /// All refuse this client.
+    Unauthorized,
+    /// All are the wrong ones.
+    None,
+}
+
+impl Hope {
+    /// The hope that the answers of all nodes leave. Without an answer there is some.
+    pub(super) fn of<'a>(answers: impl Iterator<Item = (&'a Node, &'a ServerError)>) -> Hope {
+        let each = answers.map(|(node, error)| match (error, &*node.refusal().borrow()) {
+            (ServerError::Unauthorized { .. }, _) | (_, Some(ServerError::Unauthorized { .. })) => Hope::Unauthorized,
+            (_, Some(_)) => Hope::None,
+            // It does not know the question, or what it is about.
+            (ServerError::Refused { code, .. }, _) if !code.is_passing() => Hope::None,
+            _ => Hope::Some,
+        });
+        each.reduce(|one, other| match (one, other) {
+            (Hope::Some, _) | (_, Hope::Some) => Hope::Some,
+            (Hope::Unauthorized, Hope::Unauthorized) => Hope::Unauthorized,
+            _ => Hope::None,
+        })
+        .unwrap_or(Hope::Some)
+    }
+}
+
+/// The error of one node, with the node, and without what is said anyway.
+pub(super) fn said_by(node: &Node, error: &ServerError) -> String {
+    let text = match error {
+        ServerError::NotSent { reason } => reason.clone().into_owned(),
+        other => other.to_string(),
+    };
+    let id = node.id().to_string();
+    if text.contains(&id) { text } else { format!("{text} (at {id})") }
+}
 
 /// It answers nothing, and says why.
 pub(super) struct Nowhere {
@@ -29,9 +69,13 @@ impl Nowhere {
         }
     }
 
-    /// Why nobody is known, from now on; and whether all who could tell refuse this client.
-    pub(super) fn because(&self, why: String, refused: bool) {
-        let refusal = refused.then(|| ServerError::Unauthorized { message: why.clone() });
+    /// Why no server is known, from now on; and whether waiting helps.
+    pub(super) fn because(&self, why: String, hope: Hope) {
+        let refusal = match hope {
+            Hope::Some => None,
+            Hope::Unauthorized => Some(ServerError::Unauthorized { message: why.clone() }),
+            Hope::None => Some(ServerError::not_sent(why.clone())),
+        };
         *self.why.lock().unwrap_or_else(|p| p.into_inner()) = why;
         self.refusal.send_if_modified(|known| {
             let changed = *known != refusal;
@@ -73,6 +117,10 @@ impl Server for Nowhere {
 
     fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         self.refusal.subscribe()
+    }
+
+    fn unreached(&self) -> ServerError {
+        self.error()
     }
 
     fn time(&self) -> &ServerClock {

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::lag::{self, Copies};
-use super::nowhere::Nowhere;
+use super::nowhere::{Hope, Nowhere};
 use super::{listener, reader};
 use crate::config::Address;
 use crate::connection::link::Part;
@@ -98,11 +98,11 @@ impl Replicated {
         *told = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
-    /// Why nobody tells who the primary is, and whether all refuse this client; the primary that is
+    /// Why no node tells which one the primary is, and whether waiting helps; the primary that is
     /// known is kept.
-    pub(super) fn unknown_because(&self, why: String, refused: bool) {
+    pub(super) fn unknown_because(&self, why: String, hope: Hope) {
         *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = Some(why.clone());
-        self.nowhere.because(why, refused);
+        self.nowhere.because(why, hope);
     }
 
     /// Somebody has told who the primary is.

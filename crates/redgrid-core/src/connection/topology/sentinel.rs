@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use self::ear::Ear;
 use self::elected::Elected;
 use self::told::{Told, is_among_most, others_by, primary_by, replicas_by};
+use super::nowhere::{Hope, said_by};
 use super::replicated::Replicated;
 use super::{EAGER_FOR, eager_interval, gap};
 use crate::config::{Address, Sentinel};
@@ -224,15 +225,15 @@ impl Watch {
         let answers = self.until_clear(asking.collect()).await;
         let latest = answers.iter().filter_map(|(node, told)| Some((*node, told.as_ref().ok()?)));
         let Some((by, told)) = latest.max_by_key(|(_, told)| (told.epoch, told.elected.is_some())) else {
-            let refused = |told: &Result<Told, ServerError>| matches!(told, Err(ServerError::Unauthorized { .. }));
-            let refused = !answers.is_empty() && answers.iter().all(|(_, told)| refused(told));
-            let why = answers.iter().find_map(|(_, told)| told.as_ref().err()).map(ToString::to_string);
-            let why = format!("no sentinel tells who `{name}` is: {}", why.unwrap_or_else(|| "none is set".into()));
+            let errors = || answers.iter().filter_map(|(node, told)| Some((&***node, told.as_ref().err()?)));
+            let hope = Hope::of(errors());
+            let why = errors().next().map_or_else(|| "none is set".into(), |(node, error)| said_by(node, error));
+            let why = format!("no sentinel tells which server `{name}` is: {why}");
             self.silent = self.silent.saturating_add(1);
             if self.silent == MOST_SILENT {
                 tracing::warn!(why, "the sentinels have been silent for some time; a failover would not be noticed");
             }
-            self.replicated.unknown_because(why, refused);
+            self.replicated.unknown_because(why, hope);
             return Ok(());
         };
         if self.silent >= MOST_SILENT {

@@ -29,6 +29,8 @@
 //! may be several commands. An event is of a key: the companions of an object, as the queue of a fair lock, are keys of their own. A server that
 //! is replaced forgets, and may carry out again, what it had told.
 
+use std::fmt;
+
 mod error;
 mod kind;
 mod listen;
@@ -75,4 +77,13 @@ pub enum Gap {
         /// How many.
         missed: u64,
     },
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Gap::Interrupted => f.write_str("the subscription was interrupted"),
+            Gap::Slow { missed } => write!(f, "the reader was slow, and {missed} were not kept"),
+        }
+    }
 }

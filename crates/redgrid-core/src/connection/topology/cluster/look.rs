@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use super::super::nowhere::{Hope, said_by};
 use super::super::slots::{self, Range};
 use super::super::{eager_interval, gap};
 use super::{Cluster, NAMED_FOR};
@@ -25,9 +26,8 @@ impl Cluster {
             let looked = self.look().await;
             let mut interval = match looked {
                 Ok(()) => settings.scan_interval,
-                Err(error) => {
-                    let refused = matches!(error, ServerError::Unauthorized { .. });
-                    self.nowhere.because(format!("no node of the cluster tells who serves what: {error}"), refused);
+                Err((error, hope)) => {
+                    self.nowhere.because(format!("no node of the cluster tells which one serves what: {error}"), hope);
                     settings.retry_delay.min(settings.scan_interval)
                 }
             };
@@ -43,25 +43,32 @@ impl Cluster {
 
     /// Asks some nodes at a time until one answers whose word is enough, or two that say the same; each look begins with another
     /// one, so that one with an old view does not keep it up, and one that hangs holds up none.
-    async fn look(&self) -> Result<(), ServerError> {
-        let mut candidates = self.candidates()?;
+    ///
+    /// # Errors
+    ///
+    /// Why none has answered, and whether waiting helps.
+    async fn look(&self) -> Result<(), (String, Hope)> {
+        let open = |error: ServerError| (error.to_string(), Hope::Some);
+        let mut candidates = self.candidates().map_err(open)?;
         let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
         candidates.rotate_left(turn);
         // Those that answer at all come first.
         candidates.sort_by_key(|node| !node.answers());
-        let mut trouble = ServerError::not_sent("no node is set");
+        let mut troubles: Vec<(Arc<Node>, ServerError)> = Vec::new();
         let mut waiting = candidates.into_iter();
         let mut asking = FuturesUnordered::new();
         let mut told = Vec::new();
         loop {
             let believed = self.map().believed(&told, self.nodes.clock.now(), |node| node.answers());
             if let Some(at) = believed {
-                return self.take_in(&told[at]);
+                return self.take_in(&told[at]).map_err(open);
             }
             if let Some(node) = waiting.next() {
                 asking.push(async move {
                     let asked = tokio::time::timeout(self.nodes.settings.connect_timeout, self.ask(&node)).await;
-                    asked.unwrap_or_else(|_| Err(ServerError::unknown(format!("{} did not answer in time", node.id()))))
+                    asked
+                        .unwrap_or_else(|_| Err(ServerError::unknown("no answer in time")))
+                        .map_err(|error| (node, error))
                 });
             }
             let next = async {
@@ -76,12 +83,16 @@ impl Cluster {
                 biased;
                 answer = asking.next() => match answer {
                     Some(Ok(ranges)) => told.push(ranges),
-                    Some(Err(error)) => trouble = error,
+                    Some(Err(trouble)) => troubles.push(trouble),
                     None if waiting.len() == 0 => match &told[..] {
-                        [] => return Err(trouble),
-                        // Nobody else says anything.
-                        [ranges] => return self.take_in(ranges),
-                        _ => return Err(ServerError::unknown("they contradict each other")),
+                        [] => {
+                            let all = || troubles.iter().map(|(node, error)| (&**node, error));
+                            let why = all().map(|(node, error)| said_by(node, error)).next_back();
+                            return Err((why.unwrap_or_else(|| "none is set".into()), Hope::of(all())));
+                        }
+                        // No other node says anything.
+                        [ranges] => return self.take_in(ranges).map_err(open),
+                        _ => return Err(("they contradict each other".into(), Hope::Some)),
                     },
                     None => {}
                 },

@@ -1,0 +1,158 @@
+//! What listens at an address where no connection comes about: asked with one line in the clear and
+//! then with the first message of a TLS handshake, each on a connection of its own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::connection::trouble::Trouble;
+
+/// How long an answer may take: 250 ms. Two of them, after [`super::LATE`], are below a second.
+const WITHIN: Duration = Duration::from_millis(250);
+
+/// What listens at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listener {
+    /// A server that speaks RESP in the clear.
+    Plain,
+    Tls,
+    Http,
+    Ssh,
+    /// It answers with something that is none of these.
+    Other,
+    /// It takes connections and says nothing.
+    Silent,
+}
+
+impl Listener {
+    /// The trouble, where the listener is not the expected one; `None` where it explains nothing.
+    pub(super) fn trouble(self, is_encrypted: bool) -> Option<Trouble> {
+        let lasting = |words: &str| Some(Trouble::lasting(words));
+        match (self, is_encrypted) {
+            (Listener::Plain, true) => {
+                lasting("the server does not speak TLS there (`redis://` instead of `rediss://`)")
+            }
+            (Listener::Tls, false) => lasting("the server speaks TLS there (`rediss://` instead of `redis://`)"),
+            (Listener::Http, _) => lasting("an HTTP server answers there, no Redis or Valkey"),
+            (Listener::Ssh, _) => lasting("an SSH server answers there, no Redis or Valkey"),
+            (Listener::Other, _) => lasting("what answers there does not speak the protocol of Redis and Valkey"),
+            // One that hangs may go on.
+            (Listener::Silent, _) => Some(Trouble::passing("the server takes connections and says nothing")),
+            (Listener::Plain, false) | (Listener::Tls, true) => None,
+        }
+    }
+}
+
+/// Finds out what listens at `at`, within a second. A second connection goes to `again`: an address
+/// of a dialer takes one. `None` where nothing listens, or it closes every connection without a word.
+pub(super) async fn listener(at: SocketAddr, again: impl Future<Output = Option<SocketAddr>>) -> Option<Listener> {
+    let plain = first_bytes(at, b"PING\r\n").await?;
+    if let First::Bytes(bytes) = &plain {
+        return Some(of_answer(bytes));
+    }
+    // A server for TLS closes the connection, or waits for the rest of a handshake message.
+    match (plain, first_bytes(again.await?, &client_hello()).await?) {
+        (_, First::Bytes(bytes)) => Some(of_answer(&bytes)),
+        (First::Nothing, _) => Some(Listener::Silent),
+        _ => None,
+    }
+}
+
+/// What comes first on a connection.
+enum First {
+    Bytes(Vec<u8>),
+    /// Nothing in time.
+    Nothing,
+    /// Its end.
+    End,
+}
+
+/// `None` without a connection.
+async fn first_bytes(at: SocketAddr, question: &[u8]) -> Option<First> {
+    let mut stream = timeout(WITHIN, TcpStream::connect(at)).await.ok()?.ok()?;
+    let mut bytes = vec![0; 64];
+    let asking = async {
+        stream.write_all(question).await?;
+        stream.read(&mut bytes).await
+    };
+    Some(match timeout(WITHIN, asking).await {
+        Ok(Ok(0) | Err(_)) => First::End,
+        Ok(Ok(count)) => {
+            bytes.truncate(count);
+            First::Bytes(bytes)
+        }
+        Err(_) => First::Nothing,
+    })
+}
+
+fn of_answer(bytes: &[u8]) -> Listener {
+    match bytes {
+        // A handshake message or an alert, of any version.
+        [0x15 | 0x16, 3, ..] => Listener::Tls,
+        [b'+' | b'-' | b'$' | b'*' | b':' | b'%' | b'_', ..] => Listener::Plain,
+        bytes if bytes.starts_with(b"HTTP/") => Listener::Http,
+        bytes if bytes.starts_with(b"SSH-") => Listener::Ssh,
+        _ => Listener::Other,
+    }
+}
+
+/// The first message of a TLS 1.2 handshake, with a few usual ciphers and nothing else (RFC 5246,
+/// 7.4.1.2). A server answers with a handshake message or an alert; both say that it speaks TLS.
+fn client_hello() -> Vec<u8> {
+    const CIPHERS: [u8; 8] = [0xc0, 0x2b, 0xc0, 0x2f, 0xc0, 0x30, 0x00, 0x9c];
+    let mut hello = vec![3, 3];
+    // The random number, which nothing depends on here; no session; the ciphers; no compression.
+    hello.extend([0x5a; 32]);
+    hello.extend([0, 0, 8]);
+    hello.extend(CIPHERS);
+    hello.extend([1, 0]);
+    let length = u8::try_from(hello.len()).unwrap_or(u8::MAX);
+    let mut record = vec![0x16, 3, 1, 0, length + 4, 1, 0, 0, length];
+    record.extend(hello);
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What is found at a listener that answers each connection with `answer`, and closes it where
+    /// that is empty.
+    async fn found(answer: &'static [u8]) -> Option<Listener> {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = socket.local_addr().unwrap();
+        let serving = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = socket.accept().await {
+                let _ = stream.read(&mut [0; 256]).await;
+                let _ = stream.write_all(answer).await;
+            }
+        });
+        let found = listener(at, async { Some(at) }).await;
+        serving.abort();
+        found
+    }
+
+    #[tokio::test]
+    async fn a_listener_is_known_by_its_first_bytes() {
+        assert_eq!(found(b"HTTP/1.1 400 Bad Request\r\n").await, Some(Listener::Http));
+        assert_eq!(found(b"SSH-2.0-x\r\n").await, Some(Listener::Ssh));
+        assert_eq!(found(b"-NOAUTH Authentication required.\r\n").await, Some(Listener::Plain));
+        assert_eq!(found(b"\x15\x03\x01\x00\x02\x02\x46").await, Some(Listener::Tls));
+        assert_eq!(found(b"220 mail ESMTP\r\n").await, Some(Listener::Other));
+        assert_eq!(found(b"").await, None);
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_says_nothing_is_silent_and_a_closed_port_is_nothing() {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = socket.local_addr().unwrap();
+        assert_eq!(listener(at, async { Some(at) }).await, Some(Listener::Silent));
+        drop(socket);
+        assert_eq!(listener(at, async { Some(at) }).await, None);
+    }
+}

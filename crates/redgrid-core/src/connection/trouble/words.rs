@@ -1,0 +1,251 @@
+//! Texts of fred, rustls and the system, in words for users.
+
+use std::io;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A text of fred or of a server in words. Those of a server stay as they are.
+///
+/// fred passes on errors of the system and of rustls in their debug form:
+/// `Os { code: 111, …, message: "Connection refused" }`,
+/// `Custom { …, error: InvalidCertificate(UnknownIssuer) }`.
+pub(in crate::connection) fn readable(why: &str) -> String {
+    if let Some((_, words)) = FREDS.iter().find(|(said, _)| *said == why.trim_end_matches('.')) {
+        return (*words).to_owned();
+    }
+    if let Some((_, words)) = TLS.iter().find(|(mark, _)| why.contains(mark)) {
+        let names = names(why).map(|names| format!("it is for {names}"));
+        return match names.or_else(|| moment(why)).or_else(|| alert(why)) {
+            Some(details) => format!("{words}: {details}"),
+            None => (*words).to_owned(),
+        };
+    }
+    if let Some(words) = system(why) {
+        return words;
+    }
+    if PARSER.iter().any(|mark| why.contains(mark)) {
+        return "the server's answer is not that of a Redis or Valkey server".into();
+    }
+    if is_debug(why) { plain(why) } else { why.to_owned() }
+}
+
+/// An error of the system in its own words, without numbers and without the words of the library.
+pub(in crate::connection) fn of_system(error: &io::Error) -> String {
+    let said = error.to_string();
+    let said = said.strip_prefix(LOOKUP).map_or(said.as_str(), |rest| rest.trim_start_matches([':', ' ']));
+    said.split(" (os error ").next().unwrap_or_default().to_owned()
+}
+
+const LOOKUP: &str = "failed to lookup address information";
+
+/// Texts of fred about its own parts, without the full stop.
+const FREDS: [(&str, &str); 18] = [
+    ("Canceled", CLOSED),
+    ("oneshot canceled", CLOSED),
+    ("Empty error", CLOSED),
+    ("Connection closed unexpectedly", CLOSED),
+    ("Connection closed", CLOSED),
+    ("Connection Closed", CLOSED),
+    ("Connection(s) closed", CLOSED),
+    ("channel closed", CLOSED),
+    ("Failed to route command", CLOSED),
+    ("Failed to send command to router", CLOSED),
+    ("Unable to route command or reconnect", CLOSED),
+    ("Too many failed write attempts", CLOSED),
+    ("Max attempts reached", CLOSED),
+    ("Max reconnection attempts reached", CLOSED),
+    ("Missing response", CLOSED),
+    ("Unresponsive connection", "the server says nothing"),
+    ("Request timed out", "no answer came in time"),
+    ("Failed to connect", "the server could not be reached"),
+];
+
+const CLOSED: &str = "the connection was closed";
+
+/// Marks of what fred and its parser say of bytes that are not of the protocol.
+const PARSER: [&str; 5] = [
+    "Decode Error: ",
+    "Parse Error: ",
+    "Invalid UTF-8 string.",
+    "Invalid integer string.",
+    "Invalid floating point number.",
+];
+
+/// An error of the system in its debug form: its own words, or its kind.
+fn system(why: &str) -> Option<String> {
+    if let Some((_, details)) = why.split_once(LOOKUP) {
+        let details = details.trim_matches([':', ' ', '"', '}', '\\']);
+        return Some(format!("the host name can not be resolved: {details}"));
+    }
+    if let Some((kind, rest)) = why.split_once("message: \"") {
+        let message = rest.split_once('"')?.0;
+        let is_end = ["ConnectionReset", "ConnectionAborted", "BrokenPipe"].iter().any(|end| kind.contains(end));
+        return Some(if is_end { format!("{CLOSED}: {message}") } else { message.to_owned() });
+    }
+    let kind = why.strip_prefix("Kind(")?.strip_suffix(')')?;
+    Some(match kind {
+        "UnexpectedEof" | "ConnectionAborted" | "BrokenPipe" => CLOSED.to_owned(),
+        kind => spaced(kind),
+    })
+}
+
+/// Whether a text is the debug form of a value: `Name(…)` or `Name { … }`.
+fn is_debug(text: &str) -> bool {
+    let name = text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let rest = &text[name.len()..];
+    name.starts_with(|c: char| c.is_ascii_uppercase()) && (rest.starts_with('(') || rest.starts_with(" { "))
+}
+
+/// The debug form of a value without its signs: `Custom { kind: InvalidData, error: A(B) }` is
+/// "a: b".
+fn plain(debug: &str) -> String {
+    let inner = debug.split_once("error: ").map_or(debug, |(_, inner)| inner);
+    let words = inner.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).map(spaced);
+    words.collect::<Vec<_>>().join(": ")
+}
+
+/// `UnknownIssuer` as "unknown issuer", `UnknownCA` as "unknown ca".
+fn spaced(name: &str) -> String {
+    let mut words = String::new();
+    let mut was_upper = true;
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !was_upper {
+            words.push(' ');
+        }
+        was_upper = c.is_ascii_uppercase();
+        words.push(c.to_ascii_lowercase());
+    }
+    words
+}
+
+/// The names in a certificate that is for others:
+/// `presented: ["IpAddress(127.0.0.1)", "DnsName(\"localhost\")"]`.
+fn names(why: &str) -> Option<String> {
+    let (_, names) = why.split_once("presented: [")?;
+    let names = names.split_once(']')?.0.split(", ").map(|name| {
+        let bare = name.split_once('(').map_or(name, |(_, name)| name);
+        format!("`{}`", bare.trim_matches(['"', '\\', ')']))
+    });
+    Some(names.collect::<Vec<_>>().join(", "))
+}
+
+/// Until when or from when a certificate is valid: `not_after: UnixTime(1700000000)`.
+fn moment(why: &str) -> Option<String> {
+    let moment = |field, words| {
+        let (_, rest) = why.split_once(field)?;
+        let seconds = rest.strip_prefix("UnixTime(")?.split(')').next()?.parse().ok()?;
+        let moment = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
+        Some(format!("{words} {}", humantime::format_rfc3339_seconds(moment)))
+    };
+    moment("not_after: ", "it was valid until").or_else(|| moment("not_before: ", "it is valid from"))
+}
+
+/// The alert that ended a handshake: `AlertReceived(HandshakeFailure)`.
+fn alert(why: &str) -> Option<String> {
+    let (_, name) = why.split_once("AlertReceived(")?;
+    let name = name.split(')').next()?;
+    (name != "CertificateRequired").then(|| spaced(name))
+}
+
+const UNTRUSTED: &str = "the server's certificate is not signed by a trusted authority (see `tls_ca_file`)";
+
+const NOT_ACCEPTED: &str = "the server does not accept the client certificate (see `tls_cert_file`)";
+
+/// Marks of rustls's errors; the first that fits counts.
+const TLS: [(&str, &str); 17] = [
+    ("NotValidForName", "the server's certificate is not for the expected name (see `tls_server_name`)"),
+    ("UnknownIssuer", UNTRUSTED),
+    // An authority of the same name, and another key.
+    ("InvalidCertificate(BadSignature", UNTRUSTED),
+    ("InvalidCertificate(Expired", "the server's certificate has expired"),
+    ("InvalidCertificate(NotValidYet", "the server's certificate is not valid yet"),
+    ("InvalidCertificate(Other(OtherError(CaUsedAsEndEntity", "the server's certificate is that of an authority"),
+    ("InvalidCertificate(", "the server's certificate is not accepted"),
+    ("AlertReceived(CertificateRequired)", "the server asks for a client certificate (see `tls_cert_file`)"),
+    ("AlertReceived(UnknownCA)", NOT_ACCEPTED),
+    // Signed by an authority whose name the server knows, with another key.
+    ("AlertReceived(DecryptError)", NOT_ACCEPTED),
+    ("AlertReceived(BadCertificate)", NOT_ACCEPTED),
+    ("AlertReceived(CertificateExpired)", NOT_ACCEPTED),
+    ("AlertReceived(CertificateUnknown)", NOT_ACCEPTED),
+    ("AlertReceived(", "the server ended the TLS handshake"),
+    ("PeerIncompatible(", "the server has no version or cipher of TLS that is used here"),
+    ("InvalidMessage(", "the server does not speak TLS there"),
+    ("tls handshake eof", "the connection was closed in the TLS handshake"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Signs of a value in its debug form, or of a text that only the layer below understands.
+    fn shows_debug(text: &str) -> bool {
+        let marks = ["Os {", "Custom {", "Kind(", "UnixTime(", "Received(", "Invalid", "kind: ", "Some(", "Err("];
+        let words = ["channel closed", "anceled", "Failed to route command", "os error", "attempts"];
+        marks.iter().chain(&words).any(|mark| text.contains(mark))
+    }
+
+    #[test]
+    fn each_form_of_error_is_said_in_words() {
+        let custom = |error: &str| format!("Custom {{ kind: InvalidData, error: {error} }}");
+        let expired =
+            "InvalidCertificate(ExpiredContext { time: UnixTime(1764201600), not_after: UnixTime(1600000000) })";
+        let early = "InvalidCertificate(NotValidYetContext { time: UnixTime(1), not_before: UnixTime(1600000000) })";
+        let lookup = r#"Custom { kind: Uncategorized, error: "failed to lookup address information: Try again" }"#;
+        let no_hello = "ERR unknown command 'HELLO' (see COMMAND)";
+        for (debug, words) in [
+            (r#"Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }"#, "Connection refused"),
+            (
+                r#"Os { code: 104, kind: ConnectionReset, message: "Connection reset by peer" }"#,
+                "the connection was closed: Connection reset by peer",
+            ),
+            ("Kind(UnexpectedEof)", CLOSED),
+            ("Kind(HostUnreachable)", "host unreachable"),
+            ("WRONGPASS invalid username", "WRONGPASS invalid username"),
+            (no_hello, no_hello),
+            ("channel closed", CLOSED),
+            ("Canceled.", CLOSED),
+            ("Failed to route command.", CLOSED),
+            ("Request timed out.", "no answer came in time"),
+            (
+                "Decode Error: frame_type: Invalid frame type prefix.",
+                "the server's answer is not that of a Redis or Valkey server",
+            ),
+            (lookup, "the host name can not be resolved: Try again"),
+            (&custom("AlertReceived(HandshakeFailure)"), "the server ended the TLS handshake: handshake failure"),
+            (
+                &custom("AlertReceived(UnknownCA)"),
+                "the server does not accept the client certificate (see `tls_cert_file`): unknown ca",
+            ),
+            (
+                &custom("AlertReceived(CertificateRequired)"),
+                "the server asks for a client certificate (see `tls_cert_file`)",
+            ),
+            (&custom(expired), "the server's certificate has expired: it was valid until 2020-09-13T12:26:40Z"),
+            (&custom(early), "the server's certificate is not valid yet: it is valid from 2020-09-13T12:26:40Z"),
+            (&custom("InvalidCertificate(UnknownIssuer)"), UNTRUSTED),
+            (&custom("InvalidMessage(InvalidContentType)"), "the server does not speak TLS there"),
+            (
+                &custom("PeerIncompatible(ServerDoesNotSupportTls12Or13)"),
+                "the server has no version or cipher of TLS that is used here",
+            ),
+            ("Custom { kind: Other, error: DecryptError }", "decrypt error"),
+        ] {
+            assert_eq!(readable(debug), words, "{debug}");
+            assert!(!shows_debug(&readable(debug)), "{debug}");
+        }
+    }
+
+    #[test]
+    fn the_names_in_a_certificate_for_others_are_named() {
+        let debug = "Custom { kind: InvalidData, error: InvalidCertificate(NotValidForNameContext { expected: \
+                     DnsName(\"x\"), presented: [\"IpAddress(127.0.0.1)\", \"DnsName(\\\"localhost\\\")\"] }) }";
+        assert!(readable(debug).ends_with(": it is for `127.0.0.1`, `localhost`"), "{}", readable(debug));
+    }
+
+    #[test]
+    fn an_error_of_the_system_has_no_number() {
+        assert_eq!(of_system(&io::Error::from_raw_os_error(111)), "Connection refused");
+        assert_eq!(of_system(&io::Error::other("the vault is sealed")), "the vault is sealed");
+        assert_eq!(of_system(&io::ErrorKind::UnexpectedEof.into()), "unexpected end of file");
+    }
+}

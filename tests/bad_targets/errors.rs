@@ -1,0 +1,76 @@
+//! All errors of the workspace, by their source: none shows a value in its debug form.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Types whose debug form is a text for users: `1.5s`, and a text in quotes.
+const READABLE: [&str; 2] = ["Duration", "String"];
+
+/// The source files of all crates.
+fn sources() -> Vec<PathBuf> {
+    let mut waiting = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")];
+    let mut found = Vec::new();
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            waiting.extend(fs::read_dir(&path).expect("a folder").map(|entry| entry.expect("an entry").path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// What an error says, by its attribute `#[error(…)]`, and the code behind it, up to the next one.
+fn messages(source: &str) -> impl Iterator<Item = (&str, &str)> {
+    source.split("#[error(").skip(1).filter_map(|rest| rest.split_once(")]"))
+}
+
+/// The fields that a message shows in their debug form.
+fn debug_fields(message: &str) -> impl Iterator<Item = &str> {
+    message.split('{').skip(1).filter_map(|rest| {
+        let (field, form) = rest.split('}').next()?.split_once(':')?;
+        form.contains('?').then_some(field)
+    })
+}
+
+/// The type of a field in the code behind its message; a number is a place in a tuple.
+fn type_of<'a>(field: &str, code: &'a str) -> Option<&'a str> {
+    let is_end = |c: char| matches!(c, ',' | ')' | '}' | '\n');
+    if let Ok(at) = field.parse::<usize>() {
+        let fields = code.split_once('(')?.1.split(')').next()?;
+        return fields.split(',').nth(at).map(|field| field.trim().trim_start_matches("pub "));
+    }
+    let named = format!("{field}: ");
+    let at =
+        code.match_indices(&named).find(|(at, _)| !code[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_'));
+    code[at?.0 + named.len()..].split(is_end).next().map(str::trim)
+}
+
+#[test]
+fn no_error_shows_a_value_in_its_debug_form() {
+    let (mut seen, mut faults) = (0, Vec::new());
+    for path in sources() {
+        let source = fs::read_to_string(&path).expect("a source file");
+        for (message, code) in messages(&source) {
+            seen += 1;
+            for field in debug_fields(message) {
+                let found = type_of(field, code).unwrap_or("a type that was not found");
+                if !READABLE.contains(&found) {
+                    faults.push(format!("{}: {message}: `{field}` is {found}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(seen > 200, "{seen} messages: the search itself is wrong");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_value_in_its_debug_form_is_found() {
+    let source = r#"#[error("waited {waited:?} for {0} and {what:?}")] Late { waited: Duration, what: Vec<u8> },
+                    #[error("gap: {0:?}")] pub struct Gap(pub Kind);"#;
+    let found: Vec<_> = messages(source)
+        .flat_map(|(message, code)| debug_fields(message).map(move |field| (field, type_of(field, code))))
+        .collect();
+    assert_eq!(found, [("waited", Some("Duration")), ("what", Some("Vec<u8>")), ("0", Some("Kind"))]);
+}

@@ -1,0 +1,65 @@
+//! Listeners that are no servers, or strange ones.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// The behaviour of a listener on each connection.
+#[derive(Clone, Copy)]
+pub(crate) enum Manner {
+    /// It closes the connection at once.
+    Closes,
+    /// It answers the first question with these bytes, and closes the connection.
+    AnswersOnce(&'static [u8]),
+    /// It answers each question with these bytes.
+    Answers(&'static [u8]),
+    /// It says this before it is asked, and no more.
+    Greets(&'static [u8]),
+}
+
+/// A listener on the loopback interface; it ends when dropped.
+pub(crate) struct Fake {
+    addr: SocketAddr,
+    serving: JoinHandle<()>,
+}
+
+impl Fake {
+    pub(crate) async fn start(manner: Manner) -> Fake {
+        let socket = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let addr = socket.local_addr().expect("an address");
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = socket.accept().await {
+                tokio::spawn(serve(stream, manner));
+            }
+        });
+        Fake { addr, serving }
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+async fn serve(mut stream: TcpStream, manner: Manner) {
+    let mut question = [0; 512];
+    let (greeting, answer, is_once) = match manner {
+        Manner::Closes => return,
+        Manner::AnswersOnce(answer) => (&b""[..], answer, true),
+        Manner::Answers(answer) => (&b""[..], answer, false),
+        Manner::Greets(greeting) => (greeting, &b""[..], false),
+    };
+    let _ = stream.write_all(greeting).await;
+    while stream.read(&mut question).await.is_ok_and(|count| count > 0) {
+        if stream.write_all(answer).await.is_err() || is_once {
+            return;
+        }
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}

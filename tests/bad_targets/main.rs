@@ -1,0 +1,160 @@
+//! Targets that cannot work, and what a client says of each: the message names the node and the
+//! cause, shows no value in its debug form, and comes at once where waiting cannot help.
+
+mod errors;
+mod fake;
+mod rows;
+mod targets;
+
+use std::time::{Duration, Instant};
+
+use redgrid_core::config::{Config, ConfigError};
+use redgrid_core::{Client, Name, Request};
+use redgrid_locks::Lock;
+use redgrid_testkit::StartError;
+use redgrid_tests::in_full;
+
+/// How long a client may wait where waiting could help.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// When the error comes at the latest where waiting cannot help: 3 s. A second is promised, and 60
+/// clients beside each other may take longer for it on a busy machine. A client that waited would
+/// take [`PATIENCE`].
+const EARLY: Duration = Duration::from_secs(3);
+
+/// How long a client would wait where waiting cannot help.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Signs of values in their debug form, and words that only the layers below understand.
+const DEBUG: [&str; 20] = [
+    "Os {",
+    "os error",
+    "Custom {",
+    "Kind(",
+    "kind: ",
+    "UnixTime(",
+    "AlertReceived",
+    "InvalidCertificate",
+    "InvalidMessage",
+    "InvalidContentType",
+    "Some(",
+    "Err(",
+    "NotSent",
+    "channel closed",
+    "anceled",
+    "Failed to route command",
+    "Max attempts reached",
+    "Too many failed write attempts",
+    "Decode Error",
+    "frame type",
+];
+
+/// One way of being wrong.
+struct Row {
+    what: &'static str,
+    config: Result<Config, ConfigError>,
+    /// The node as the message names it; empty where the configuration itself is refused.
+    node: String,
+    /// Words of the cause.
+    cause: &'static [&'static str],
+    /// Whether waiting cannot help.
+    is_lasting: bool,
+}
+
+/// What a client says, and when.
+struct Said {
+    text: String,
+    after: Duration,
+}
+
+impl Row {
+    fn new(
+        what: &'static str,
+        config: Result<Config, ConfigError>,
+        node: impl ToString,
+        cause: &'static [&'static str],
+    ) -> Self {
+        Row { what, config, node: node.to_string(), cause, is_lasting: false }
+    }
+
+    fn lasting(self) -> Self {
+        Row { is_lasting: true, ..self }
+    }
+
+    /// What is wrong with the answer, if anything.
+    fn judge(&self, said: &Said) -> Vec<String> {
+        let mut faults = Vec::new();
+        if !said.text.contains(&self.node) {
+            faults.push(format!("does not name {}", self.node));
+        }
+        faults.extend(self.cause.iter().filter(|word| !said.text.contains(**word)).map(|word| format!("no `{word}`")));
+        faults.extend(DEBUG.iter().filter(|mark| said.text.contains(**mark)).map(|mark| format!("has `{mark}`")));
+        if self.is_lasting && said.after > EARLY {
+            faults.push(format!("comes after {:.1?}", said.after));
+        }
+        faults
+    }
+}
+
+/// What is said to three callers: one waits for the connection, one for a lock, one for an answer.
+async fn said(row: &Row) -> Vec<(&'static str, Said)> {
+    let began = Instant::now();
+    let said = |error: Option<&dyn std::error::Error>| {
+        let text = error.map_or_else(|| "no error".to_owned(), in_full);
+        Said { text, after: began.elapsed() }
+    };
+    let config = match row.config.clone() {
+        Ok(config) => config,
+        Err(error) => return vec![("the configuration", said(Some(&error)))],
+    };
+    // Where waiting can help, a call waits as short as the others.
+    let config = if row.is_lasting { config } else { config.timeout(WITHIN / 4) };
+    let client = match Client::connect(config).await {
+        Ok(client) => client,
+        Err(error) => return vec![("connect", said(Some(&error)))],
+    };
+    let within = if row.is_lasting { PATIENCE } else { WITHIN };
+    let ready = async {
+        let ready = client.wait_ready(within).await;
+        ("wait_ready", said(ready.as_ref().err().map(|error| error as _)))
+    };
+    let locked = async {
+        let locked = Lock::new(&client, "a").acquire().wait(within).await;
+        ("a lock", said(locked.as_ref().err().map(|error| error as _)))
+    };
+    let called = async {
+        let key = client.key(&Name::new("b").expect("a name"));
+        let called = client.run::<()>(Request::command("GET").key(key).reads()).await;
+        ("a call", said(called.as_ref().err().map(|error| error as _)))
+    };
+    let (ready, locked, called) = tokio::join!(ready, locked, called);
+    let _ = client.shutdown(Duration::from_millis(200)).await;
+    vec![ready, locked, called]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_bad_target_is_named_with_its_cause_and_early_where_waiting_cannot_help() {
+    let targets = match targets::Targets::start().await {
+        Ok(targets) => targets,
+        Err(error @ StartError::NoTls { .. }) => return eprintln!("SKIPPED: {error}"),
+        Err(error) => panic!("{error}"),
+    };
+    let rows = rows::all(&targets);
+    assert!(rows.len() >= 60, "{} rows", rows.len());
+    let all = futures_util::future::join_all(rows.iter().map(async |row| (row, said(row).await))).await;
+    let (mut faults, mut slowest) = (Vec::new(), Duration::ZERO);
+    for (row, all_said) in &all {
+        for (caller, said) in all_said {
+            println!("{}: {caller} after {:.1?}: {}", row.what, said.after, said.text);
+            if row.is_lasting {
+                slowest = slowest.max(said.after);
+            }
+            let wrong = row.judge(said);
+            if !wrong.is_empty() {
+                faults.push(format!("{}: {caller}: {}: {}", row.what, wrong.join(", "), said.text));
+            }
+        }
+    }
+    println!("{} rows; where waiting cannot help the error came after {slowest:.1?} at the latest", rows.len());
+    assert!(faults.is_empty(), "{} faults\n{}", faults.len(), faults.join("\n"));
+}
