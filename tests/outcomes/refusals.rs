@@ -20,8 +20,7 @@ async fn is_unauthorized(row: &str, client: &Client, words: &str) {
     let error = ready.unwrap_or_else(|_| panic!("{row}: wait_ready does not end early")).unwrap_err();
     let text = in_full(&error);
     assert!(kind(&error) == "Unauthorized" && text.contains(words), "{row}: {text}");
-    // A subscription is waited for until it is in force.
-    for (name, call) in AT_ONCE.into_iter().chain(OTHERS).filter(|(name, _)| *name != "subscription") {
+    for (name, call) in AT_ONCE.into_iter().chain(OTHERS) {
         let ended = tokio::time::timeout(SOON, call(client)).await;
         let outcome = ended.unwrap_or_else(|_| panic!("{row}, {name}: does not end early"));
         let (kind, text) = (&outcome.kind, &outcome.text);

@@ -40,7 +40,7 @@ mod trouble;
 mod unauthorized;
 mod way;
 
-pub(crate) use self::core::Core;
+pub(crate) use self::core::{Core, refused};
 pub use answering::Answering;
 pub use attendant::Attendant;
 pub use batch::Batched;

@@ -57,6 +57,8 @@ impl State {
 pub(crate) enum Deaf {
     /// The server refuses a channel.
     Denied(ServerError),
+    /// Waiting does not help: the servers refuse this client, or are the wrong ones.
+    Refused(ServerError),
     /// The client has ended, or is being shut down.
     Over,
     /// Nobody has confirmed them in time.

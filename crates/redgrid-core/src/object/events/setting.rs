@@ -48,6 +48,8 @@ impl Needed {
             let nodes = self.from.nodes(&hub);
             let mut failed = nodes.is_empty().then(|| ServerError::not_sent("no server is known"));
             let mut refused = None;
+            // Waiting does not help where none can be asked at all.
+            let is_lasting = !nodes.is_empty() && nodes.iter().all(|node| node.refusal().borrow().is_some());
             for node in nodes {
                 match self.ensure_at(&*node).await {
                     Ok(()) => {}
@@ -60,7 +62,7 @@ impl Needed {
             }
             let Some(source) = failed else { return Ok(()) };
             let again = hub.clock().now() + hub.settings().retry_delay;
-            if again >= until {
+            if is_lasting || again >= until {
                 return Err(ListenError::Unavailable { source });
             }
             hub.clock().sleep_until(again).await;
