@@ -214,7 +214,11 @@ impl Client {
         let began = self.0.core.clock.now();
         let (why, waited) = match tokio::time::timeout(within, ready(&self.0.core)).await {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(why)) => (why, self.0.core.clock.now().since(began)),
+            Ok(Err(why)) => {
+                let waited = self.0.core.clock.now().since(began);
+                // In whole milliseconds, for the message.
+                (why, waited - Duration::from_nanos(u64::from(waited.subsec_nanos() % 1_000_000)))
+            }
             Err(_) => (self.missing().await, within),
         };
         Err(match why {
