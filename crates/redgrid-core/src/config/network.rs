@@ -36,7 +36,8 @@ pub trait Resolver: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Why there is none. The text is shown to users.
+    /// Why there is none. The text is shown to users. With the kind [`io::ErrorKind::NotFound`] the
+    /// name does not exist: calls end early where there has never been a connection.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
