@@ -9,6 +9,7 @@ use redgrid_countdown_latch::CountDownLatch;
 use redgrid_locks::{Lock, RwLock};
 use redgrid_map::Map;
 use redgrid_queue::Queue;
+use redgrid_script::{Functions, Library};
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use redgrid_tests::{SOON, in_full};
@@ -93,6 +94,9 @@ async fn a_server_that_does_not_know_hello_is_spoken_to_by_resp2() {
     let (one, two) = (connected(config(&server).poll_interval(SOON)).await, connected(config(&server)).await);
     objects_work(&two, &one).await;
     assert!(spoken(&observer, "redgrid").await.iter().all(|version| version == "2"));
+    // The connections on which HELLO was refused are gone.
+    let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
+    assert!(!list.contains(" name= "), "{list}");
     let health = one.health().await;
     assert!(health.is_ready(), "{health:?}");
     let note = health.nodes[0].without_resp3.clone().unwrap();
@@ -177,4 +181,23 @@ async fn a_connection_with_subscriptions_follows_a_new_password() {
     // With RESP2 it takes no AUTH: another connection logs in.
     wait_until(SOON, async || subscriber().await.is_some_and(|now| Some(now) != before)).await;
     client.shutdown(SOON).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_runs_a_script_for_too_long_takes_new_connections_with_resp2() {
+    let server = RedisServer::start().await.unwrap();
+    if server.binary().version().major < 7 {
+        return;
+    }
+    let config = Config::from_url(&server.url()).unwrap().protocol(Protocol::Resp2).timeout(SOON);
+    let client = connected(config).await;
+    let functions = Functions::new(&client);
+    server.observer().await.unwrap().cmd(&["CONFIG", "SET", "busy-reply-threshold", "20"]).await.unwrap();
+    let code = "#!lua name=long\nredis.register_function('endless', function() while true do end end)";
+    let endless = Library::new(code).unwrap().function("endless");
+    let running = tokio::spawn(async move { endless.call().query::<()>(&client).await });
+    // A connection of its own, which the server is to take meanwhile.
+    wait_until(SOON, async || !functions.kill().await.unwrap().is_empty()).await;
+    let error = tokio::time::timeout(SOON, running).await.unwrap().unwrap().unwrap_err();
+    assert!(in_full(&error).contains("killed"), "{error}");
 }

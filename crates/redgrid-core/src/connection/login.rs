@@ -187,6 +187,18 @@ impl CredentialProvider for Shown {
     }
 }
 
+/// Has nothing to show. Without it fred begins a connection of RESP2 that has no password with a PING, which a server
+/// that runs a script for too long refuses, and a user may not be allowed.
+#[derive(Debug)]
+pub(super) struct NoLogin;
+
+#[async_trait]
+impl CredentialProvider for NoLogin {
+    async fn fetch(&self, _: Option<&FredServer>) -> Result<(Option<String>, Option<String>), FredError> {
+        Ok((None, None))
+    }
+}
+
 /// A user's name or a password as fred has to be given it. It writes its HELLO as one line of words, which the server takes apart
 /// as a shell would: what is more than a plain word is put into quotes.
 pub(super) fn as_word(text: &str) -> String {

@@ -12,7 +12,7 @@ use super::LONGEST_QUEUE;
 use crate::config::{Protocol, Settings};
 use crate::connection::dial::reach;
 use crate::connection::encryption::Encryption;
-use crate::connection::login::{Login, Shown, as_word};
+use crate::connection::login::{Login, NoLogin, Shown, as_word};
 use crate::connection::trouble::Trouble;
 use crate::connection::way::{Place, Way};
 
@@ -165,11 +165,16 @@ fn build(
     let setup = if login.is_some() { settings.connect_timeout * 2 } else { settings.connect_timeout };
     let in_hello = !target.is_resp2;
     let as_shown = |text: &str| if in_hello { as_word(text) } else { text.to_owned() };
+    let credential_provider: Option<Arc<dyn CredentialProvider>> = match login {
+        Some(login) => Some(Arc::new(Shown { login, in_hello })),
+        None if !in_hello && entry.password.is_none() => Some(Arc::new(NoLogin)),
+        None => None,
+    };
     let mut config = FredConfig {
         server,
         username: entry.username.as_deref().map(as_shown),
         password: entry.password.as_ref().map(|secret| as_shown(secret.reveal())),
-        credential_provider: login.map(|login| Arc::new(Shown { login, in_hello }) as Arc<dyn CredentialProvider>),
+        credential_provider,
         database: (entry.database != 0).then_some(entry.database),
         version: if target.is_resp2 { RespVersion::RESP2 } else { RespVersion::RESP3 },
         fail_fast: true,
