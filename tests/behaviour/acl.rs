@@ -136,6 +136,16 @@ async fn a_password_may_have_spaces_quotes_and_whatever_else() {
 /// A user who may not publish: who listens for a release finds out by its poll, and is given the time for that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_may_not_publish_lets_others_in_although_its_own_tasks_wait() {
+    lets_others_in::<16>().await;
+}
+
+/// Its task listens to the channel only while it waits, so the other process is the only subscriber at each release.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_of_one_task_that_may_not_publish_lets_others_in() {
+    lets_others_in::<1>().await;
+}
+
+async fn lets_others_in<const TASKS: usize>() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let rules = ["on", ">secret", "~*", "&*", "+@all", "-publish", "-spublish"];
@@ -143,7 +153,7 @@ async fn a_process_that_may_not_publish_lets_others_in_although_its_own_tasks_wa
     let url = server.url_for("mute", "secret");
     let (busy, other) = (client_with(&url, |config| config).await, client_with(&url, |config| config).await);
     let (stop, sections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let tasks = [(); 16].map(|()| {
+    let tasks = [(); TASKS].map(|()| {
         let (lock, stop, sections) = (Lock::new(&busy, "a"), Arc::clone(&stop), Arc::clone(&sections));
         tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {

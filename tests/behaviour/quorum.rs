@@ -233,6 +233,13 @@ async fn tokens_rise_whichever_majority_gives_them() {
         gone[0].resume().await.unwrap();
         guard.release().await.unwrap();
     }
+    // The counters do not stay for ever: 30 days after the last token they end.
+    const DAY: i64 = 24 * 60 * 60 * 1000;
+    for server in &servers {
+        let observer = server.observer().await.unwrap();
+        let left: i64 = observer.query(&["PTTL", "redgrid_quorum_token:{a}"]).await.unwrap();
+        assert!((29 * DAY..=30 * DAY).contains(&left), "{left} ms");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

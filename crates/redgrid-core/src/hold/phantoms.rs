@@ -79,6 +79,7 @@ mod tests {
     use super::*;
     use crate::hold::Target;
     use crate::name::Name;
+    use crate::wait::Own;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -89,7 +90,7 @@ mod tests {
     }
 
     fn audience(listeners: u64) -> Audience {
-        Audience { listeners, heard: Some(0), ..Audience::default() }
+        Audience { listeners, own: Own { heard: Some(0), is_pending: false }, ..Audience::default() }
     }
 
     #[test]

@@ -258,7 +258,7 @@ impl Table {
             }
         }
         let mut until = self.sent_until(tenure, way);
-        let heard = self.core.hub.heard(&tenure.target.channel);
+        let own = self.core.hub.own(&tenure.target.channel);
         // Beside each other, so that nobody waits for the replica's count; where none listen there, it is not asked.
         let channel = (&tenure.target.channel, &tenure.target.key);
         let counting = if takes_turns(tenure.kind) { self.core.hub.copied(&[channel]) } else { None };
@@ -288,7 +288,7 @@ impl Table {
         let audience = audience.map(|answer| {
             let (listeners, unseen) = (answer.listeners, answer.unseen);
             let unannounced = answer.refused.then_some(self.core.settings.poll_interval);
-            Audience { listeners, unseen, unannounced, heard, ..Audience::default() }.with(copied)
+            Audience { listeners, unseen, unannounced, own, ..Audience::default() }.with(copied)
         });
         let result = released(tenure, &asked, answer.map(|answer| answer.was_ours));
         Released { result, audience }

@@ -173,7 +173,7 @@ impl Table {
         let each = going.iter().zip(&fields);
         let claims: Vec<_> = each.map(|((_, tenure), field)| tenure.claim(field, std::time::Duration::ZERO)).collect();
         let ends = going.iter().map(|(_, tenure)| tenure.deadline() + terms::margin(tenure.lease())).min();
-        let heard: Vec<_> = going.iter().map(|(_, tenure)| self.core.hub.heard(&tenure.target.channel)).collect();
+        let own: Vec<_> = going.iter().map(|(_, tenure)| self.core.hub.own(&tenure.target.channel)).collect();
         let channels: Vec<_> = going.iter().map(|(_, tenure)| (&tenure.target.channel, &tenure.target.key)).collect();
         let counting = if takes_turns(first.kind) { self.core.hub.copied(&channels) } else { None };
         let counting = async { if let Some(counting) = counting { counting.await } else { Vec::new() } };
@@ -192,7 +192,7 @@ impl Table {
             // Below -1 the message was refused.
             let unannounced = (status < -1).then_some(self.core.settings.poll_interval);
             let listeners = status.unsigned_abs().saturating_sub(if status < 0 { 2 } else { 1 });
-            let told = Audience { listeners, unannounced, heard: heard[nth], ..Audience::default() };
+            let told = Audience { listeners, unannounced, own: own[nth], ..Audience::default() };
             let audience = (status != 0).then_some(told.with(copied.get(nth).copied()));
             errors.extend(released(tenure, &asked, Ok(status != 0)).err());
             self.release_landed(Some(*id), tenure, audience);

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::wait::Copied;
+use crate::wait::{Copied, Own};
 
 /// The shortest silence that counts: 2 ms. A process that was woken tries within a fraction of it.
 const SILENCE: Duration = Duration::from_millis(2);
@@ -40,8 +40,8 @@ pub(crate) struct Audience {
     pub(crate) unseen: bool,
     /// The server refused to publish the release: listeners notice it by their poll, which has this interval.
     pub(crate) unannounced: Option<Duration>,
-    /// How many messages had been heard here before the release left, where the subscription was in force.
-    pub(crate) heard: Option<u64>,
+    /// The own subscription before the release left.
+    pub(crate) own: Own,
     /// Listeners that are not counted, because they never took a turn.
     pub(crate) ignored: u64,
     /// Whether a listener is given more time than usual, before it counts as one that takes no turn.
@@ -58,7 +58,7 @@ impl Audience {
                 Audience { listeners: self.listeners + count, by_replica: count > 0, ..self }
             }
             Some(Copied::Unknown) => {
-                let least = 1 + u64::from(self.heard.is_some());
+                let least = 1 + u64::from(self.own.heard.is_some());
                 Audience { listeners: self.listeners + least, by_replica: true, ..self }
             }
         }
@@ -66,7 +66,7 @@ impl Audience {
 
     /// Subscribers other than this process.
     pub(crate) fn others(self) -> u64 {
-        self.listeners.saturating_sub(u64::from(self.heard.is_some()))
+        self.listeners.saturating_sub(u64::from(self.own.heard.is_some()))
     }
 }
 
@@ -84,6 +84,8 @@ pub(crate) struct Turn {
     by_replica: bool,
     /// No message says who has had a turn: only the full silence ends it.
     unannounced: bool,
+    /// The only listener may be this process, whose subscription was not confirmed yet.
+    may_be_ours: bool,
     /// It is for all listeners: none was ignored.
     is_for_all: bool,
     patient: bool,
@@ -95,7 +97,7 @@ impl Turn {
         if audience.others() == 0 && !audience.unseen {
             return None;
         }
-        let Audience { listeners, unseen, unannounced, heard, by_replica, ignored, patient } = audience;
+        let Audience { listeners, unseen, unannounced, own, by_replica, ignored, patient } = audience;
         let silence = match unannounced {
             Some(interval) => interval + interval / LATE_POLL + POLL_TICK,
             None if unseen => SILENCE_FOR_POLLERS,
@@ -103,7 +105,9 @@ impl Turn {
         };
         let (passes, unannounced) = (listeners + u64::from(unseen), unannounced.is_some());
         let is_for_all = ignored == 0;
-        Some(Turn { passes, unseen, from: heard, silence, by_replica, unannounced, is_for_all, patient })
+        let may_be_ours = unannounced && own.is_pending && listeners <= 1;
+        let from = own.heard;
+        Some(Turn { passes, unseen, from, silence, by_replica, unannounced, may_be_ours, is_for_all, patient })
     }
 
     /// Whether it is known that somebody waits: a listener may listen for another reason, who left a mark does not.
@@ -151,9 +155,8 @@ impl Turn {
     /// Whether everybody had a turn, now that `heard` messages were heard (`None` without a subscription).
     pub(crate) fn is_over(&mut self, heard: Option<u64>) -> bool {
         let Some(heard) = heard else { return false };
-        // The only listener may have been this process, whose subscription was not confirmed yet. Another one is counted
-        // by the next release.
-        if self.unannounced && self.from.is_none() && self.passes <= 1 {
+        // Another listener is counted by the next release.
+        if self.may_be_ours {
             return true;
         }
         let from = *self.from.get_or_insert(heard);
@@ -178,7 +181,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn audience(listeners: u64, heard: Option<u64>) -> Audience {
-        Audience { listeners, heard, ..Audience::default() }
+        Audience { listeners, own: Own { heard, is_pending: false }, ..Audience::default() }
     }
 
     #[test]
@@ -196,13 +199,15 @@ mod tests {
 
     #[test]
     fn a_listener_that_may_be_this_process_is_not_waited_for_once_the_subscription_is_confirmed() {
-        let after = |listeners| {
+        let after = |listeners, is_pending| {
             let unannounced = Some(Duration::from_secs(600));
-            Turn::after(Audience { unannounced, ..audience(listeners, None) }, MS).unwrap()
+            let own = Own { heard: None, is_pending };
+            Turn::after(Audience { unannounced, own, ..audience(listeners, None) }, MS).unwrap()
         };
-        assert!(!after(1).is_over(None), "the subscription may be refused: then it is another process");
-        assert!(after(1).is_over(Some(0)));
-        assert!(!after(2).is_over(Some(0)));
+        assert!(!after(1, true).is_over(None), "the subscription may be refused: then it is another process");
+        assert!(after(1, true).is_over(Some(0)));
+        assert!(!after(2, true).is_over(Some(0)));
+        assert!(!after(1, false).is_over(Some(0)), "it began to listen after the release");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::connection::Exchange;
 use crate::error::ServerError;
 use crate::hold::{Audience, ExtendError, LostReason, Turn, deadline, stretch_length};
 use crate::once;
-use crate::wait::{Copied, Watch};
+use crate::wait::{Copied, Own, Watch};
 
 /// How long what was refused stays with us before it is offered again: from 100 ms on, twice as long each time, up to 30 s.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
@@ -140,7 +140,7 @@ impl Pool {
         let sent = self.clock().now();
         let chase = once::chase(&self.core, &request, &call.progress);
         // Its own message may be heard before the answer.
-        let heard = self.core.hub.heard(&self.source.channel);
+        let own = self.core.hub.own(&self.source.channel);
         // Where others listen at a replica, it is asked how many.
         let channel = (&self.source.channel, &self.source.key);
         let counting = if call.ends_stretch { self.core.hub.copied(&[channel]) } else { None };
@@ -153,7 +153,7 @@ impl Pool {
         };
         match answer.and_then(Said::of) {
             Ok(said) => {
-                let unproven = self.answered(call, said, (sent, &asked), (heard, copied));
+                let unproven = self.answered(call, said, (sent, &asked), (own, copied));
                 if !unproven.is_empty() {
                     self.prove(unproven, asked);
                 }
@@ -168,7 +168,7 @@ impl Pool {
         call: Call,
         said: Said,
         (sent, by): (Instant, &Exchange),
-        (heard, copied): (Option<u64>, Option<Copied>),
+        (own, copied): (Own, Option<Copied>),
     ) -> Vec<Unproven> {
         let now = self.clock().now();
         let Call { words, back, ends_stretch, durability, extension, .. } = call;
@@ -234,12 +234,12 @@ impl Pool {
         if ends_stretch {
             let listeners = said.told.unwrap_or(0);
             let unannounced = said.refused.then_some(self.core.settings.poll_interval);
-            let audience = Audience { listeners, unannounced, heard, ..Audience::default() }.with(copied);
+            let audience = Audience { listeners, unannounced, own, ..Audience::default() }.with(copied);
             let round_trip = by.received.since(by.sent);
             match Turn::after(audience, round_trip) {
                 Some(turn) => {
                     // Nobody has anything to say while his stretch lasts.
-                    let silence = now + turn.silence(heard) + self.stretch();
+                    let silence = now + turn.silence(own.heard) + self.stretch();
                     state.turn = Some((turn, silence));
                 }
                 None => state.ask = true,

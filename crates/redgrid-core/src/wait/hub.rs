@@ -59,6 +59,15 @@ pub(crate) struct Subscriptions {
     pub(crate) trouble: Option<ServerError>,
 }
 
+/// The subscription of this process to a channel.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Own {
+    /// Number of messages that it has received, if the server has confirmed it.
+    pub(crate) heard: Option<u64>,
+    /// The server may count it among the subscribers although it is not confirmed, or not any more.
+    pub(crate) is_pending: bool,
+}
+
 impl State {
     /// What is wanted at a node.
     pub(super) fn desired(&mut self, node: &NodeId) -> Option<&mut Desired> {
@@ -139,6 +148,18 @@ impl Hub {
     pub(crate) fn heard(&self, channel: &Bytes) -> Option<u64> {
         let state = self.state();
         state.channels.get(channel).filter(|channel| channel.force == Force::Confirmed).map(|channel| channel.heard)
+    }
+
+    /// What is known of the own subscription to a channel.
+    pub(crate) fn own(&self, channel: &Bytes) -> Own {
+        let state = self.state();
+        let force = state.channels.get(channel).map(|channel| (channel.force, channel.heard));
+        match force {
+            Some((Force::Confirmed, heard)) => Own { heard: Some(heard), is_pending: false },
+            Some((Force::Wanted | Force::Postponed, _)) => Own { heard: None, is_pending: true },
+            Some((Force::Denied, _)) => Own::default(),
+            None => Own { heard: None, is_pending: state.ending.contains_key(channel) },
+        }
     }
 
     /// How long a key is still there; `None` when it is absent, or can not be looked at: then a try will tell.

@@ -18,7 +18,7 @@ pub use channel::{Heard, Hearing, LastHeard, Term, Wake, Watch};
 pub(crate) use channel::{Listener, Registration};
 pub(crate) use copied::{Copied, counts_in};
 pub use feed::{Channels, Fed, Feed};
-pub(crate) use hub::Hub;
+pub(crate) use hub::{Hub, Own};
 pub use kept::{Messages, Told};
 pub(crate) use spread::Spread;
 pub(crate) use tap::{Deaf, Tap, Tapped};

@@ -14,8 +14,9 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local FOREIGN, LONGEST = 300000, 3600000
 -- What all places of ours get once that were not kept while the server stood still, at least.
 local GRACE = 1000
--- How many dead are thrown out by one call.
-local MOST_DEAD = 64
+-- Maximum number of dead places that one call removes. LREM looks through the queue up to the place, so in a long queue fewer are
+-- removed: as many as look at 100,000 places together. Measured: 64 places at the end of a queue of 10,000 took 40 ms.
+local MOST_DEAD, MOST_LOOKED_AT = 64, 100000
 -- From how many places on a queue of ours alone is looked through only when it is asked for.
 local LONG = 128
 
@@ -99,7 +100,8 @@ end
 local function pass(k, wait, leaving, all)
   local places = redis.call('LLEN', k[2])
   local mixed = not is_ours(k)
-  local gone = redis.call('ZRANGEBYSCORE', k[4], '-inf', '(' .. now, 'LIMIT', 0, MOST_DEAD)
+  local most = math.max(1, math.min(MOST_DEAD, math.floor(MOST_LOOKED_AT / math.max(places, 1))))
+  local gone = redis.call('ZRANGEBYSCORE', k[4], '-inf', '(' .. now, 'LIMIT', 0, most)
   for _, place in ipairs(leaving) do
     gone[#gone + 1] = place
   end
