@@ -61,10 +61,11 @@ fn a_file_of_redissons_is_understood_and_its_warnings_told() {
 #[test]
 fn a_file_that_can_not_be_used_gives_exit_code_2_and_one_sentence() {
     let bad = written(".yaml", "single: h\ntimeot: 1s\npassword: hunter2\n");
+    let unknown_topology = written(".yaml", "proxyServersConfig:\n  password: hunter2\n");
     for (file, words) in [
         (path(&bad), "`timeot` in "),
         ("/no/such.yaml", "cannot read /no/such.yaml"),
-        (redissons("replicated.yaml").to_str().expect("a path of ASCII"), "a topology that is not spoken here"),
+        (path(&unknown_topology), "a topology that is not spoken here"),
     ] {
         let told = run(&["config", "check", file]);
         assert_eq!((told.code(), told.stdout().as_str()), (2, ""), "{file}");
