@@ -29,8 +29,9 @@ mod with {
     struct Shared {
         tls: Tls,
         current: Mutex<Current>,
-        /// Held while files are read, so that an older state of them never replaces a newer one.
-        reading: Mutex<()>,
+        /// Held while files are read: an older state of them never replaces a newer one, and a file
+        /// system that hangs occupies one thread at most.
+        reading: Arc<tokio::sync::Mutex<()>>,
     }
 
     /// The certificates of new connections.
@@ -67,7 +68,7 @@ mod with {
                 }
             };
             let current = Current { connector: client.into(), pems, generation: 0, trouble: None };
-            let (current, reading) = (Mutex::new(current), Mutex::default());
+            let (current, reading) = (Mutex::new(current), Arc::default());
             Ok(Some(Encryption(Arc::new(Shared { tls: tls.clone(), current, reading }))))
         }
 
@@ -88,13 +89,20 @@ mod with {
 
         /// Reads the files again, and takes over what has changed. Files that cannot be used are logged,
         /// once for each reason, and change nothing.
+        ///
+        /// May be dropped at any time. A read that has begun goes on, and the next one begins after it.
         pub(in crate::connection) async fn refresh(&self) {
             if self.0.current().pems.is_none() {
                 return;
             }
             let shared = Arc::clone(&self.0);
+            let reading = Arc::clone(&shared.reading).lock_owned().await;
             // Files may be on a slow disk, or on another machine.
-            let _ = tokio::task::spawn_blocking(move || shared.read_again()).await;
+            let read = tokio::task::spawn_blocking(move || {
+                shared.read_again();
+                drop(reading);
+            });
+            let _ = read.await;
         }
     }
 
@@ -104,7 +112,6 @@ mod with {
         }
 
         fn read_again(&self) {
-            let _reading = self.reading.lock().unwrap_or_else(|p| p.into_inner());
             let changed = Pems::read(&self.tls).and_then(|pems| {
                 if self.current().pems.as_ref() == Some(&pems) {
                     return Ok(None);
@@ -126,6 +133,51 @@ mod with {
                     }
                 }
             }
+        }
+    }
+
+    #[cfg(all(test, unix))]
+    mod tests {
+        use std::future::Future;
+        use std::time::Duration;
+
+        use rustls::RootCertStore;
+
+        use super::*;
+
+        fn encryption(tls: Tls) -> Encryption {
+            let client = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(RootCertStore::empty())
+                .with_no_client_auth();
+            let pems = Pems::read(&Tls::default()).ok();
+            let current = Current { connector: client.into(), pems, generation: 0, trouble: None };
+            Encryption(Arc::new(Shared { tls, current: Mutex::new(current), reading: Arc::default() }))
+        }
+
+        async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+            tokio::time::timeout(limit, work).await.ok()
+        }
+
+        #[test]
+        fn a_file_system_that_hangs_occupies_one_thread() {
+            let pipe = std::env::temp_dir().join(format!("redgrid-certificates-{}", std::process::id()));
+            // To open it for reading waits for a writer.
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            let encryption = encryption(Tls { ca_file: Some(pipe.clone()), ..Tls::default() });
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(2).build().unwrap();
+            let is_free = runtime.block_on(async {
+                for _ in 0..3 {
+                    assert!(within(Duration::from_millis(20), encryption.refresh()).await.is_none());
+                }
+                within(Duration::from_secs(10), tokio::task::spawn_blocking(|| ())).await.is_some()
+            });
+            // The reads that have begun hang for good.
+            runtime.shutdown_background();
+            std::fs::remove_file(&pipe).unwrap();
+            assert!(is_free, "no blocking thread is left");
         }
     }
 }
