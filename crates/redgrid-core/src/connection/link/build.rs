@@ -131,8 +131,18 @@ fn refuses_resp3(why: &str) -> bool {
     match () {
         () if is("NOPROTO") => true,
         () if is("NOAUTH") || is("WRONGPASS") => false,
+        // Of another command of the set-up, such as SELECT. A user or an argument may be called `hello`.
+        () if quoted_command(why).is_some_and(|name| !name.eq_ignore_ascii_case("hello")) => false,
         () => names_hello && (is("ERR") || is("NOPERM")) || UNKNOWN.iter().any(|words| why.starts_with(words)),
     }
+}
+
+/// The command that an error names in quotes: before or behind its name is the word `command`.
+fn quoted_command(why: &str) -> Option<&str> {
+    const QUOTES: [char; 3] = ['\'', '`', '"'];
+    let (before, end) = without_arguments(why).rsplit_once(QUOTES)?;
+    let (start, name) = before.rsplit_once(QUOTES)?;
+    (start.ends_with("command ") || end.starts_with(" command")).then_some(name)
 }
 
 /// How proxies refuse commands that they do not know, without their names.
@@ -216,6 +226,9 @@ mod tests {
             "ERR unsupported command 'hello'",
             "NOPROTO unsupported protocol version",
             "NOPERM this user has no permissions to run the 'hello' command",
+            "NOPERM User app has no permissions to run the 'hello' command",
+            "ERR unknown command \"HELLO\"",
+            "ERR Syntax error in HELLO option 'auth'",
         ] {
             assert!(refuses_resp3(why) && !without_arguments(why).contains("hunter2"), "{why}");
         }
@@ -224,6 +237,10 @@ mod tests {
             "WRONGPASS invalid username-password pair or user is disabled.",
             "LOADING Redis is loading the dataset in memory",
             "ERR max number of clients reached",
+            "ERR unknown command 'SELECT', with args beginning with: '3' ",
+            "ERR unknown command `SELECT`, with args beginning with: `hello`, ",
+            "ERR unsupported command 'select'",
+            "NOPERM User hello has no permissions to run the 'select' command",
             "Connection refused",
             "unexpected end of file",
         ] {
