@@ -1,6 +1,6 @@
 //! Nodes without sentinels, of which one is the primary: found by their roles, and followed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redgrid_core::config::ReadMode;
 use redgrid_core::{Client, Config, DeploymentKind};
@@ -95,4 +95,27 @@ async fn a_primary_that_dies_is_replaced_by_the_node_that_is_promoted() {
     for client in [one, two] {
         client.shutdown(SOON).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_stalls_is_not_left_for_an_empty_node() {
+    let (group, stray) = (Replicated::start(2).await.unwrap(), RedisServer::start().await.unwrap());
+    let all = nodes(&group).into_iter().chain([stray.addr().to_string()]);
+    let client = connected(Config::replicated(all).unwrap()).await;
+    let primary = group.primary();
+    until_followed(&client, primary).await;
+    let (observer, other) = (primary.observer().await.unwrap(), stray.observer().await.unwrap());
+    primary.pause().await.unwrap();
+    // The length of the stall. A request that waits for its answer makes the client notice it.
+    let paused_at = Instant::now();
+    let waiter = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    while paused_at.elapsed() < Duration::from_millis(300) {
+        assert_eq!(client.topology().shards[0].primary.to_string(), primary.addr().to_string());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    primary.resume().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    assert!(observer.exists("a").await.unwrap() && !other.exists("a").await.unwrap());
+    guard.release().await.unwrap();
+    client.shutdown(SOON).await.unwrap();
 }

@@ -46,7 +46,7 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
             let _ = node.epoch().wait_for(Option::is_some).await;
             role(&**node).await
         });
-        if let Ok(Ok(Role::ReplicaOf(other))) = answers.await
+        if let Ok(Ok(Role::ReplicaOf { primary: other, .. })) = answers.await
             && listed.contains(&other)
         {
             let replicas: Vec<_> = listed.iter().filter(|address| **address != other).cloned().collect();

@@ -10,6 +10,7 @@ mod replicated;
 mod sentinel;
 mod single;
 mod slots;
+mod votes;
 
 pub(super) use single::Single;
 

@@ -305,14 +305,23 @@ pub(super) enum Role {
         /// How many replicas are connected to it.
         replicas: usize,
     },
-    /// It copies this one.
-    ReplicaOf(Address),
+    /// A replica.
+    ReplicaOf {
+        /// The primary that it copies, by the name that it was given.
+        primary: Address,
+        /// Whether its link to the primary is up, and its first copy is complete.
+        is_connected: bool,
+    },
 }
 
 /// Asks a server what it is.
 pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
     let reply = node.call(vec![Request::command("ROLE")]).await.pop();
-    let words = reply.unwrap_or_else(|| Err(ServerError::unknown("no result")))?.into_typed::<Vec<Reply>>()?;
+    role_of(reply.unwrap_or_else(|| Err(ServerError::unknown("no result")))?.into_typed::<Vec<Reply>>()?)
+}
+
+/// The role that an answer to `ROLE` reports. A sentinel has none.
+fn role_of(words: Vec<Reply>) -> Result<Role, ServerError> {
     if let [role, _, Reply::Array(replicas)] = &words[..]
         && matches!(role, Reply::Bytes(role) if &role[..] == b"master")
     {
@@ -320,13 +329,15 @@ pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
     }
     let mut words = words.into_iter();
     let mut text = || words.next().and_then(|word| word.into_typed::<String>().ok()).unwrap_or_default();
+    let unexpected = || ServerError::unknown("the answer to ROLE is neither that of a primary nor of a replica");
     match text().as_str() {
+        "master" => Ok(Role::Primary { replicas: 0 }),
         "slave" => {
-            let (host, port) = (text(), text());
-            let port = port.parse().map_err(|_| ServerError::unknown("ROLE was answered by something else"))?;
-            Ok(Role::ReplicaOf(Address::new(host, port)))
+            let (host, port, state) = (text(), text(), text());
+            let port = port.parse().map_err(|_| unexpected())?;
+            Ok(Role::ReplicaOf { primary: Address::new(host, port), is_connected: state == "connected" })
         }
-        _ => Ok(Role::Primary { replicas: 0 }),
+        _ => Err(unexpected()),
     }
 }
 
@@ -369,5 +380,18 @@ mod tests {
         replicated.set_replicas(&addresses(&[2]), &addresses(&[3, 4])).unwrap();
         assert_eq!(replicas(&replicated), addresses(&[2]));
         replicated.close().await;
+    }
+
+    #[test]
+    fn a_role_is_that_of_a_primary_or_of_a_replica() {
+        let text = |text: &'static str| Reply::Bytes(text.into());
+        let slave = |state| role_of(vec![text("slave"), text("h"), Reply::Int(7), text(state), Reply::Int(9)]);
+        let copies = |is_connected| Ok(Role::ReplicaOf { primary: Address::new("h", 7), is_connected });
+        assert_eq!(slave("connected"), copies(true));
+        assert_eq!(slave("connecting"), copies(false));
+        let one = Reply::Array(vec![Reply::Array(vec![text("h"), text("7"), text("9")])]);
+        assert_eq!(role_of(vec![text("master"), Reply::Int(9), one]), Ok(Role::Primary { replicas: 1 }));
+        assert!(role_of(vec![text("sentinel"), Reply::Array(vec![text("name")])]).is_err());
+        assert!(role_of(Vec::new()).is_err());
     }
 }
