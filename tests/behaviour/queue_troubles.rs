@@ -123,7 +123,7 @@ async fn what_a_take_was_given_goes_back_when_the_client_ends_before_it_is_polle
     let mut dropped = given(&queue).await;
     client.shutdown(SOON).await.unwrap();
     assert_eq!(list(&observer, "jobs").await, [1]);
-    let told = (&mut dropped).now_or_never().unwrap().unwrap_err();
+    let told = tokio::time::timeout(SOON, &mut dropped).await.unwrap().unwrap_err();
     assert!(matches!(told, ObjectError::ShuttingDown { .. }), "{told:?}");
     // Nobody attends any more.
     let told = tokio::time::timeout(SOON, queue.take()).await.unwrap().unwrap_err();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use redgrid_core::{Client, Code, ServerError};
-use redgrid_locks::{AcquireError, Lock, LockGuard};
+use redgrid_locks::{AcquireError, Lock, LockGuard, ReleaseError};
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, on_each_runtime, server, sha};
 
@@ -173,7 +173,11 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
         let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
         wait_until(SOON, async || client.in_hand().holds == 0).await;
         server.resume().await.unwrap();
-        all(releasing).await.into_iter().for_each(|released| released.unwrap());
+        for released in all(releasing).await {
+            // On a busy machine the second answer may come after the time of the call: the release goes on then.
+            let is_bounded = matches!(&released, Ok(()) | Err(ReleaseError::OutcomeUnknown { .. }));
+            assert!(is_bounded, "{released:?}");
+        }
         assert_eq!(proxy.counts().swallowed, 2);
         wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
     });
