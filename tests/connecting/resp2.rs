@@ -1,5 +1,6 @@
 //! Servers that do not speak RESP3: found out by themselves, or asked for by the setting `protocol`.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use redgrid_map::Map;
 use redgrid_queue::Queue;
 use redgrid_script::{Functions, Library};
 use redgrid_semaphore::Semaphore;
-use redgrid_testkit::{Observer, RedisServer, wait_until};
+use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, in_full};
 use redgrid_topic::Topic;
 
@@ -146,40 +147,98 @@ async fn a_wrong_password_is_a_refusal_with_resp2_too() {
     client.shutdown(SOON).await.unwrap();
 }
 
-/// Gives out the password of the moment.
-struct Vault(Arc<Mutex<String>>);
+/// Gives out the password of the moment, and counts how often it was asked.
+struct Vault {
+    username: Option<&'static str>,
+    state: Arc<Mutex<(String, usize)>>,
+}
 
 #[async_trait::async_trait]
 impl CredentialProvider for Vault {
     async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
-        let password = Secret::new(self.0.lock().unwrap().clone());
-        Ok(Credentials { username: Some("app".into()), password })
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        Ok(Credentials { username: self.username.map(Into::into), password: Secret::new(state.0.clone()) })
     }
+}
+
+/// A configuration with a vault, and what that holds.
+fn with_vault(addr: SocketAddr, username: Option<&'static str>) -> (Config, Arc<Mutex<(String, usize)>>) {
+    let state = Arc::new(Mutex::new((PASSWORD.to_owned(), 0)));
+    let config = Config::single(addr.to_string())
+        .unwrap()
+        .poll_interval(SOON)
+        .credentials_interval(Duration::from_millis(20))
+        .password_from(Vault { username, state: Arc::clone(&state) });
+    (config, state)
+}
+
+/// The identifier of the connection with subscriptions.
+async fn subscriber(observer: &Observer) -> Option<String> {
+    let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
+    let line = list.lines().find(|line| line.contains("name=redgrid:subscriber") && !line.contains(" sub=0 "));
+    line.and_then(|line| line.split(' ').next()).map(str::to_owned)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_with_subscriptions_stays_until_the_server_accepts_the_new_password() {
+    let (server, observer) = without_hello().await;
+    let (config, vault) = with_vault(server.addr(), Some("app"));
+    let client = connected(config).await;
+    let publisher = connected(self::config(&server)).await;
+    let mut heard = Topic::<String>::new(&client, "topic").subscribe().await.unwrap();
+    let before = subscriber(&observer).await;
+    assert!(before.is_some());
+    *vault.lock().unwrap() = ("another".into(), 0);
+    wait_until(SOON, async || vault.lock().unwrap().1 >= 10).await;
+    assert_eq!(subscriber(&observer).await, before);
+    Topic::<String>::new(&publisher, "topic").publish("news").await.unwrap();
+    let message = tokio::time::timeout(SOON, heard.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(message.value, "news");
+    observer.cmd(&["ACL", "SETUSER", "app", ">another"]).await.unwrap();
+    wait_until(SOON, async || subscriber(&observer).await.is_some_and(|now| Some(now) != before)).await;
+    for client in [client, publisher] {
+        client.shutdown(SOON).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_username_a_login_has_the_password_alone() {
+    let server = RedisServer::start().await.unwrap();
+    let (observer, proxy) = (server.observer().await.unwrap(), Proxy::to(&server).await.unwrap());
+    let logins = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&logins);
+    proxy.on_request(move |request| {
+        if request[0].eq_ignore_ascii_case(b"AUTH") {
+            seen.lock().unwrap().push(request[1..].to_vec());
+        }
+        Action::Forward
+    });
+    observer.cmd(&["CONFIG", "SET", "requirepass", PASSWORD]).await.unwrap();
+    let (config, vault) = with_vault(proxy.addr(), None);
+    let client = connected(config.protocol(Protocol::Resp2)).await;
+    observer.cmd(&["CONFIG", "SET", "requirepass", "another"]).await.unwrap();
+    vault.lock().unwrap().0 = "another".into();
+    let is_new = |words: &Vec<_>| words.last().is_some_and(|word| word == "another");
+    wait_until(SOON, async || logins.lock().unwrap().iter().any(is_new)).await;
+    let logins = logins.lock().unwrap().clone();
+    assert!(logins.iter().all(|words| words.len() == 1), "{logins:?}");
+    client.shutdown(SOON).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_with_subscriptions_follows_a_new_password() {
     let (server, observer) = without_hello().await;
-    let password = Arc::new(Mutex::new(PASSWORD.to_owned()));
-    let config = Config::single(server.addr().to_string())
-        .unwrap()
-        .poll_interval(SOON)
-        .credentials_interval(Duration::from_millis(20))
-        .password_from(Vault(Arc::clone(&password)));
+    let (config, vault) = with_vault(server.addr(), Some("app"));
     let client = connected(config).await;
     let topic: Topic<String> = Topic::new(&client, "topic");
     let _heard = topic.subscribe().await.unwrap();
-    let subscriber = async || {
-        let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
-        let line = list.lines().find(|line| line.contains("name=redgrid:subscriber") && !line.contains(" sub=0 "));
-        line.and_then(|line| line.split(' ').next()).map(str::to_owned)
-    };
-    let before = subscriber().await;
+    let before = subscriber(&observer).await;
     assert!(before.is_some());
     observer.cmd(&["ACL", "SETUSER", "app", ">another"]).await.unwrap();
-    *password.lock().unwrap() = "another".into();
+    vault.lock().unwrap().0 = "another".into();
     // With RESP2 it takes no AUTH: another connection logs in.
-    wait_until(SOON, async || subscriber().await.is_some_and(|now| Some(now) != before)).await;
+    wait_until(SOON, async || subscriber(&observer).await.is_some_and(|now| Some(now) != before)).await;
     client.shutdown(SOON).await.unwrap();
 }
 

@@ -291,8 +291,11 @@ impl Link {
     }
 
     async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
-        let user = credentials.username.unwrap_or_else(|| "default".into());
-        let args = vec![user.into(), credentials.password.reveal().into()];
+        let Credentials { username, password } = credentials;
+        // Proxies and servers before Redis 6, which speak RESP2, know the password alone.
+        let is_resp2 = self.fred.borrow().0.is_resp2;
+        let user = username.or_else(|| (!is_resp2).then(|| "default".into()));
+        let args = user.map(Value::from).into_iter().chain([password.reveal().into()]).collect();
         match self.send_once(Named::Known("AUTH"), args).await {
             // A server that does not know the command repeats its arguments.
             Err(ServerError::Refused { message, .. }) => Err(ServerError::refused(without_arguments(&message))),

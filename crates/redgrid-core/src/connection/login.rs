@@ -2,7 +2,8 @@
 //!
 //! The provider is asked before each connection is set up. Connections that live ask every `credentials_interval`, all of a
 //! client together, and log in anew where the answer is another one. A login that the server refuses leaves a connection as
-//! it was, so nothing is lost while server and provider are not of one mind.
+//! it was, so nothing is lost while the server does not know the new password yet. A connection with subscriptions that
+//! speaks RESP2 takes no login: it is replaced after a short connection has logged in.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};

@@ -8,7 +8,7 @@ use fred::prelude::{Builder, Error as FredError, Server as FredServer, ServerCon
 use fred::types::RespVersion;
 use fred::types::config::{Config as FredConfig, CredentialProvider, ReconnectPolicy, TcpConfig};
 
-use super::LONGEST_QUEUE;
+use super::{LONGEST_QUEUE, NEWS};
 use crate::config::{Protocol, Settings};
 use crate::connection::dial::reach;
 use crate::connection::encryption::Encryption;
@@ -39,7 +39,7 @@ pub(in crate::connection) struct Target {
     pub(in crate::connection) at: Option<SocketAddr>,
     /// Which certificates are used, by their number.
     certificates: u64,
-    is_resp2: bool,
+    pub(super) is_resp2: bool,
 }
 
 /// What is missing where RESP2 is spoken.
@@ -119,6 +119,12 @@ impl Blueprint {
     pub(super) fn build(&self, target: Target) -> Result<Fred, FredError> {
         let Blueprint { way, login, settings, news } = self;
         build(way, target, login.clone(), settings, *news)
+    }
+
+    /// A client for a short connection that tries what the provider says now; `None` without a provider.
+    pub(super) fn build_trial(&self, target: Target) -> Option<Result<Fred, FredError>> {
+        let login = Login::new(self.way.entry.logins.clone()?);
+        Some(build(&self.way, target, Some(login), &self.settings, NEWS))
     }
 }
 

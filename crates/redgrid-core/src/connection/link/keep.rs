@@ -209,8 +209,11 @@ impl Link {
             }
             let followed = login.follow(|credentials| self.authenticate(credentials)).await;
             if followed.as_ref().is_err_and(is_subscribed_only) {
-                // With RESP2 a connection with subscriptions takes no AUTH. Another one logs in when it is set up.
-                self.leave("the password has changed");
+                // By RESP2 a connection with subscriptions takes no AUTH. Another connection replaces it,
+                // once the server accepts the login: before that, messages would be lost.
+                if self.is_login_accepted().await {
+                    self.leave("the password has changed");
+                }
             } else if let Err(error) = followed {
                 tracing::warn!(client = %self.client_name, %error, "could not log in anew; the connection stays");
             }
@@ -362,7 +365,7 @@ fn spread(longest: Duration) -> Duration {
 }
 
 /// Ends a connection, and what drives it.
-async fn end<T>(fred: &Fred, router: &JoinHandle<T>) {
+pub(super) async fn end<T>(fred: &Fred, router: &JoinHandle<T>) {
     let _ = tokio::time::timeout(QUIT, fred.quit()).await;
     router.abort();
 }

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use super::build::{Target, without_arguments};
 use super::diagnose::listener;
 use super::frames::begins_with_code;
+use super::keep::end;
 use super::{LATE, Link};
 use crate::connection::trouble::{Kind, Trouble};
 
@@ -79,6 +80,27 @@ impl Link {
             Ok(router) => Ok((fred, router)),
             Err(error) => Err(Failure { why: without_arguments(error.details()).to_owned(), found }),
         }
+    }
+
+    /// Whether the server accepts what the provider says now. A short connection of its own tries that.
+    pub(super) async fn is_login_accepted(&self) -> bool {
+        let Ok(target) = self.blueprint.find().await else { return false };
+        let Some(Ok(fred)) = self.blueprint.build_trial(target) else { return false };
+        // A task of its own ends the connection, even where this future is dropped.
+        let trial = tokio::spawn(async move {
+            match fred.init().await {
+                Ok(router) => {
+                    end(&fred, &router).await;
+                    true
+                }
+                Err(error) => {
+                    let why = without_arguments(error.details());
+                    tracing::warn!(why, "the server does not accept the new password yet; the connection stays");
+                    false
+                }
+            }
+        });
+        trial.await.unwrap_or(false)
     }
 
     /// What listens where no connection comes about, where that explains it. Asked only for requests
