@@ -185,7 +185,8 @@ async fn a_connection_with_subscriptions_stays_until_the_server_accepts_the_new_
     let (server, observer) = without_hello().await;
     let (config, vault) = with_vault(server.addr(), Some("app"));
     let client = connected(config).await;
-    let publisher = connected(self::config(&server)).await;
+    // Another name, as the connection with subscriptions is found by its name.
+    let publisher = connected(self::config(&server).client_name("publisher")).await;
     let mut heard = Topic::<String>::new(&client, "topic").subscribe().await.unwrap();
     let before = subscriber(&observer).await;
     assert!(before.is_some());
