@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redgrid_locks::Lock;
+use redgrid_locks::{Client, Lock};
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::redis::Value;
 use redgrid_testkit::{RedisServer, ServerBinary, wait_until};
@@ -133,51 +133,75 @@ async fn a_password_may_have_spaces_quotes_and_whatever_else() {
     }
 }
 
-/// A user who may not publish: who listens for a release finds out by its poll, and is given the time for that.
+/// The URL of a user that may not publish.
+async fn muted(server: &RedisServer) -> String {
+    let observer = server.observer().await.unwrap();
+    let rules = ["on", ">secret", "~*", "&*", "+@all", "-publish", "-spublish"];
+    observer.cmd(&[&["ACL", "SETUSER", "mute"][..], &rules[..]].concat()).await.unwrap();
+    server.url_for("mute", "secret")
+}
+
+async fn with_lock(client: Client, section: Duration) {
+    let guard = Lock::new(&client, "a").acquire().await.unwrap();
+    tokio::time::sleep(section).await;
+    guard.release().await.unwrap();
+}
+
+async fn with_permit(client: Client, section: Duration) {
+    let permit = Semaphore::new(&client, "a").capacity(1).acquire().await.unwrap();
+    tokio::time::sleep(section).await;
+    permit.release().await.unwrap();
+}
+
+/// Another process finds a release by its poll, and is given the time for that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_may_not_publish_lets_others_in_although_its_own_tasks_wait() {
-    lets_others_in::<16>().await;
+    lets_others_in::<16, _>(with_lock).await;
 }
 
 /// Its task listens to the channel only while it waits, so the other process is the only subscriber at each release.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_of_one_task_that_may_not_publish_lets_others_in() {
-    lets_others_in::<1>().await;
+    lets_others_in::<1, _>(with_lock).await;
 }
 
-async fn lets_others_in<const TASKS: usize>() {
+/// Tasks of one process pass permits on to each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_may_not_publish_lets_others_have_permits_although_its_own_tasks_wait() {
+    lets_others_in::<16, _>(with_permit).await;
+}
+
+/// A process with so many tasks does one section after the other, and another process wants to do six.
+async fn lets_others_in<const TASKS: usize, F>(work: fn(Client, Duration) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let server = server().await;
-    let observer = server.observer().await.unwrap();
-    let rules = ["on", ">secret", "~*", "&*", "+@all", "-publish", "-spublish"];
-    observer.cmd(&[&["ACL", "SETUSER", "mute"][..], &rules[..]].concat()).await.unwrap();
-    let url = server.url_for("mute", "secret");
+    let url = muted(&server).await;
     let (busy, other) = (client_with(&url, |config| config).await, client_with(&url, |config| config).await);
     let (stop, sections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let tasks = [(); TASKS].map(|()| {
-        let (lock, stop, sections) = (Lock::new(&busy, "a"), Arc::clone(&stop), Arc::clone(&sections));
+        let (busy, stop, sections) = (busy.clone(), Arc::clone(&stop), Arc::clone(&sections));
         tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
-                let guard = lock.acquire().await.unwrap();
-                // A section: hardly ever is the lock found free by chance.
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                // A section with a length: hardly ever is the name found free by chance.
+                work(busy.clone(), Duration::from_millis(5)).await;
                 sections.fetch_add(1, Ordering::Relaxed);
-                guard.release().await.unwrap();
             }
         })
     });
-    let lock = Lock::new(&other, "a");
     // By chance it may get in now and then between two sections.
     let all = async {
         for _ in 0..6 {
-            lock.acquire().await.unwrap().release().await.unwrap();
+            work(other.clone(), Duration::ZERO).await;
         }
     };
-    let told = tokio::time::timeout(SOON, all).await;
+    let done = tokio::time::timeout(SOON, all).await;
     stop.store(true, Ordering::Relaxed);
     for task in tasks {
         task.await.unwrap();
     }
-    assert!(told.is_ok(), "it was kept out");
+    assert!(done.is_ok(), "it was kept out");
     // A stretch has two or three of them.
     let sections = sections.load(Ordering::Relaxed);
     assert!(sections < 50 * 6, "{sections} sections while another got in six times");
@@ -187,11 +211,8 @@ async fn lets_others_in<const TASKS: usize>() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_may_not_publish_and_is_alone_waits_for_nobody() {
     let server = server().await;
-    let observer = server.observer().await.unwrap();
-    let rules = ["on", ">secret", "~*", "&*", "+@all", "-publish", "-spublish"];
-    observer.cmd(&[&["ACL", "SETUSER", "mute"][..], &rules[..]].concat()).await.unwrap();
-    let interval = Duration::from_secs(600);
-    let client = client_with(&server.url_for("mute", "secret"), |config| config.poll_interval(interval)).await;
+    let url = muted(&server).await;
+    let client = client_with(&url, |config| config.poll_interval(Duration::from_secs(600))).await;
     let tasks = [(); 4].map(|()| {
         let lock = Lock::new(&client, "a");
         tokio::spawn(async move {
@@ -203,42 +224,4 @@ async fn a_process_that_may_not_publish_and_is_alone_waits_for_nobody() {
     for task in tasks {
         tokio::time::timeout(2 * SOON, task).await.expect("it is alone").unwrap();
     }
-}
-
-/// The same of permits, which tasks of one process pass on to each other.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_may_not_publish_lets_others_have_permits_although_its_own_tasks_wait() {
-    let server = server().await;
-    let observer = server.observer().await.unwrap();
-    let rules = ["on", ">secret", "~*", "&*", "+@all", "-publish", "-spublish"];
-    observer.cmd(&[&["ACL", "SETUSER", "mute"][..], &rules[..]].concat()).await.unwrap();
-    let url = server.url_for("mute", "secret");
-    let (busy, other) = (client_with(&url, |config| config).await, client_with(&url, |config| config).await);
-    let (stop, sections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let tasks = [(); 16].map(|()| {
-        let semaphore = Semaphore::new(&busy, "a").capacity(1);
-        let (stop, sections) = (Arc::clone(&stop), Arc::clone(&sections));
-        tokio::spawn(async move {
-            while !stop.load(Ordering::Relaxed) {
-                let permit = semaphore.acquire().await.unwrap();
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                sections.fetch_add(1, Ordering::Relaxed);
-                permit.release().await.unwrap();
-            }
-        })
-    });
-    let semaphore = Semaphore::new(&other, "a").capacity(1);
-    let all = async {
-        for _ in 0..6 {
-            semaphore.acquire().await.unwrap().release().await.unwrap();
-        }
-    };
-    let told = tokio::time::timeout(SOON, all).await;
-    stop.store(true, Ordering::Relaxed);
-    for task in tasks {
-        task.await.unwrap();
-    }
-    assert!(told.is_ok(), "it was kept out");
-    let sections = sections.load(Ordering::Relaxed);
-    assert!(sections < 50 * 6, "{sections} sections while another had a permit six times");
 }

@@ -174,9 +174,9 @@ impl CredentialProvider for Shown {
         let mut state = self.login.state();
         match asked {
             Ok(credentials) => {
-                let as_shown = |text: &str| if self.in_hello { as_word(text) } else { text.to_owned() };
+                let written = |text: &str| written(text, self.in_hello);
                 let shown =
-                    (credentials.username.as_deref().map(as_shown), Some(as_shown(credentials.password.reveal())));
+                    (credentials.username.as_deref().map(written), Some(written(credentials.password.reveal())));
                 *state = State { shown: Some(credentials), count: state.count + 1, trouble: None };
                 Ok(shown)
             }
@@ -200,9 +200,14 @@ impl CredentialProvider for NoLogin {
     }
 }
 
-/// A user's name or a password as fred has to be given it. It writes its HELLO as one line of words, which the server takes apart
-/// as a shell would: what is more than a plain word is put into quotes.
-pub(super) fn as_word(text: &str) -> String {
+/// A user's name or a password in the form that fred needs: in a HELLO as a word, in an AUTH as it is.
+pub(super) fn written(text: &str, in_hello: bool) -> String {
+    if in_hello { as_word(text) } else { text.to_owned() }
+}
+
+/// A text as one word of a line. fred writes its HELLO as one line of words, which the server splits as a shell does, so a
+/// text that is more than a plain word is put into quotes.
+fn as_word(text: &str) -> String {
     let is_plain = |c: char| !c.is_ascii_whitespace() && !c.is_ascii_control() && !matches!(c, '"' | '\'' | '\\');
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();

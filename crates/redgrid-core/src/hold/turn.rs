@@ -40,7 +40,7 @@ pub(crate) struct Audience {
     pub(crate) unseen: bool,
     /// The server refused to publish the release: listeners notice it by their poll, which has this interval.
     pub(crate) unannounced: Option<Duration>,
-    /// The own subscription before the release left.
+    /// This process's own subscription before the release was sent.
     pub(crate) own: Own,
     /// Listeners that are not counted, because they never took a turn.
     pub(crate) ignored: u64,
@@ -155,7 +155,7 @@ impl Turn {
     /// Whether everybody had a turn, now that `heard` messages were heard (`None` without a subscription).
     pub(crate) fn is_over(&mut self, heard: Option<u64>) -> bool {
         let Some(heard) = heard else { return false };
-        // Another listener is counted by the next release.
+        // If it was another process after all, the next release counts both.
         if self.may_be_ours {
             return true;
         }

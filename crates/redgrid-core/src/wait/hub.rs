@@ -146,15 +146,13 @@ impl Hub {
 
     /// How many messages were heard on a channel that is in force.
     pub(crate) fn heard(&self, channel: &Bytes) -> Option<u64> {
-        let state = self.state();
-        state.channels.get(channel).filter(|channel| channel.force == Force::Confirmed).map(|channel| channel.heard)
+        self.own(channel).heard
     }
 
-    /// What is known of the own subscription to a channel.
+    /// The subscription of this process to a channel.
     pub(crate) fn own(&self, channel: &Bytes) -> Own {
         let state = self.state();
-        let force = state.channels.get(channel).map(|channel| (channel.force, channel.heard));
-        match force {
+        match state.channels.get(channel).map(|channel| (channel.force, channel.heard)) {
             Some((Force::Confirmed, heard)) => Own { heard: Some(heard), is_pending: false },
             Some((Force::Wanted | Force::Postponed, _)) => Own { heard: None, is_pending: true },
             Some((Force::Denied, _)) => Own::default(),

@@ -12,7 +12,7 @@ use super::{LONGEST_QUEUE, NEWS};
 use crate::config::{Protocol, Settings};
 use crate::connection::dial::reach;
 use crate::connection::encryption::Encryption;
-use crate::connection::login::{Login, NoLogin, Shown, as_word};
+use crate::connection::login::{Login, NoLogin, Shown, written};
 use crate::connection::trouble::Trouble;
 use crate::connection::way::{Place, Way};
 
@@ -180,7 +180,7 @@ fn build(
     // The provider has a time of its own before the login.
     let setup = if login.is_some() { settings.connect_timeout * 2 } else { settings.connect_timeout };
     let in_hello = !target.is_resp2;
-    let as_shown = |text: &str| if in_hello { as_word(text) } else { text.to_owned() };
+    let written = |text: &str| written(text, in_hello);
     let credential_provider: Option<Arc<dyn CredentialProvider>> = match login {
         Some(login) => Some(Arc::new(Shown { login, in_hello })),
         None if !in_hello && entry.password.is_none() => Some(Arc::new(NoLogin)),
@@ -188,8 +188,8 @@ fn build(
     };
     let mut config = FredConfig {
         server,
-        username: entry.username.as_deref().map(as_shown),
-        password: entry.password.as_ref().map(|secret| as_shown(secret.reveal())),
+        username: entry.username.as_deref().map(written),
+        password: entry.password.as_ref().map(|secret| written(secret.reveal())),
         credential_provider,
         database: (entry.database != 0).then_some(entry.database),
         version: if target.is_resp2 { RespVersion::RESP2 } else { RespVersion::RESP3 },

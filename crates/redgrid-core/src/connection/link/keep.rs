@@ -18,8 +18,8 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::frames::info_field;
-use super::{Greeting, LONGEST_WAIT, Link, OTHER_PART, Part, QUIT, SHORTEST_WAIT};
-use crate::connection::trouble::Trouble;
+use super::set_up::{end, end_when_set_up};
+use super::{Greeting, LONGEST_WAIT, Link, OTHER_PART, Part, SHORTEST_WAIT};
 use crate::connection::{Epoch, Reply, ServerClock};
 use crate::error::ServerError;
 
@@ -362,19 +362,6 @@ async fn lost(
 /// Half of a wait up to all of it: clients that lost a server together do not come back together.
 fn spread(longest: Duration) -> Duration {
     longest.mul_f64(0.5 + fastrand::f64() / 2.0)
-}
-
-/// Ends a connection, and what drives it.
-pub(super) async fn end<T>(fred: &Fred, router: &JoinHandle<T>) {
-    let _ = tokio::time::timeout(QUIT, fred.quit()).await;
-    router.abort();
-}
-
-/// Ends a connection that is just being set up, as soon as it is. That is bounded: fred gives up after `connect_timeout`.
-async fn end_when_set_up<T>(setting_up: impl Future<Output = Result<(Fred, JoinHandle<T>), Trouble>>) {
-    if let Ok((fred, router)) = setting_up.await {
-        end(&fred, &router).await;
-    }
 }
 
 /// How long is waited for an answer that may have come while the process stood still: 10 ms.

@@ -11,8 +11,7 @@ use tokio::task::JoinHandle;
 use super::build::{Target, without_arguments};
 use super::diagnose::listener;
 use super::frames::begins_with_code;
-use super::keep::end;
-use super::{LATE, Link};
+use super::{LATE, Link, QUIT};
 use crate::connection::trouble::{Kind, Trouble};
 
 /// A client of fred that is connected, and the task that drives it.
@@ -111,5 +110,18 @@ impl Link {
         }
         let find = async || self.blueprint.address().await.ok().flatten();
         listener(find().await?, find()).await?.trouble(self.is_encrypted)
+    }
+}
+
+/// Ends a connection, and what drives it.
+pub(super) async fn end<T>(fred: &Fred, router: &JoinHandle<T>) {
+    let _ = tokio::time::timeout(QUIT, fred.quit()).await;
+    router.abort();
+}
+
+/// Ends a connection that is just being set up, as soon as it is. That is bounded: fred gives up after `connect_timeout`.
+pub(super) async fn end_when_set_up(setting_up: impl Future<Output = Result<Connected, Trouble>>) {
+    if let Ok((fred, router)) = setting_up.await {
+        end(&fred, &router).await;
     }
 }
