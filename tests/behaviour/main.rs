@@ -119,6 +119,7 @@ mod reliable_topics;
 mod reliable_topics_model;
 mod renames;
 mod renewals;
+mod replies;
 mod ring_model;
 mod rw_basics;
 mod rw_conversions;

@@ -16,7 +16,7 @@ use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, in_full};
 use redgrid_topic::Topic;
 
-/// A password that HELLO, which fred writes as one line of words, needs in quotes, and AUTH does not.
+/// A password that a line of words would need in quotes.
 const PASSWORD: &str = "hunter2 \"with\\ more";
 
 /// A server that does not know HELLO, as proxies and older servers do not.

@@ -233,13 +233,14 @@ async fn cluster_a_subscription_that_the_server_ended_is_made_anew() {
     until_listening(replica, primary).await;
     // It forgets who serves the slot, until the next word of its primary.
     let observer = replica.observer().await.unwrap();
-    let connections = async || {
-        let clients = replica.clients().await.unwrap().into_iter();
-        clients.filter(|client| client.name == "redgrid:subscriber").map(|client| client.id).collect::<Vec<_>>()
+    let subscriptions = async || {
+        let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+        let calls = |line: &str| line.strip_prefix("cmdstat_ssubscribe:calls=")?.split(',').next()?.parse::<u64>().ok();
+        info.lines().find_map(calls)
     };
-    let before = connections().await;
+    let before = subscriptions().await;
     observer.cmd(&["CLUSTER", "DELSLOTS", &slot.to_string()]).await.unwrap();
-    wait_until(SOON, async || listeners(&observer).await == 1 && connections().await != before).await;
+    wait_until(SOON, async || listeners(&observer).await == 1 && subscriptions().await > before).await;
     held.release().await.unwrap();
     is_woken(waiter).await;
 }

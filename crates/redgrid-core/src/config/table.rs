@@ -155,7 +155,7 @@ pub(super) static TABLE: &[Setting] = &[
         "timeout",
         Connections,
         Time(|d| &mut d.settings.timeout, ms(10), DAY),
-        "How long one answer may take. Longer tolerates slow scripts and networks; shorter notices a hung server sooner. A call that was given no bound of its own ends after `timeout × (retries + 1)` without contact.",
+        "How long one answer may take, unless a long request or reply is still on its way. Longer tolerates slow scripts and networks; shorter notices a hung server sooner. A call that was given no bound of its own ends after `timeout × (retries + 1)` without contact.",
     ),
     row(
         "connect_timeout",

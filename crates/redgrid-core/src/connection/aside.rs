@@ -171,7 +171,7 @@ impl Lane {
                 false => nothing(error),
             });
         }
-        if let Some(at) = queued.iter().position(|answer| !matches!(answer, Ok(Reply::Nil))) {
+        if let Some(at) = queued.iter().position(|answer| !is_queued(answer)) {
             self.forget().await;
             return Err(match &queued[at] {
                 Err(ServerError::Refused { code, message }) if !code.is_passing() => {
@@ -234,6 +234,10 @@ impl Lane {
             self.link.renew();
         }
     }
+}
+
+fn is_queued(answer: &Result<Reply, ServerError>) -> bool {
+    matches!(answer, Ok(Reply::Bytes(word)) if &word[..] == b"QUEUED")
 }
 
 /// What is true when EXEC was not sent: whatever became of the rest, nothing was carried out.

@@ -17,8 +17,7 @@
 //!
 //! That the grant is in the stream the replicas acknowledged. Fail closed, every commit shows that
 //! - the process is the same: the commit connection read the `run_id` of the epoch it answers for, and write and WAIT went over
-//!   that very connection (the CLIENT INFO behind them carries the name that only a handshake gives; fred reconnects behind
-//!   our back, and a WAIT alone on a fresh connection counts replicas for nothing);
+//!   one connection (a WAIT alone on a fresh connection counts replicas for nothing);
 //! - its data is the same: `master_replid`, read in the handshake of the epoch and again behind the WAIT, is unchanged, and the
 //!   server is a primary. It changes with every promotion, so a primary that was demoted, copied the data of another and was
 //!   promoted again is noticed, though its run id and its connections may live through that. (It also changes when the first

@@ -1,71 +1,81 @@
-//! How a server's address becomes a connection: names are resolved, several addresses raced, proxies passed.
+//! How a server's address becomes a stream of bytes: names are resolved, several addresses raced, proxies passed.
 //!
-//! fred tries the addresses of a name one after another and waits for each as long as the network
-//! does, so a first address that swallows packets hides the others. So fred is given one address that
-//! is known to take connections. Where a name has several, each is tried 250 ms after the one before
-//! it, or as soon as that failed (RFC 8305, "Happy Eyeballs"), and the first that takes a connection
-//! wins. That probe is closed again; a name with one address costs none.
-//!
-//! What a dialer opens reaches fred through a listener on the loopback interface that takes one
-//! connection.
+//! Where a name has several addresses, each is tried 250 ms after the one before it, or as soon as that
+//! failed (RFC 8305, "Happy Eyeballs"), and the first that takes a connection wins.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::socks;
 use super::trouble::{Trouble, of_system};
+use super::way::Place;
 use crate::config::Address;
 use crate::config::network::{Network, Stream};
 
 /// How much later the next address of a name is tried: 250 ms, the value of RFC 8305.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// How long the loopback listener waits for its one connection: 5 s. fred connects at once.
-const LISTENS: Duration = Duration::from_secs(5);
-
-/// Where fred is to connect to for a connection to `address`.
+/// Opens a stream to the server at `place`.
 ///
 /// # Errors
 ///
 /// The name has no address, or none of its addresses takes a connection, or the dialer failed, or all
 /// that took longer than `within`.
-pub(super) async fn reach(address: &Address, network: &Network, within: Duration) -> Result<SocketAddr, Trouble> {
-    let Address { host, port } = address;
-    let reached = async {
-        if let Some(dialer) = &network.dialer {
-            let failed = |error: io::Error| Trouble::passing(format!("the dialer failed: {}", of_system(&error)));
-            return through(dialer.dial(host, *port).await.map_err(failed)?).await;
-        }
-        if let Some(proxy) = &network.socks {
-            let stream = socks::connect(proxy, host, *port).await.map_err(Trouble::passing)?;
-            return through(Box::new(stream)).await;
-        }
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            return Ok(SocketAddr::new(ip, *port));
-        }
-        let unknown = |error: io::Error| Trouble::unresolved(host, &error);
-        let addresses = match &network.resolver {
-            Some(resolver) => resolver.resolve(host, *port).await.map_err(unknown)?,
-            None => tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unknown)?.collect(),
-        };
-        match addresses[..] {
-            [] => Err(Trouble::lasting(format!("the name `{host}` has no address"))),
-            [only] => Ok(only),
-            _ => race(addresses, within).await.map_err(|error| Trouble::passing(of_system(&error))),
+///
+/// # Cancel safety
+///
+/// Dropped, it leaves no connection behind.
+pub(super) async fn dial(place: &Place, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
+    let late = || Trouble::passing(format!("no connection to {place} came about within {within:?}"));
+    let dialing = async {
+        match place {
+            Place::Tcp(address) => to_address(network.mapped(address), network, within).await,
+            #[cfg(unix)]
+            Place::Unix(path) => match tokio::net::UnixStream::connect(path).await {
+                Ok(stream) => Ok(Box::new(stream) as Box<dyn Stream>),
+                Err(error) => Err(Trouble::passing(of_system(&error))),
+            },
         }
     };
-    let late = || Trouble::passing(format!("no address of `{host}` answered within {within:?}"));
-    timeout(within, reached).await.unwrap_or_else(|_| Err(late()))
+    timeout(within, dialing).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// Returns the first address that takes a connection.
-async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<SocketAddr> {
+async fn to_address(address: &Address, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
+    let Address { host, port } = address;
+    if let Some(dialer) = &network.dialer {
+        let failed = |error: io::Error| Trouble::passing(format!("the dialer failed: {}", of_system(&error)));
+        return dialer.dial(host, *port).await.map_err(failed);
+    }
+    if let Some(proxy) = &network.socks {
+        let stream = socks::connect(proxy, host, *port).await.map_err(Trouble::passing)?;
+        return Ok(Box::new(stream));
+    }
+    let unknown = |error: io::Error| Trouble::unresolved(host, &error);
+    let addresses = match (host.parse::<IpAddr>(), &network.resolver) {
+        (Ok(ip), _) => vec![SocketAddr::new(ip, *port)],
+        (_, Some(resolver)) => resolver.resolve(host, *port).await.map_err(unknown)?,
+        (_, None) => tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unknown)?.collect(),
+    };
+    if addresses.is_empty() {
+        return Err(Trouble::lasting(format!("the name `{host}` has no address")));
+    }
+    let failed = |error: io::Error| Trouble::passing(of_system(&error));
+    let stream = match addresses[..] {
+        [only] => TcpStream::connect(only).await.map_err(failed)?,
+        _ => race(addresses, within).await.map_err(failed)?,
+    };
+    stream.set_nodelay(true).map_err(failed)?;
+    Ok(Box::new(stream))
+}
+
+/// Connects to the first address that takes a connection.
+async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<TcpStream> {
     let share = within / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
     let step = NEXT_ADDRESS.min(share);
     let connect = async |address| (address, TcpStream::connect(address).await);
@@ -76,7 +86,7 @@ async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<Socket
     loop {
         tokio::select! {
             attempt = attempts.next() => match attempt {
-                Some((address, Ok(_))) => return Ok(address),
+                Some((_, Ok(stream))) => return Ok(stream),
                 Some((address, Err(error))) => {
                     last = Some(io::Error::new(error.kind(), format!("{address}: {}", of_system(&error))));
                     attempts.extend(waiting.next().map(connect));
@@ -103,25 +113,10 @@ fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Makes a stream reachable for fred: an address of this machine that takes one connection.
-async fn through(mut stream: Box<dyn Stream>) -> Result<SocketAddr, Trouble> {
-    let failed =
-        |error: io::Error| Trouble::passing(format!("no port on the loopback interface: {}", of_system(&error)));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    tokio::spawn(async move {
-        // The listener stays for as long: nobody else can have the port while fred may still connect to it.
-        let Ok(Ok((mut connection, _))) = timeout(LISTENS, listener.accept()).await else { return };
-        let _ = connection.set_nodelay(true);
-        // It ends with either side. What went wrong is seen by fred as a lost connection.
-        let _ = tokio::io::copy_bidirectional(&mut connection, &mut stream).await;
-        drop(listener);
-    });
-    Ok(address)
-}
-
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -145,8 +140,8 @@ mod tests {
         // A documentation address (RFC 5737): packets to it are dropped, or refused by this machine.
         let silent = "192.0.2.1:9".parse().unwrap();
         let within = Duration::from_secs(20);
-        assert_eq!(race(vec![closed, open], within).await.unwrap(), open);
-        assert_eq!(race(vec![silent, open], within).await.unwrap(), open);
+        assert_eq!(race(vec![closed, open], within).await.unwrap().peer_addr().unwrap(), open);
+        assert_eq!(race(vec![silent, open], within).await.unwrap().peer_addr().unwrap(), open);
         let error = race(vec![closed, closed], within).await.unwrap_err();
         assert!(error.to_string().starts_with(&closed.to_string()), "{error}");
     }

@@ -11,16 +11,16 @@ pub(super) use without::Encryption;
 
 #[cfg(feature = "tls")]
 mod with {
-    use std::net::SocketAddr;
+    use std::io;
     use std::sync::{Arc, Mutex, MutexGuard};
 
-    use fred::prelude::{Config as FredConfig, Server as FredServer};
-    use fred::types::config::TlsConnector;
     use rustls::ClientConfig;
     use rustls::pki_types::ServerName;
+    use tokio_rustls::TlsConnector;
 
     use super::certificates::{Pems, Wrong};
-    use crate::config::{Address, Config, ConfigError, Tls};
+    use crate::config::network::Stream;
+    use crate::config::{Config, ConfigError, Tls};
 
     /// What all connections of a client share: certificates, and sessions to resume.
     #[derive(Clone)]
@@ -39,8 +39,6 @@ mod with {
         connector: TlsConnector,
         /// What they were made from; `None` where they never change.
         pems: Option<Pems>,
-        /// Grows with each change.
-        generation: u64,
         /// Why the files cannot be used now, as it was logged.
         trouble: Option<String>,
     }
@@ -67,24 +65,21 @@ mod with {
                     (pems.client_config().map_err(wrong)?, tls.has_files().then_some(pems))
                 }
             };
-            let current = Current { connector: client.into(), pems, generation: 0, trouble: None };
+            let current = Current { connector: connector(client), pems, trouble: None };
             let (current, reading) = (Mutex::new(current), Arc::default());
             Ok(Some(Encryption(Arc::new(Shared { tls: tls.clone(), current, reading }))))
         }
 
-        /// The server at `address`, reached at `at`, with the name that its certificate must have: the host, unless it is set.
-        pub(in crate::connection) fn server(&self, address: &Address, at: SocketAddr) -> FredServer {
-            let name = self.0.tls.server_name.clone().unwrap_or_else(|| address.host.clone());
-            FredServer::new_with_tls(at.ip().to_string(), at.port(), Some(name))
-        }
-
-        pub(in crate::connection) fn set_up(&self, config: &mut FredConfig) {
-            config.tls = Some(self.0.current().connector.clone().into());
-        }
-
-        /// Which certificates new connections have: a number that grows with each change.
-        pub(in crate::connection) fn generation(&self) -> u64 {
-            self.0.current().generation
+        /// Encrypts a stream to the server `host`: the name that its certificate must have, unless another one is set.
+        pub(in crate::connection) async fn encrypt(
+            &self,
+            stream: Box<dyn Stream>,
+            host: &str,
+        ) -> io::Result<Box<dyn Stream>> {
+            let name = self.0.tls.server_name.as_deref().unwrap_or(host).to_owned();
+            let name = ServerName::try_from(name).map_err(io::Error::other)?;
+            let connector = self.0.current().connector.clone();
+            Ok(Box::new(connector.connect(name, stream).await?))
         }
 
         /// Reads the files again, and takes over what has changed. Files that cannot be used are logged,
@@ -106,6 +101,10 @@ mod with {
         }
     }
 
+    fn connector(client: ClientConfig) -> TlsConnector {
+        Arc::new(client).into()
+    }
+
     impl Shared {
         fn current(&self) -> MutexGuard<'_, Current> {
             self.current.lock().unwrap_or_else(|p| p.into_inner())
@@ -122,8 +121,7 @@ mod with {
             match changed {
                 Ok(None) => current.trouble = None,
                 Ok(Some((client, pems))) => {
-                    let generation = current.generation + 1;
-                    *current = Current { connector: client.into(), pems: Some(pems), generation, trouble: None };
+                    *current = Current { connector: connector(client), pems: Some(pems), trouble: None };
                     tracing::info!("new connections use the certificates that the files have now");
                 }
                 Err(Wrong { setting, expected }) => {
@@ -152,7 +150,7 @@ mod with {
                 .with_root_certificates(RootCertStore::empty())
                 .with_no_client_auth();
             let pems = Pems::read(&Tls::default()).ok();
-            let current = Current { connector: client.into(), pems, generation: 0, trouble: None };
+            let current = Current { connector: connector(client), pems, trouble: None };
             Encryption(Arc::new(Shared { tls, current: Mutex::new(current), reading: Arc::default() }))
         }
 
@@ -184,11 +182,10 @@ mod with {
 
 #[cfg(not(feature = "tls"))]
 mod without {
-    use std::net::SocketAddr;
+    use std::io;
 
-    use fred::prelude::{Config as FredConfig, Server as FredServer};
-
-    use crate::config::{Address, Config, ConfigError};
+    use crate::config::network::Stream;
+    use crate::config::{Config, ConfigError};
 
     /// There is none.
     #[derive(Clone)]
@@ -203,15 +200,7 @@ mod without {
             Err(ConfigError::Unsupported { origin: config.origin("tls"), clause })
         }
 
-        pub(in crate::connection) fn server(&self, _: &Address, _: SocketAddr) -> FredServer {
-            match *self {}
-        }
-
-        pub(in crate::connection) fn set_up(&self, _: &mut FredConfig) {
-            match *self {}
-        }
-
-        pub(in crate::connection) fn generation(&self) -> u64 {
+        pub(in crate::connection) async fn encrypt(&self, _: Box<dyn Stream>, _: &str) -> io::Result<Box<dyn Stream>> {
             match *self {}
         }
 

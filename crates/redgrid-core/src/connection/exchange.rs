@@ -170,11 +170,10 @@ pub(super) fn exchange<'a>(
                     progress.refused(error);
                     code.is_passing() && request.is_servers_own(message)
                 }
-                Err(ServerError::Unknown { reason }) => {
+                Err(ServerError::Unknown { .. }) => {
                     progress.unanswered();
                     unanswered = unanswered.max(Some(certainly_over(limit, settings.timeout)));
-                    // A cluster that is down for a moment says so to one request, and fred to all that were in flight with it.
-                    unknowns += u32::from(!reason.starts_with("CLUSTERDOWN"));
+                    unknowns += 1;
                     let first = *first.get_or_insert(sent);
                     let more = match persistence {
                         Persistence::ToTheEnd | Persistence::Once | Persistence::Together => true,

@@ -126,8 +126,8 @@ pub struct NodeHealth {
     /// Whether the node refuses the password, user or certificate of this client, or its own
     /// certificate is refused. Calls end early with `Unauthorized` then.
     pub is_unauthorized: bool,
-    /// Why RESP2 is spoken at this node, and what does not work with it. `None` where RESP3 is spoken,
-    /// and where the setting `protocol` asks for RESP2.
+    /// Why RESP2 is spoken at this node. `None` where RESP3 is spoken, and where the setting `protocol`
+    /// asks for RESP2.
     pub without_resp3: Option<String>,
     /// Whether it is a replica that is behind its primary by more than `max_replica_lag`, and left out of reads for that.
     pub is_behind: bool,

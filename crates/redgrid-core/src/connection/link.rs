@@ -1,15 +1,16 @@
-//! One connection of fred's to one node, watched: told when it is up, verified when in doubt, set up again when it ends.
+//! One connection to one node, watched: told when it is up, verified when in doubt, set up again when it ends.
 //!
-//! fred reconnects by itself, but its router task can end for good, and it tells of losses only on side channels; so a
-//! task of ours keeps the truth: [`Link::epoch`] is `Some` while the connection has answered its handshake.
+//! [`Link::epoch`] is `Some` while the connection has answered its handshake.
 
-mod build;
 mod diagnose;
-mod frames;
 mod keep;
+mod pipeline;
+mod protocol;
+mod resp;
 mod set_up;
 mod silence;
 mod state;
+mod words;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,26 +18,25 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fred::clients::{Client as Fred, Pipeline};
-use fred::interfaces::ClientLike;
-use fred::prelude::{Options, Value};
-use fred::types::{ClusterHash, CustomCommand};
-use tokio::sync::{Notify, watch};
+use fred::prelude::Value;
+use futures_util::future::join_all;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use self::build::{Blueprint, Target, without_arguments};
-pub(super) use self::frames::info_field;
-pub(super) use self::frames::wants_login;
-use self::frames::{classify, from_value, into_reply, is_read_only, refusal};
-use self::silence::Silence;
+use self::pipeline::{Answer, Expects, Pipeline, Unanswered};
+use self::protocol::without_arguments;
+use self::set_up::login_words;
+use self::silence::{Asked, Silence};
+use self::words::is_read_only;
+pub(super) use self::words::{info_field, wants_login};
 use super::lines::Seat;
 use super::login::Login;
-use super::trouble::Trouble;
+use super::trouble::{LATE_ANSWER, Trouble};
 use super::way::Way;
-use super::{Epoch, Reply, ServerClock};
+use super::{Epoch, Push, Reply, ServerClock};
 use crate::clock::Clock;
-use crate::config::{Credentials, Settings};
+use crate::config::{Credentials, Protocol, Settings};
 use crate::error::ServerError;
 
 /// The first wait before another attempt to connect: 25 to 50 ms. It doubles with each that fails.
@@ -64,18 +64,12 @@ pub(super) fn patience(round_trip: Duration) -> Duration {
     (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
 }
 
-/// Commands that may wait inside fred: more than any burst of ours, less than all memory.
-const LONGEST_QUEUE: usize = 65_536;
-
-/// Messages that wait for our dispatcher before some are lost and a gap is told.
-const MESSAGES: usize = 8192;
-
-/// The same of a connection for requests, which carries none: 64. fred has room for a dozen kinds of news from the beginning, 5 MB for as
-/// many as there are messages.
-const NEWS: usize = 64;
-
 /// How long a first connection may take before the client looks what listens there: 300 ms.
 const LATE: Duration = Duration::from_millis(300);
+
+/// How long an answer is waited for while a long reply or request is on its way: 20 times the timeout, a minute unless it
+/// is set. 512 MB, the longest value, take that long at 9 MB a second.
+const LONGEST_TRANSFER: u32 = 20;
 
 /// The name of a command.
 #[derive(Clone)]
@@ -94,12 +88,10 @@ impl std::fmt::Display for Named {
 }
 
 impl Named {
-    fn command(self) -> CustomCommand {
+    fn as_bytes(&self) -> &[u8] {
         match self {
-            Named::Known(name) => CustomCommand::new_static(name, ClusterHash::FirstKey, false),
-            Named::Any(name) => {
-                CustomCommand::new(String::from_utf8_lossy(&name).into_owned(), ClusterHash::FirstKey, false)
-            }
+            Named::Known(name) => name.as_bytes(),
+            Named::Any(name) => name,
         }
     }
 }
@@ -133,16 +125,17 @@ pub(super) enum Greeting {
 /// How long a server that has another part than expected is left alone: a promotion is a matter of moments.
 const OTHER_PART: Duration = Duration::from_millis(100);
 
-/// A client of fred, and what it was built for.
-type Freds = (Target, Fred);
-
 pub(super) struct Link {
-    /// The client of fred for the present connection, or for the last one, and its target.
-    fred: watch::Sender<Freds>,
-    blueprint: Blueprint,
-    /// Ends the task that drives the present connection.
-    router: Mutex<Option<AbortHandle>>,
-    options: Options,
+    way: Way,
+    protocol: Protocol,
+    connect_timeout: Duration,
+    /// The present connection, or the last one.
+    pipeline: Mutex<Pipeline>,
+    /// Ends it.
+    driving: Mutex<Option<AbortHandle>>,
+    messages: mpsc::UnboundedSender<Push>,
+    /// Where those messages are read, until somebody does.
+    unread: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
     greeting: Greeting,
     clock: Clock,
     client_name: String,
@@ -165,7 +158,7 @@ pub(super) struct Link {
     /// Whether there has ever been a connection. What was right once may be right again.
     has_been_up: AtomicBool,
     doubt: Notify,
-    silence: Silence,
+    silence: Arc<Silence>,
     /// It leads to the wrong process: the next look makes another connection.
     leaving: AtomicBool,
     /// When it was last left because the server takes no writes.
@@ -184,22 +177,15 @@ impl Link {
         seat: Option<Seat>,
     ) -> Result<(Arc<Link>, JoinHandle<()>), ServerError> {
         let login = way.entry.logins.clone().map(Login::new);
-        let news = if seat.is_some() { NEWS } else { MESSAGES };
-        let blueprint = Blueprint { way: way.clone(), login: login.clone(), settings: settings.clone(), news };
-        let target = blueprint.known();
-        let fred = blueprint
-            .build(target)
-            .map_err(|error| ServerError::not_sent(format!("the client could not be built: {error}")))?;
+        let (messages, unread) = mpsc::unbounded_channel();
         let link = Arc::new(Link {
-            fred: watch::Sender::new((target, fred)),
-            blueprint,
-            router: Mutex::default(),
-            options: Options {
-                fail_fast: true,
-                max_attempts: Some(1),
-                timeout: Some(settings.timeout),
-                ..Options::default()
-            },
+            way: way.clone(),
+            protocol: settings.protocol,
+            connect_timeout: settings.connect_timeout,
+            pipeline: Mutex::new(Pipeline::ended()),
+            driving: Mutex::default(),
+            messages,
+            unread: Mutex::new(Some(unread)),
             greeting,
             clock,
             client_name,
@@ -215,7 +201,7 @@ impl Link {
             refused_since: Mutex::default(),
             has_been_up: AtomicBool::new(false),
             doubt: Notify::new(),
-            silence: Silence::default(),
+            silence: Arc::default(),
             leaving: AtomicBool::new(false),
             left_at: Mutex::default(),
             closing: watch::Sender::new(false),
@@ -232,11 +218,6 @@ impl Link {
     /// from elsewhere. Empty where it was not asked for, or may not be.
     pub(super) fn history(&self) -> Arc<str> {
         Arc::clone(&self.history.lock().unwrap_or_else(|p| p.into_inner()))
-    }
-
-    /// What the connection is called in `CLIENT LIST`, from the handshake on.
-    pub(super) fn name(&self) -> &str {
-        &self.client_name
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -257,31 +238,27 @@ impl Link {
         self.silence.lasts(&self.clock)
     }
 
-    /// Something has come that nobody asked for: the server lives.
-    pub(super) fn heard(&self) {
-        self.silence.heard();
+    fn pipeline(&self) -> Pipeline {
+        self.pipeline.lock().unwrap_or_else(|p| p.into_inner()).clone()
     }
 
-    pub(super) fn fred(&self) -> Fred {
-        self.fred.borrow().1.clone()
-    }
-
-    /// The client of fred for each address in turn.
-    pub(super) fn freds(&self) -> watch::Receiver<Freds> {
-        self.fred.subscribe()
+    /// The messages of all its connections, for the first who asks.
+    pub(super) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
+        let unread = self.unread.lock().unwrap_or_else(|p| p.into_inner()).take();
+        unread.unwrap_or_else(|| mpsc::unbounded_channel().1)
     }
 
     /// Sends one command, once. The order of first polls is the order on the wire.
     ///
     /// Where a provider has the password, a command that was refused for want of a login is sent again behind one.
     pub(super) async fn send(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
-        let Some(login) = &self.login else { return self.send_once(name, args).await };
+        let Some(login) = &self.login else { return self.send_once(&name, &args).await };
         let count = login.count();
-        match self.send_once(name.clone(), args.clone()).await {
+        match self.send_once(&name, &args).await {
             Err(refused) if wants_login(&refused) => {
                 let again = async {
                     login.again(count, |credentials| self.authenticate(credentials)).await?;
-                    self.send_once(name, args).await
+                    self.send_once(&name, &args).await
                 };
                 // Boxed: it is rare, and the future of every call would have room for it.
                 Box::pin(again).await
@@ -290,38 +267,82 @@ impl Link {
         }
     }
 
+    /// Sends a command that subscribes to channels or unsubscribes from them; it is answered when the server has
+    /// confirmed that of each.
+    pub(super) async fn send_for(&self, command: &'static str, channels: &[Bytes]) -> Result<(), ServerError> {
+        let args: Vec<_> = channels.iter().cloned().map(Value::from).collect();
+        let once = async || {
+            let expects = Expects::Confirmations(command, channels.to_vec());
+            let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.clock.now()));
+            let asked = pipeline.ask(&Named::Known(command), &args, expects);
+            self.answer(&pipeline, asked, owed).await.map(drop)
+        };
+        let Some(login) = &self.login else { return once().await };
+        let count = login.count();
+        match once().await {
+            Err(refused) if wants_login(&refused) => {
+                login.again(count, |credentials| self.authenticate(credentials)).await?;
+                once().await
+            }
+            answer => answer,
+        }
+    }
+
+    /// Leaves sharded channels; it ends when the server has seen to that.
+    pub(super) async fn leave_sharded(&self, channels: &[Bytes]) {
+        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.clock.now()));
+        let asked = pipeline.leave(channels);
+        // What is refused is not subscribed, or the connection has gone.
+        let _ = self.answer(&pipeline, asked, owed).await;
+    }
+
     async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
-        let Credentials { username, password } = credentials;
-        // Proxies and servers before Redis 6, which speak RESP2, know the password alone.
-        let is_resp2 = self.fred.borrow().0.is_resp2;
-        let user = username.or_else(|| (!is_resp2).then(|| "default".into()));
-        let args = user.map(Value::from).into_iter().chain([password.reveal().into()]).collect();
-        match self.send_once(Named::Known("AUTH"), args).await {
+        let args = login_words(credentials, self.pipeline().is_resp2());
+        match self.send_once(&Named::Known("AUTH"), &args).await {
             // A server that does not know the command repeats its arguments.
             Err(ServerError::Refused { message, .. }) => Err(ServerError::refused(without_arguments(&message))),
             answer => answer.map(drop),
         }
     }
 
-    async fn send_once(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
-        let asked = self.silence.asked(self.clock.now());
-        let answer = self.fred().with_options(&self.options).custom_raw(name.command(), args).await;
-        if answer.is_ok() {
-            asked.answered(self.clock.now());
-        }
-        drop(asked);
-        match answer {
-            Ok(frame) => match into_reply(frame) {
-                Reply::Error(error) => {
-                    if is_read_only(&error) {
-                        self.takes_no_writes();
-                    }
-                    Err(self.named(error))
+    async fn send_once(&self, name: &Named, args: &[Value]) -> Result<Reply, ServerError> {
+        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.clock.now()));
+        let asked = pipeline.ask(name, args, Expects::Reply);
+        self.answer(&pipeline, asked, owed).await
+    }
+
+    /// Waits for an answer. One that takes long is waited for beyond the timeout while a long reply or request is
+    /// on its way over this connection.
+    async fn answer(
+        &self,
+        pipeline: &Pipeline,
+        asked: Result<oneshot::Receiver<Answer>, Unanswered>,
+        owed: Asked<'_>,
+    ) -> Result<Reply, ServerError> {
+        let mut answer = asked.map_err(|why| self.unanswered(pipeline, why))?;
+        let mut waited = 1;
+        let answered = loop {
+            match timeout(self.timeout, &mut answer).await {
+                Ok(answered) => break answered.unwrap_or(Err(Unanswered::Lost)),
+                Err(_) if pipeline.is_midway() && self.silent_for() < self.timeout && waited < LONGEST_TRANSFER => {}
+                Err(_) => {
+                    self.doubt.notify_one();
+                    return Err(ServerError::unknown(format!("{LATE_ANSWER} (at {})", self.place)));
                 }
-                reply => Ok(reply),
-            },
-            Err(error) => {
-                let error = classify(&error, &self.place);
+            }
+            waited += 1;
+        };
+        drop(owed);
+        match answered {
+            Ok(Reply::Error(error)) => {
+                if is_read_only(&error) {
+                    self.takes_no_writes();
+                }
+                Err(self.named(error))
+            }
+            Ok(reply) => Ok(reply),
+            Err(why) => {
+                let error = self.unanswered(pipeline, why);
                 if error.is_unknown() {
                     self.doubt.notify_one();
                 }
@@ -341,8 +362,8 @@ impl Link {
     /// Drops the connection and makes another, because what it says can no longer be believed.
     pub(super) fn renew(&self) {
         self.fail("it was given up after an unexpected answer");
-        if let Some(router) = &*self.router() {
-            router.abort();
+        if let Some(driving) = &*self.driving() {
+            driving.abort();
         }
         self.doubt.notify_one();
     }
@@ -389,73 +410,26 @@ impl Link {
 
     /// Sends commands back to back, with none of others between them.
     pub(super) async fn send_together(&self, commands: Vec<(Named, Vec<Value>)>) -> Vec<Result<Reply, ServerError>> {
-        let Some(login) = &self.login else { return self.send_together_once(commands).await };
+        let Some(login) = &self.login else { return self.send_together_once(&commands).await };
         let count = login.count();
-        let answers = self.send_together_once(commands.clone()).await;
+        let answers = self.send_together_once(&commands).await;
         let is_refused = |answer: &Result<_, ServerError>| answer.as_ref().is_err_and(wants_login);
         if !answers.iter().all(is_refused) || login.again(count, |with| self.authenticate(with)).await.is_err() {
             return answers;
         }
-        self.send_together_once(commands).await
+        self.send_together_once(&commands).await
     }
 
-    /// Sends what a pipeline holds and one more command behind it, in one piece; returns the answer to that one.
-    ///
-    /// The pipeline holds subscriptions only, to which fred expects no answer.
-    pub(super) async fn send_last(
-        &self,
-        pipeline: &Pipeline<Fred>,
-        name: Named,
-        args: Vec<Value>,
-    ) -> Result<Reply, ServerError> {
-        if !self.fred().is_connected() {
-            return Err(self.down());
+    async fn send_together_once(&self, commands: &[(Named, Vec<Value>)]) -> Vec<Result<Reply, ServerError>> {
+        let (pipeline, now) = (self.pipeline(), self.clock.now());
+        let owed: Vec<_> = commands.iter().map(|_| self.silence.asked(now)).collect();
+        match pipeline.ask_together(commands) {
+            Ok(asked) => {
+                let answers = asked.into_iter().zip(owed).map(|(asked, owed)| self.answer(&pipeline, Ok(asked), owed));
+                join_all(answers).await
+            }
+            Err(why) => commands.iter().map(|_| Err(self.unanswered(&pipeline, why))).collect(),
         }
-        // It is only queued here, and answers so.
-        let _ = pipeline.custom_raw(name.command(), args).await;
-        let asked = self.silence.asked(self.clock.now());
-        let answer = match pipeline.last::<Value>().await {
-            Ok(value) => Ok(from_value(value)),
-            Err(error) => Err(self.refused(&error)),
-        };
-        if !answer.as_ref().is_err_and(ServerError::is_unknown) {
-            asked.answered(self.clock.now());
-        }
-        drop(asked);
-        if answer.as_ref().is_err_and(ServerError::is_unknown) {
-            self.doubt.notify_one();
-        }
-        answer
-    }
-
-    async fn send_together_once(&self, commands: Vec<(Named, Vec<Value>)>) -> Vec<Result<Reply, ServerError>> {
-        let (count, pipeline) = (commands.len(), self.fred().pipeline());
-        for (name, args) in commands {
-            // It is only queued here, and answers so.
-            let _ = pipeline.custom_raw(name.command(), args).await;
-        }
-        let asked = self.silence.asked(self.clock.now());
-        let answers = pipeline.try_all::<Value>().await;
-        if answers.iter().any(|answer| answer.as_ref().err().is_none_or(|error| refusal(error).is_some())) {
-            asked.answered(self.clock.now());
-        }
-        drop(asked);
-        let mut answers: Vec<_> = answers
-            .into_iter()
-            .map(|answer| match answer {
-                Ok(value) => Ok(from_value(value)),
-                Err(error) => Err(self.refused(&error)),
-            })
-            .collect();
-        let any = |is: &dyn Fn(&ServerError) -> bool| answers.iter().any(|answer| answer.as_ref().is_err_and(is));
-        if any(&ServerError::is_unknown) {
-            self.doubt.notify_one();
-        }
-        if any(&is_read_only) {
-            self.takes_no_writes();
-        }
-        answers.resize_with(count, || Err(ServerError::unknown("no answer")));
-        answers
     }
 }
 

@@ -5,13 +5,9 @@
 //! it was, so nothing is lost while the server does not know the new password yet. A connection with subscriptions that
 //! speaks RESP2 takes no login: it is replaced after a short connection has logged in.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use fred::prelude::{Error as FredError, ErrorKind, Server as FredServer};
-use fred::types::config::CredentialProvider;
 use tokio::time::Instant;
 
 use crate::config::{Credentials, Provider, Settings};
@@ -108,6 +104,23 @@ impl Login {
         self.state().count
     }
 
+    /// What the provider says now, to be shown on a new connection.
+    ///
+    /// # Errors
+    ///
+    /// Why the provider has no answer.
+    pub(super) async fn fetch(&self) -> Result<Credentials, String> {
+        let asked = self.logins.now().await;
+        let mut state = self.state();
+        match &asked {
+            Ok(credentials) => {
+                *state = State { shown: Some(credentials.clone()), count: state.count + 1, trouble: None };
+            }
+            Err(reason) => state.trouble = Some(reason.clone()),
+        }
+        asked
+    }
+
     /// Logs in anew, by `auth`, where the provider says something else by now.
     pub(super) async fn follow<F>(&self, auth: impl FnOnce(Credentials) -> F) -> Result<(), ServerError>
     where
@@ -159,77 +172,6 @@ impl Login {
     }
 }
 
-/// Hands what a [`Login`] knows to fred, in the form that the protocol needs.
-#[derive(Debug)]
-pub(super) struct Shown {
-    pub(super) login: Arc<Login>,
-    /// Whether it goes into a HELLO.
-    pub(super) in_hello: bool,
-}
-
-#[async_trait]
-impl CredentialProvider for Shown {
-    async fn fetch(&self, _: Option<&FredServer>) -> Result<(Option<String>, Option<String>), FredError> {
-        let asked = self.login.logins.now().await;
-        let mut state = self.login.state();
-        match asked {
-            Ok(credentials) => {
-                let written = |text: &str| written(text, self.in_hello);
-                let shown =
-                    (credentials.username.as_deref().map(written), Some(written(credentials.password.reveal())));
-                *state = State { shown: Some(credentials), count: state.count + 1, trouble: None };
-                Ok(shown)
-            }
-            Err(reason) => {
-                state.trouble = Some(reason.clone());
-                Err(FredError::new(ErrorKind::Auth, reason))
-            }
-        }
-    }
-}
-
-/// Has nothing to show. Without it fred begins a connection of RESP2 that has no password with a PING, which a server
-/// that runs a script for too long refuses, and a user may not be allowed.
-#[derive(Debug)]
-pub(super) struct NoLogin;
-
-#[async_trait]
-impl CredentialProvider for NoLogin {
-    async fn fetch(&self, _: Option<&FredServer>) -> Result<(Option<String>, Option<String>), FredError> {
-        Ok((None, None))
-    }
-}
-
-/// A user's name or a password in the form that fred needs: in a HELLO as a word, in an AUTH as it is.
-pub(super) fn written(text: &str, in_hello: bool) -> String {
-    if in_hello { as_word(text) } else { text.to_owned() }
-}
-
-/// A text as one word of a line. fred writes its HELLO as one line of words, which the server splits as a shell does, so a
-/// text that is more than a plain word is put into quotes.
-fn as_word(text: &str) -> String {
-    let is_plain = |c: char| !c.is_ascii_whitespace() && !c.is_ascii_control() && !matches!(c, '"' | '\'' | '\\');
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    let mut word = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => word.extend(['\\', c]),
-            c if c.is_ascii_control() => word.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => word.push(c),
-        }
-    }
-    word.push('"');
-    word
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Login")
-    }
-}
-
 fn in_full(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -238,23 +180,4 @@ fn in_full(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::as_word;
-
-    #[test]
-    fn what_is_more_than_a_plain_word_is_quoted() {
-        for (text, word) in [
-            ("plain-1:/+ß", "plain-1:/+ß"),
-            ("", "\"\""),
-            ("two words", "\"two words\""),
-            ("it's", "\"it's\""),
-            ("a\"b\\c", "\"a\\\"b\\\\c\""),
-            ("line\r\n", "\"line\\x0d\\x0a\""),
-        ] {
-            assert_eq!(as_word(text), word);
-        }
-    }
 }

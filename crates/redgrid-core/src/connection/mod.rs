@@ -1,9 +1,8 @@
 //! Connections: one server behind the [`Server`] seam, which server is asked behind [`Topology`], and the [`Client`]
 //! that users hold.
 //!
-//! Only this module knows the Redis client below us (fred), and only `link`, `node`, `aside`, `commit`, `subscriber`, `login` and
-//! `encryption` in it. fred
-//! carries one pipelined connection to one node; retries, redirection and subscriptions are ours.
+//! `link/pipeline` carries one connection: requests in their order, and messages. All else is above it: `link` keeps
+//! a connection up, `exchange` retries, `route` follows redirections.
 
 mod answering;
 mod aside;

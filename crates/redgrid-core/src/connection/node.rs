@@ -1,4 +1,4 @@
-//! One node on fred: a connection for requests, or several, and one that carries subscriptions and nothing else; where
+//! One node: a connection for requests, or several, and one that carries subscriptions and nothing else; where
 //! durability is asked for, one more for each level of it, and one for the events of all keys where somebody listens to those.
 
 mod carry;
@@ -184,12 +184,6 @@ impl Node {
         }
     }
 
-    /// Has it looked at whether its server still has what was subscribed there.
-    pub(super) fn look_after_subscriptions(self: &Arc<Self>) {
-        let node = Arc::clone(self);
-        tokio::spawn(async move { node.subscriber.look_after().await });
-    }
-
     /// What carries events.
     fn carrier(&self) -> Result<Arc<Subscriber>, ServerError> {
         let mut events = self.events.lock().unwrap_or_else(|p| p.into_inner());
@@ -316,7 +310,7 @@ impl Server for Node {
                 let limit = request.limit();
                 vec![self.alone(&Arc::new(request), limit).await]
             }
-            // Polled in their order for the first time, and a first poll hands the bytes to fred.
+            // Polled in their order for the first time, and a first poll hands the bytes to the connection.
             Err(requests) => {
                 // What is to stay in its order goes by one connection.
                 let line = requests.iter().all(|request| request.in_order).then(|| Arc::clone(self.line(&requests[0])));

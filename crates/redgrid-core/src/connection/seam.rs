@@ -1,7 +1,7 @@
 //! The two seams: one server, and which server a name belongs to.
 //!
 //! Everything above works on these traits, so tests can lose, delay and repeat requests and replies, and another
-//! client than fred can stand below one day.
+//! client can stand below one day.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -89,6 +89,11 @@ pub enum Push {
     Ended {
         /// The channels.
         channels: Vec<Bytes>,
+    },
+    /// The server has ended this sharded subscription by itself: the slot of the channel is elsewhere now.
+    Lost {
+        /// The channel.
+        channel: Bytes,
     },
     /// The connection was lost, or is new: nothing is subscribed on it, and messages may have been missed.
     Gap,

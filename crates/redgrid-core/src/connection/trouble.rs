@@ -1,13 +1,13 @@
 //! Why a connection cannot be made or was lost: in words for users, and whether waiting can help.
 //!
-//! This is the only place that reads the texts of the layers below. fred passes on errors of the
-//! system, of rustls and of its own channels as texts, many of them in their debug form.
+//! This is the only place that reads the texts of the layers below: errors of the system and of rustls,
+//! in their debug form, and refusals by servers.
 
 mod words;
 
 use std::io;
 
-pub(super) use self::words::{of_system, readable};
+pub(super) use self::words::{CLOSED, LATE_ANSWER, NO_PROTOCOL, of_system, readable};
 
 /// Why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) enum Kind {
 }
 
 impl Trouble {
-    /// The trouble that a text of fred or of a server means.
+    /// The trouble that a text of a layer below or of a server means.
     pub(super) fn of(why: &str) -> Self {
         Trouble { words: readable(why), kind: Kind::of(why) }
     }

@@ -147,6 +147,27 @@ fn poll_at(
     post.lane.polls.notify_one();
 }
 
+/// The channel is to be subscribed anew.
+fn not_in_force(
+    posts: &mut HashMap<NodeId, Post>,
+    node: &NodeId,
+    (name, channel): (&Bytes, &mut Channel),
+    now: Instant,
+) {
+    // It may have been subscribed, and heard, and not be known so.
+    channel.interrupt();
+    if channel.force != Force::Confirmed {
+        return;
+    }
+    channel.set(Force::Wanted);
+    if let Some(Post { desired, .. }) = posts.get_mut(node) {
+        desired.interrupted = true;
+        desired.to_join.insert(name.clone());
+    }
+    // Nobody will tell meanwhile: look soon, and often.
+    poll_at(posts, channel, name, |due| due.min(now + UNSUBSCRIBED_POLL));
+}
+
 /// A lane with what is wanted there, and the tasks that see to it. Dropped, they end.
 pub(super) struct Post {
     pub(super) lane: Arc<Lane>,
@@ -195,6 +216,11 @@ async fn dispatch(hub: Arc<Hub>, lane: Arc<Lane>) {
                 hub.tell_of_pattern(&lane, &pattern, &channel, &payload);
             }
             Push::Ended { channels } => hub.ended(&lane, |name| channels.contains(name)),
+            Push::Lost { channel } => {
+                hub.ended(&lane, |name| *name == channel);
+                hub.lost(&lane, &channel);
+                lane.wanted.notify_one();
+            }
             Push::Gap | Push::EventsGap | Push::PatternsGap => {
                 let of = match push {
                     Push::EventsGap => Some(ChannelKind::Events),
@@ -273,19 +299,27 @@ impl Hub {
         let is_meant = |channel: &Channel| of.is_none_or(|kind| channel.kind == kind);
         let is_here = |channel: &Channel| channel.home == *node && is_meant(channel);
         for (name, channel) in channels.iter_mut().filter(|(_, channel)| is_here(channel)) {
-            // It may have been subscribed, and heard, and not be known so.
-            channel.interrupt();
-            if channel.force != Force::Confirmed {
-                continue;
-            }
-            channel.set(Force::Wanted);
-            if let Some(Post { desired, .. }) = posts.get_mut(node) {
-                desired.interrupted = true;
-                desired.to_join.insert(name.clone());
-            }
-            // Nobody will tell meanwhile: look soon, and often.
-            poll_at(posts, channel, name, |due| due.min(now + UNSUBSCRIBED_POLL));
+            not_in_force(posts, node, (name, channel), now);
         }
+    }
+
+    /// A sharded channel is to be subscribed anew, perhaps elsewhere.
+    fn lost(&self, lane: &Lane, on_wire: &Bytes) {
+        let now = self.clock.now();
+        let node = lane.server.id();
+        {
+            let mut state = self.state();
+            let State { channels, posts, .. } = &mut *state;
+            let Some(Post { desired, .. }) = posts.get_mut(node).filter(|post| post.is_of(lane)) else { return };
+            desired.gaps += 1;
+            for name in namesakes(on_wire) {
+                let channel = channels.get_mut(&name).filter(|channel| channel.is_at(node, ChannelKind::Sharded));
+                if let Some(channel) = channel {
+                    not_in_force(posts, node, (&name, channel), now);
+                }
+            }
+        }
+        self.topology.doubt(Doubt::Node(node.clone()));
     }
 
     /// Has channels tried again that were denied long ago; returns when the next is due.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fred::prelude::Value;
-use futures_util::future::join4;
 
 use super::Level;
-use crate::connection::link::{Link, info_field};
+use crate::connection::Reply;
+use crate::connection::aside::Words;
+use crate::connection::link::{Link, Named, info_field};
 use crate::error::ServerError;
 
 /// How long the key of a group's write lives: 1 s. It is written for its place in the stream, not to be read.
@@ -38,50 +39,47 @@ pub(super) enum Failure {
 }
 
 impl Question {
-    /// Writes and waits in one go; how many have acknowledged.
+    /// Writes and waits in one go, over one connection; how many have acknowledged.
     pub(super) async fn ask(&self, link: &Link) -> Result<u32, Failure> {
-        let text = async |name, section: &'static str| {
-            link.send_static(name, vec![section.into()]).await?.into_typed::<String>()
-        };
-        // Polled for the first time in this order, and a first poll hands the bytes to fred. The connection's name comes
-        // last: it proves that nothing before it went over another.
-        let (written, waited, info, client) =
-            join4(self.write(link), self.wait(link), text("INFO", "replication"), text("CLIENT", "INFO")).await;
-        written.map_err(|error| Failure::of(error, true))?;
-        let acknowledged = waited.map_err(|error| Failure::of(error, false))?;
-        let info = info.map_err(|error| Failure::of(error, false))?;
-        let client = client.map_err(|error| Failure::of(error, false))?;
-        if client.split_whitespace().find_map(|word| word.strip_prefix("name=")) != Some(link.name()) {
-            return Err(Failure::Contact(ServerError::unknown("the commit connection was replaced")));
+        let info = (Named::Known("INFO"), vec!["replication".into()]);
+        let commands: Vec<_> = self.write().into_iter().chain([self.wait(), info]).collect();
+        let mut answers = link.send_together(commands).await.into_iter();
+        if self.tag.is_some() {
+            answer(&mut answers).map_err(|error| Failure::of(error, true))?;
         }
+        let refused = |error| Failure::of(error, false);
+        let waited = answer(&mut answers).map_err(refused)?;
+        let acknowledged = match self.level {
+            Level::Replicas(_) => waited.into_typed::<u64>(),
+            Level::Disk => waited.into_typed::<(u64, u64)>().map(|(local, _)| local),
+        };
+        let acknowledged = acknowledged.map_err(refused)?;
+        let info = answer(&mut answers).and_then(Reply::into_typed::<String>).map_err(refused)?;
         if info_field(&info, "role") != "master" || info_field(&info, "master_replid") != &*self.history {
             return Err(Failure::Changed);
         }
-        Ok(acknowledged)
+        Ok(u32::try_from(acknowledged).unwrap_or(u32::MAX))
     }
 
-    async fn write(&self, link: &Link) -> Result<(), ServerError> {
-        let Some(tag) = &self.tag else { return Ok(()) };
+    fn write(&self) -> Option<Words> {
+        let tag = self.tag.as_ref()?;
         let key = Bytes::from([b"redgrid_commit:{", &**tag, b"}"].concat());
         let number = self.number.to_string();
         let args = vec![key.into(), number.into(), Value::from_static_str("PX"), Value::from(KEY_LIVES_MS)];
-        link.send_static("SET", args).await.map(drop)
+        Some((Named::Known("SET"), args))
     }
 
-    async fn wait(&self, link: &Link) -> Result<u32, ServerError> {
+    fn wait(&self) -> Words {
         let millis = Value::from(i64::try_from(self.wait.as_millis()).unwrap_or(i64::MAX));
-        let acknowledged = match self.level {
-            Level::Replicas(at_least) => {
-                let args = vec![Value::from(i64::from(at_least)), millis];
-                link.send_static("WAIT", args).await?.into_typed::<u64>()?
-            }
-            Level::Disk => {
-                let args = vec![Value::from(1), Value::from(0), millis];
-                link.send_static("WAITAOF", args).await?.into_typed::<(u64, u64)>()?.0
-            }
-        };
-        Ok(u32::try_from(acknowledged).unwrap_or(u32::MAX))
+        match self.level {
+            Level::Replicas(at_least) => (Named::Known("WAIT"), vec![Value::from(i64::from(at_least)), millis]),
+            Level::Disk => (Named::Known("WAITAOF"), vec![Value::from(1), Value::from(0), millis]),
+        }
     }
+}
+
+fn answer(answers: &mut impl Iterator<Item = Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
+    answers.next().unwrap_or_else(|| Err(ServerError::unknown("no answer")))
 }
 
 impl Failure {

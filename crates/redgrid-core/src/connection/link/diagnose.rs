@@ -1,13 +1,12 @@
 //! What listens at an address where no connection comes about: asked with one line in the clear and
 //! then with the first message of a TLS handshake, each on a connection of its own.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::config::network::Stream;
 use crate::connection::trouble::Trouble;
 
 /// How long an answer may take: 250 ms. Two of them, after [`super::LATE`], are below a second.
@@ -46,15 +45,18 @@ impl Listener {
     }
 }
 
-/// Finds out what listens at `at`, within a second. A second connection goes to `again`: an address
-/// of a dialer takes one. `None` where nothing listens, or it closes every connection without a word.
-pub(super) async fn listener(at: SocketAddr, again: impl Future<Output = Option<SocketAddr>>) -> Option<Listener> {
-    let plain = first_bytes(at, b"PING\r\n").await?;
+/// Finds out what listens where `open` leads, within a second. `None` where nothing listens, or it
+/// closes every connection without a word.
+pub(super) async fn listener<F>(open: impl Fn() -> F) -> Option<Listener>
+where
+    F: Future<Output = Option<Box<dyn Stream>>>,
+{
+    let plain = first_bytes(open(), b"PING\r\n").await?;
     if let First::Bytes(bytes) = &plain {
         return Some(of_answer(bytes));
     }
     // A server for TLS closes the connection, or waits for the rest of a handshake message.
-    match (plain, first_bytes(again.await?, &client_hello()).await?) {
+    match (plain, first_bytes(open(), &client_hello()).await?) {
         (_, First::Bytes(bytes)) => Some(of_answer(&bytes)),
         (First::Nothing, _) => Some(Listener::Silent),
         _ => None,
@@ -71,8 +73,8 @@ enum First {
 }
 
 /// `None` without a connection.
-async fn first_bytes(at: SocketAddr, question: &[u8]) -> Option<First> {
-    let mut stream = timeout(WITHIN, TcpStream::connect(at)).await.ok()?.ok()?;
+async fn first_bytes(open: impl Future<Output = Option<Box<dyn Stream>>>, question: &[u8]) -> Option<First> {
+    let mut stream = timeout(WITHIN, open).await.ok()??;
     let mut bytes = vec![0; 64];
     let asking = async {
         stream.write_all(question).await?;
@@ -117,22 +119,29 @@ fn client_hello() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use std::net::SocketAddr;
+
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    async fn at(address: SocketAddr) -> Option<Listener> {
+        let open = || async move { Some(Box::new(TcpStream::connect(address).await.ok()?) as Box<dyn Stream>) };
+        listener(open).await
+    }
 
     /// What is found at a listener that answers each connection with `answer`, and closes it where
     /// that is empty.
     async fn found(answer: &'static [u8]) -> Option<Listener> {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let at = socket.local_addr().unwrap();
+        let address = socket.local_addr().unwrap();
         let serving = tokio::spawn(async move {
             while let Ok((mut stream, _)) = socket.accept().await {
                 let _ = stream.read(&mut [0; 256]).await;
                 let _ = stream.write_all(answer).await;
             }
         });
-        let found = listener(at, async { Some(at) }).await;
+        let found = at(address).await;
         serving.abort();
         found
     }
@@ -150,9 +159,9 @@ mod tests {
     #[tokio::test]
     async fn a_listener_that_says_nothing_is_silent_and_a_closed_port_is_nothing() {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let at = socket.local_addr().unwrap();
-        assert_eq!(listener(at, async { Some(at) }).await, Some(Listener::Silent));
+        let address = socket.local_addr().unwrap();
+        assert_eq!(at(address).await, Some(Listener::Silent));
         drop(socket);
-        assert_eq!(listener(at, async { Some(at) }).await, None);
+        assert_eq!(at(address).await, None);
     }
 }

@@ -1,7 +1,4 @@
 //! The life of a connection: set up, greeted, watched, probed when in doubt, set up again after a wait.
-//!
-//! fred never connects again by itself: its waits have no jitter at the longest, and it would connect to
-//! the address that the name had before.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -10,15 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use fred::clients::Client as Fred;
-use fred::interfaces::{ClientLike, EventInterface};
-use fred::prelude::{Error as FredError, Server as FredServer};
 use futures_util::future::poll_immediate;
-use tokio::sync::{broadcast, watch};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
-use super::frames::info_field;
-use super::set_up::{end, end_when_set_up};
+use super::pipeline::Pipeline;
+use super::words::info_field;
 use super::{Greeting, LONGEST_WAIT, Link, OTHER_PART, Part, SHORTEST_WAIT};
 use crate::connection::{Epoch, Reply, ServerClock};
 use crate::error::ServerError;
@@ -42,35 +36,24 @@ impl Link {
         let mut closing = self.closing.subscribe();
         let mut wait = SHORTEST_WAIT;
         loop {
-            let link = Arc::clone(&self);
-            let mut setting_up = Box::pin(async move { link.set_up().await });
-            let set_up = tokio::select! {
-                set_up = &mut setting_up => set_up,
-                _ = closing.wait_for(|closed| *closed) => {
-                    // Dropped, it would leave fred's own task behind, and the connection that one may yet get.
-                    tokio::spawn(end_when_set_up(setting_up));
-                    break;
-                }
-            };
+            let Some(set_up) = self.until_closed(self.set_up(), &mut closing).await else { break };
             let ended = match set_up {
-                Ok((fred, mut router)) => {
-                    *self.router() = Some(router.abort_handle());
+                Ok(connected) => {
+                    *self.driving() = Some(connected.abort_handle());
+                    *self.pipeline.lock().unwrap_or_else(|p| p.into_inner()) = connected.pipeline.clone();
                     // Beside each other, so that a provider that takes its time keeps nothing else waiting.
                     let ended = tokio::select! {
-                        ended = self.watch(&fred, &mut router, &mut closing) => ended,
+                        ended = self.watch(&connected.pipeline, &mut closing) => ended,
                         never = self.keep_logged_in() => match never {},
                     };
                     if let Ended::Closing = ended {
-                        end(&fred, &router).await;
+                        connected.quit().await;
                         break;
                     }
-                    if !router.is_finished() {
-                        // It has gone, and all that it had, before there is another.
-                        router.abort();
-                        let _ = router.await;
-                    }
-                    // fred takes the end of a connection for the answer to its greeting. A server that
-                    // hangs later has answered that.
+                    // It has gone, and all that it had, before there is another.
+                    connected.abort().await;
+                    // By RESP2 nothing may have been asked before the greeting. A server that hangs later
+                    // has answered that.
                     if matches!(ended, Ended::Ungreeted) && self.trouble() != SILENT {
                         match self.until_closed(self.look_into(), &mut closing).await {
                             Some(Some(trouble)) => self.fail_by(trouble),
@@ -96,32 +79,24 @@ impl Link {
         self.fail("the client is shut down");
     }
 
-    pub(super) fn router(&self) -> MutexGuard<'_, Option<AbortHandle>> {
-        self.router.lock().unwrap_or_else(|p| p.into_inner())
+    pub(super) fn driving(&self) -> MutexGuard<'_, Option<AbortHandle>> {
+        self.driving.lock().unwrap_or_else(|p| p.into_inner())
     }
 
-    /// Follows the life of a connection until it is lost, given up, or to be closed. Where it is given up,
-    /// all who wait for an answer are told at once, even where fred is stuck in a write.
-    async fn watch(
-        &self,
-        fred: &Fred,
-        router: &mut JoinHandle<Result<(), FredError>>,
-        closing: &mut watch::Receiver<bool>,
-    ) -> Ended {
+    /// Follows the life of a connection until it is lost, given up, or to be closed.
+    async fn watch(&self, pipeline: &Pipeline, closing: &mut watch::Receiver<bool>) -> Ended {
         let mut wait = SHORTEST_WAIT;
-        let mut errors = fred.error_rx();
         let mut ended = Ended::Ungreeted;
         // That was meant for the connection before.
         self.leaving.store(false, Ordering::Release);
         // What was asked on another connection is owed by nobody any more.
-        self.silence.heard();
+        self.silence.heard(self.clock.now());
         loop {
             let greeting = self.unless_silent(self.breaks_after(), self.handshake());
-            // fred neither answers a command nor fails it when its connection has already ended.
             let greeted = tokio::select! {
                 biased;
                 greeted = self.until_closed(greeting, closing) => greeted,
-                lost = lost(&mut errors, router) => { self.fail(&lost); return ended }
+                lost = pipeline.lost() => { self.fail(&lost); return ended }
             };
             match greeted {
                 None => return Ended::Closing,
@@ -136,10 +111,10 @@ impl Link {
                 }
                 Some(Err(error)) => {
                     // The reason why the connection was lost says more than what that came to.
-                    let lost = errors.try_recv().ok().map(|(error, _)| error.details().to_owned());
+                    let lost = pipeline.end();
                     self.fail(lost.as_deref().unwrap_or(&self.reason(&error)));
                     // A connection that was lost is made anew. One on which the server refuses stays, and is greeted again.
-                    if lost.is_some() || router.is_finished() || !fred.is_connected() || is_silent(&error) {
+                    if lost.is_some() || is_silent(&error) {
                         return ended;
                     }
                     let another = is_another_part(&error);
@@ -155,7 +130,7 @@ impl Link {
                 tokio::select! {
                     biased;
                     _ = closing.wait_for(|closed| *closed) => return Ended::Closing,
-                    lost = lost(&mut errors, router) => { self.fail(&lost); return ended }
+                    lost = pipeline.lost() => { self.fail(&lost); return ended }
                     () = self.doubt.notified() => {}
                     // Half of what it may be silent for: it has the other half to say that it lives.
                     () = self.silence.lasts_for(&self.clock, patience / 2) => is_silent_by_now = true,
@@ -172,24 +147,26 @@ impl Link {
                 };
                 let probed = tokio::select! {
                     biased;
-                    probed = self.until_closed(tokio::time::timeout(self.timeout, probe), closing) => probed,
-                    lost = lost(&mut errors, router) => { self.fail(&lost); return ended }
+                    probed = self.until_closed(probe, closing) => probed,
+                    lost = pipeline.lost() => { self.fail(&lost); return ended }
                 };
                 match probed {
                     None => return Ended::Closing,
-                    Some(Ok(Err(error))) if is_silent(&error) => {
+                    Some(Err(error)) if is_silent(&error) => {
                         self.fail(SILENT);
                         return ended;
                     }
                     // It lives; if it had been given up meanwhile, it is to be greeted again.
-                    Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) if self.is_up() => {}
-                    Some(Ok(Ok(()) | Err(ServerError::Refused { .. }))) => break,
-                    Some(Ok(Err(error))) if is_another_part(&error) => {
+                    Some(Ok(()) | Err(ServerError::Refused { .. })) if self.is_up() => {}
+                    Some(Ok(()) | Err(ServerError::Refused { .. })) => break,
+                    Some(Err(error)) if is_another_part(&error) => {
                         self.fail(&self.reason(&error));
                         break;
                     }
+                    // Too much is under way.
+                    Some(Err(ServerError::NotSent { .. })) if pipeline.end().is_none() => {}
                     Some(_) => {
-                        let lost = errors.try_recv().ok().map(|(error, _)| error.details().to_owned());
+                        let lost = pipeline.end();
                         self.fail(lost.as_deref().unwrap_or("it was given up after an unexpected answer"));
                         return ended;
                     }
@@ -341,21 +318,6 @@ impl Link {
 
     async fn sleep_or_close(&self, wait: Duration, closing: &mut watch::Receiver<bool>) -> bool {
         self.until_closed(tokio::time::sleep(wait), closing).await.is_none()
-    }
-}
-
-/// Completes with the reason when the connection has ended.
-async fn lost(
-    errors: &mut broadcast::Receiver<(FredError, Option<FredServer>)>,
-    router: &mut JoinHandle<Result<(), FredError>>,
-) -> String {
-    tokio::select! {
-        biased;
-        error = errors.recv() => match error {
-            Ok((error, _)) => error.details().to_owned(),
-            Err(_) => "it was given up because events of it were missed".into(),
-        },
-        _ = router => "the connection was closed".into(),
     }
 }
 

@@ -1,72 +1,155 @@
 //! How a connection is set up, and what listens where none comes about.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fred::clients::Client as Fred;
-use fred::interfaces::ClientLike;
-use fred::prelude::Error as FredError;
-use tokio::task::JoinHandle;
+use fred::prelude::Value;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
 
-use super::build::{Target, without_arguments};
 use super::diagnose::listener;
-use super::frames::begins_with_code;
-use super::{LATE, Link, QUIT};
-use crate::connection::trouble::{Kind, Trouble};
+use super::pipeline::{Expects, Pipeline, Told};
+use super::protocol::{refuses_resp3, without_arguments};
+use super::silence::Silence;
+use super::{LATE, Link, Named, QUIT};
+use crate::config::network::Stream;
+use crate::config::{Credentials, Protocol};
+use crate::connection::Reply;
+use crate::connection::dial::dial;
+use crate::connection::login::Login;
+use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
+use crate::connection::way::Place;
+use crate::error::ServerError;
 
-/// A client of fred that is connected, and the task that drives it.
-type Connected = (Fred, JoinHandle<Result<(), FredError>>);
+/// A connection that is logged in. Dropped, it ends.
+pub(super) struct Connected {
+    pub(super) pipeline: Pipeline,
+    driving: AbortHandle,
+}
 
-/// Why fred has no connection, in its words, and what was found out beside it.
+impl Connected {
+    fn start(stream: Box<dyn Stream>, is_resp2: bool, told: Told) -> Self {
+        let (pipeline, driving) = Pipeline::start(stream, is_resp2, told);
+        Connected { pipeline, driving: driving.abort_handle() }
+    }
+
+    /// What ends it at once.
+    pub(super) fn abort_handle(&self) -> AbortHandle {
+        self.driving.clone()
+    }
+
+    /// Ends it when the server has answered what was asked, or after a moment.
+    pub(super) async fn quit(self) {
+        if let Ok(answer) = self.pipeline.ask(&Named::Known("QUIT"), &[], Expects::Reply) {
+            let _ = timeout(QUIT, answer).await;
+        }
+    }
+
+    /// Ends it, and waits until all that waited for it have been told.
+    pub(super) async fn abort(self) {
+        self.driving.abort();
+        self.pipeline.lost().await;
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.driving.abort();
+    }
+}
+
+/// Why there is no connection.
 struct Failure {
-    why: String,
+    trouble: Trouble,
+    /// What the server or the layers below have said; `None` where the server was not reached.
+    said: Option<String>,
+    /// What listens there, where that was looked at already.
     found: Option<Trouble>,
 }
 
+impl Failure {
+    fn of(said: String) -> Self {
+        Failure { trouble: Trouble::of(&said), said: Some(said), found: None }
+    }
+}
+
 impl Link {
-    /// Finds out where to connect to, and connects there.
+    /// Sets up the next connection.
     ///
     /// A first connection that takes long is looked into beside it: a server that does not speak TLS
     /// waits for the rest of a command, and one that speaks nothing is silent. What is found out is
     /// reported at once, while the connection has the rest of its time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves no connection behind.
     pub(super) async fn set_up(&self) -> Result<Connected, Trouble> {
-        let target = self.blueprint.find().await?;
-        let failure = match self.connect(target).await {
+        if let Some(encryption) = &self.way.entry.encryption {
+            // Files that cannot be read in time are used by a later connection.
+            let _ = timeout(self.connect_timeout, encryption.refresh()).await;
+        }
+        let is_resp2 = self.speaks_resp2();
+        let failure = match self.connect(is_resp2).await {
             Ok(connected) => return Ok(connected),
-            Err(failure) => match self.blueprint.instead_of(target, &failure.why) {
-                Some(other) => match self.connect(other).await {
+            Err(Failure { said: Some(said), .. }) if !is_resp2 && self.falls_back(&said) => {
+                match self.connect(true).await {
                     Ok(connected) => return Ok(connected),
                     Err(failure) => failure,
-                },
-                None => failure,
-            },
+                }
+            }
+            Err(failure) => failure,
         };
-        let trouble = Trouble::of(&failure.why);
-        // What refuses with words of its own is a server.
-        let found = match failure.found {
-            None if trouble.kind != Kind::Unauthorized && !begins_with_code(&failure.why) => self.look_into().await,
-            found => found,
+        let found = match (failure.found, &failure.said) {
+            (Some(found), _) => Some(found),
+            // What refuses with words of its own, or by its certificate, is a server.
+            (None, Some(said)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(said) => {
+                self.look_into().await
+            }
+            (None, _) => None,
         };
-        Err(found.unwrap_or(trouble))
+        Err(found.unwrap_or(failure.trouble))
     }
 
-    async fn connect(&self, target: Target) -> Result<Connected, Failure> {
-        let is_another = self.fred.borrow().0 != target;
-        if is_another {
-            let failed = |error: FredError| Failure { why: error.to_string(), found: None };
-            self.fred.send_replace((target, self.blueprint.build(target).map_err(failed)?));
+    fn speaks_resp2(&self) -> bool {
+        match self.protocol {
+            Protocol::Auto => self.way.without_resp3.get().is_some(),
+            Protocol::Resp3 => false,
+            Protocol::Resp2 => true,
         }
-        let fred = self.fred();
+    }
+
+    /// Whether the server has refused RESP3 by these words. All later connections to it speak RESP2.
+    fn falls_back(&self, said: &str) -> bool {
+        if self.protocol != Protocol::Auto || !refuses_resp3(said) {
+            return false;
+        }
+        let note = format!("the server speaks RESP2 only ({})", without_arguments(said));
+        if self.way.without_resp3.set(note.clone()).is_ok() {
+            tracing::warn!(node = %self.way.place, "{note}");
+        }
+        true
+    }
+
+    async fn connect(&self, is_resp2: bool) -> Result<Connected, Failure> {
+        let stream = self.dial().await.map_err(|trouble| Failure { trouble, said: None, found: None })?;
+        let told = Told {
+            silence: Arc::clone(&self.silence),
+            clock: self.clock.clone(),
+            messages: self.messages.clone(),
+            is_socket: self.is_socket(),
+        };
         let looked_into = async {
-            tokio::time::sleep(LATE).await;
+            sleep(LATE).await;
             let found = self.look_into().await;
             if let Some(trouble) = &found {
                 self.fail_by(trouble.clone());
             }
             found
         };
-        let (connector, mut found) = (fred.clone(), None);
-        let mut connecting = pin!(connector.init());
+        let mut found = None;
+        let mut connecting = pin!(self.log_in_on(stream, is_resp2, self.login.as_deref(), told));
         let connected = tokio::select! {
             biased;
             connected = &mut connecting => connected,
@@ -75,31 +158,73 @@ impl Link {
                 connecting.await
             }
         };
-        match connected {
-            Ok(router) => Ok((fred, router)),
-            Err(error) => Err(Failure { why: without_arguments(error.details()).to_owned(), found }),
-        }
+        connected.map_err(|said| Failure { found, ..Failure::of(without_arguments(&said).to_owned()) })
+    }
+
+    fn is_socket(&self) -> bool {
+        !self.is_encrypted && self.way.entry.network.dialer.is_none()
+    }
+
+    async fn dial(&self) -> Result<Box<dyn Stream>, Trouble> {
+        dial(&self.way.place, &self.way.entry.network, self.connect_timeout).await
+    }
+
+    /// Encrypts a stream where that is configured, and logs in on it.
+    ///
+    /// # Errors
+    ///
+    /// The words of the server, or of a layer below.
+    async fn log_in_on(
+        &self,
+        stream: Box<dyn Stream>,
+        is_resp2: bool,
+        login: Option<&Login>,
+        told: Told,
+    ) -> Result<Connected, String> {
+        let entry = &self.way.entry;
+        let stream = match (&entry.encryption, &self.way.place) {
+            (Some(encryption), Place::Tcp(address)) => {
+                let host = &entry.network.mapped(address).host;
+                let encrypted = timeout(self.connect_timeout, encryption.encrypt(stream, host)).await;
+                encrypted.map_err(|_| LATE_ANSWER)?.map_err(|error| format!("{error:?}"))?
+            }
+            _ => stream,
+        };
+        let connected = Connected::start(stream, is_resp2, told);
+        let credentials = match login {
+            Some(login) => Some(login.fetch().await?),
+            None => {
+                let username = || entry.username.clone();
+                entry.password.clone().map(|password| Credentials { username: username(), password })
+            }
+        };
+        let logged_in = timeout(self.connect_timeout, log_in(&connected.pipeline, credentials, entry.database)).await;
+        logged_in.map_err(|_| LATE_ANSWER)??;
+        Ok(connected)
     }
 
     /// Whether the server accepts what the provider says now. A short connection of its own tries that.
     pub(super) async fn is_login_accepted(&self) -> bool {
-        let Ok(target) = self.blueprint.find().await else { return false };
-        let Some(Ok(fred)) = self.blueprint.build_trial(target) else { return false };
-        // A task of its own ends the connection, even where this future is dropped.
-        let trial = tokio::spawn(async move {
-            match fred.init().await {
-                Ok(router) => {
-                    end(&fred, &router).await;
-                    true
-                }
-                Err(error) => {
-                    let why = without_arguments(error.details());
-                    tracing::warn!(why, "the server does not accept the new password yet; the connection stays");
-                    false
-                }
+        let Some(logins) = self.way.entry.logins.clone() else { return false };
+        let Ok(stream) = self.dial().await else { return false };
+        let login = Login::new(logins);
+        let told = Told {
+            silence: Arc::new(Silence::default()),
+            clock: self.clock.clone(),
+            messages: mpsc::unbounded_channel().0,
+            is_socket: self.is_socket(),
+        };
+        match self.log_in_on(stream, self.speaks_resp2(), Some(&login), told).await {
+            Ok(connected) => {
+                connected.quit().await;
+                true
             }
-        });
-        trial.await.unwrap_or(false)
+            Err(said) => {
+                let why = readable(without_arguments(&said));
+                tracing::warn!(why, "the server does not accept the new password yet; the connection stays");
+                false
+            }
+        }
     }
 
     /// What listens where no connection comes about, where that explains it. Asked only for requests
@@ -108,20 +233,52 @@ impl Link {
         if self.seat.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;
         }
-        let find = async || self.blueprint.address().await.ok().flatten();
-        listener(find().await?, find()).await?.trouble(self.is_encrypted)
+        listener(|| async { self.dial().await.ok() }).await?.trouble(self.is_encrypted)
     }
 }
 
-/// Ends a connection, and what drives it.
-pub(super) async fn end<T>(fred: &Fred, router: &JoinHandle<T>) {
-    let _ = tokio::time::timeout(QUIT, fred.quit()).await;
-    router.abort();
+/// The username and the password as words of HELLO and AUTH. Proxies and servers before Redis 6, which
+/// speak RESP2, know the password alone.
+pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> Vec<Value> {
+    let Credentials { username, password } = credentials;
+    let user = username.or_else(|| (!is_resp2).then(|| "default".into()));
+    user.map(Value::from).into_iter().chain([password.reveal().into()]).collect()
 }
 
-/// Ends a connection that is just being set up, as soon as it is. That is bounded: fred gives up after `connect_timeout`.
-pub(super) async fn end_when_set_up(setting_up: impl Future<Output = Result<Connected, Trouble>>) {
-    if let Ok((fred, router)) = setting_up.await {
-        end(&fred, &router).await;
+/// Says who this is, and chooses the protocol and the database.
+///
+/// # Errors
+///
+/// The words of the server, or why the connection has ended.
+async fn log_in(pipeline: &Pipeline, credentials: Option<Credentials>, database: u8) -> Result<(), String> {
+    let is_resp2 = pipeline.is_resp2();
+    let login = credentials.map(|credentials| login_words(credentials, is_resp2));
+    if !is_resp2 {
+        let login = login.into_iter().flat_map(|login| [Value::from("AUTH")].into_iter().chain(login));
+        ask(pipeline, "HELLO", [Value::from("3")].into_iter().chain(login).collect()).await?;
+    } else if let Some(login) = login {
+        ask(pipeline, "AUTH", login).await?;
     }
+    if database != 0 {
+        ask(pipeline, "SELECT", vec![i64::from(database).into()]).await?;
+    }
+    Ok(())
+}
+
+async fn ask(pipeline: &Pipeline, name: &'static str, args: Vec<Value>) -> Result<(), String> {
+    let ended = || pipeline.end().unwrap_or_else(|| CLOSED.into());
+    let answer = pipeline.ask(&Named::Known(name), &args, Expects::Reply).map_err(|_| ended())?;
+    match answer.await {
+        Ok(Ok(Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }))) => {
+            Err(message)
+        }
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(ended()),
+    }
+}
+
+/// Whether the first word is one as errors of servers begin with: `ERR`, `WRONGPASS`.
+fn begins_with_code(said: &str) -> bool {
+    let is_of_code = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    said.split_once(' ').is_some_and(|(word, _)| word.len() > 1 && word.chars().all(is_of_code))
 }

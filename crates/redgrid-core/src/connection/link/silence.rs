@@ -16,7 +16,7 @@ pub(super) struct Silence {
 
 struct Owed {
     answers: usize,
-    /// When the first of them was asked for, or the last other one came.
+    /// When the first of them was asked for, or the last bytes came.
     since: Instant,
     /// When something was asked last, and nothing has come since; never, where something has. What was given up counts.
     unheard: Instant,
@@ -41,18 +41,31 @@ impl Silence {
             owed.since = now;
         }
         owed.answers += 1;
+        self.watch(owed, now);
+        Asked(self)
+    }
+
+    /// Something has come.
+    pub(super) fn heard(&self, now: Instant) {
+        let mut owed = self.owed();
+        (owed.since, owed.unheard) = (now, Instant::NEVER);
+    }
+
+    /// A part of a reply has come, or a part of a request was taken: the rest is still owed.
+    pub(super) fn heard_in_part(&self, now: Instant) {
+        let mut owed = self.owed();
+        owed.since = now;
+        self.watch(owed, now);
+    }
+
+    /// Has the time since `now` watched.
+    fn watch(&self, mut owed: MutexGuard<'_, Owed>, now: Instant) {
         (owed.unheard, owed.asked) = (now, true);
         let is_watched = std::mem::replace(&mut owed.watched, true);
         drop(owed);
         if !is_watched {
             self.begins.notify_one();
         }
-        Asked(self)
-    }
-
-    /// Something has come.
-    pub(super) fn heard(&self) {
-        self.owed().unheard = Instant::NEVER;
     }
 
     /// For how long it has lasted.
@@ -99,14 +112,6 @@ impl Silence {
 /// One request that is under way.
 pub(super) struct Asked<'a>(&'a Silence);
 
-impl Asked<'_> {
-    /// The server has said something.
-    pub(super) fn answered(&self, now: Instant) {
-        let mut owed = self.0.owed();
-        (owed.since, owed.unheard) = (now, Instant::NEVER);
-    }
-}
-
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.0.owed().answers -= 1;
@@ -131,7 +136,7 @@ mod tests {
         let second = silence.asked(clock.now());
         assert_eq!(silence.lasts(&clock), 30 * MS);
         tokio::time::advance(10 * MS).await;
-        first.answered(clock.now());
+        silence.heard(clock.now());
         drop(first);
         tokio::time::advance(20 * MS).await;
         assert_eq!(silence.lasts(&clock), 20 * MS);
@@ -160,17 +165,11 @@ mod tests {
         let later = silence.asked(clock.now());
         silence.lasts_for(&clock, LIMIT).await;
         assert_eq!(clock.now().since(begin), 130 * MS);
-        // Heard of, by an answer or by anything else.
-        later.answered(clock.now());
-        for heard in [true, false] {
-            let asked = silence.asked(clock.now());
-            if heard {
-                silence.heard()
-            } else {
-                asked.answered(clock.now())
-            }
-            assert!(tokio::time::timeout(3600 * LIMIT, silence.lasts_for(&clock, LIMIT)).await.is_err());
-        }
+        drop(later);
+        let asked = silence.asked(clock.now());
+        silence.heard(clock.now());
+        assert!(tokio::time::timeout(3600 * LIMIT, silence.lasts_for(&clock, LIMIT)).await.is_err());
+        drop(asked);
     }
 
     #[tokio::test(start_paused = true)]
@@ -182,7 +181,10 @@ mod tests {
             silence.ends(now, LIMIT).map(|end| end.since(now))
         };
         assert_eq!((looks(), is_told()), (None, false));
-        let ask = || silence.asked(clock.now()).answered(clock.now());
+        let ask = || {
+            let _asked = silence.asked(clock.now());
+            silence.heard(clock.now());
+        };
         ask();
         assert!(is_told(), "somebody asks");
         for _ in 0..3 {

@@ -2,12 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use fred::prelude::Error as FredError;
 use tokio::time::Instant;
 
 use super::Link;
-use super::frames::{classify, refusal};
-use crate::connection::trouble::{Kind, Trouble};
+use super::pipeline::{Pipeline, Unanswered};
+use crate::connection::trouble::{Kind, Trouble, readable};
 use crate::connection::unauthorized;
 use crate::error::ServerError;
 
@@ -43,11 +42,16 @@ impl Link {
         ServerError::Unauthorized { message: format!("{words} (at {})", self.place) }
     }
 
-    /// What an error of a pipeline means for one of its requests.
-    pub(super) fn refused(&self, error: &FredError) -> ServerError {
-        match refusal(error) {
-            Some(refused) => self.named(refused),
-            None => classify(error, &self.place),
+    /// The error of a request that has no answer.
+    pub(super) fn unanswered(&self, pipeline: &Pipeline, why: Unanswered) -> ServerError {
+        let place = &self.place;
+        match why {
+            Unanswered::NotWritten => ServerError::not_sent(format!("no connection to {place}")),
+            Unanswered::Full => ServerError::not_sent(format!("too many requests wait for the connection to {place}")),
+            Unanswered::Lost => {
+                let reason = readable(&pipeline.end().unwrap_or_default());
+                ServerError::unknown(format!("{reason} (at {place})"))
+            }
         }
     }
 

@@ -50,9 +50,6 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, change
             () = any_changed(&mut epochs), if is_listened_to => continue,
         }
         let copies = copies();
-        if is_listened_to {
-            replicas_of(&copies).for_each(|replica| replica.look_after_subscriptions());
-        }
         trails.retain(|(of, _)| copies.iter().any(|copies| Arc::ptr_eq(&copies.primary, of)));
         for Copies { primary, .. } in &copies {
             if !trails.iter().any(|(of, _)| Arc::ptr_eq(of, primary)) {

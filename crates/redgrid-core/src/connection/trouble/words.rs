@@ -1,17 +1,14 @@
-//! Texts of fred, rustls and the system, in words for users.
+//! Texts of rustls and the system, in words for users.
 
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A text of fred or of a server in words. Those of a server stay as they are.
+/// A text of a layer below or of a server in words. Those of a server stay as they are.
 ///
-/// fred passes on errors of the system and of rustls in their debug form:
+/// Errors of the system and of rustls come in their debug form:
 /// `Os { code: 111, …, message: "Connection refused" }`,
 /// `Custom { …, error: InvalidCertificate(UnknownIssuer) }`.
 pub(in crate::connection) fn readable(why: &str) -> String {
-    if let Some((_, words)) = FREDS.iter().find(|(said, _)| *said == why.trim_end_matches('.')) {
-        return (*words).to_owned();
-    }
     if let Some((_, words)) = TLS.iter().find(|(mark, _)| why.contains(mark)) {
         let names = names(why).map(|names| format!("it is for {names}"));
         return match names.or_else(|| moment(why)).or_else(|| alert(why)) {
@@ -21,9 +18,6 @@ pub(in crate::connection) fn readable(why: &str) -> String {
     }
     if let Some(words) = system(why) {
         return words;
-    }
-    if PARSER.iter().any(|mark| why.contains(mark)) {
-        return "the server's answer is not that of a Redis or Valkey server".into();
     }
     if is_debug(why) { plain(why) } else { why.to_owned() }
 }
@@ -37,38 +31,12 @@ pub(in crate::connection) fn of_system(error: &io::Error) -> String {
 
 const LOOKUP: &str = "failed to lookup address information";
 
-/// Texts of fred about its own parts, without the full stop.
-const FREDS: [(&str, &str); 18] = [
-    ("Canceled", CLOSED),
-    ("oneshot canceled", CLOSED),
-    ("Empty error", CLOSED),
-    ("Connection closed unexpectedly", CLOSED),
-    ("Connection closed", CLOSED),
-    ("Connection Closed", CLOSED),
-    ("Connection(s) closed", CLOSED),
-    ("channel closed", CLOSED),
-    ("Failed to route command", CLOSED),
-    ("Failed to send command to router", CLOSED),
-    ("Unable to route command or reconnect", CLOSED),
-    ("Too many failed write attempts", CLOSED),
-    ("Max attempts reached", CLOSED),
-    ("Max reconnection attempts reached", CLOSED),
-    ("Missing response", CLOSED),
-    ("Unresponsive connection", "the server says nothing"),
-    ("Request timed out", "no answer came in time"),
-    ("Failed to connect", "the server could not be reached"),
-];
+/// Why a connection has ended that has neither failed nor been given up.
+pub(in crate::connection) const CLOSED: &str = "the connection was closed";
 
-const CLOSED: &str = "the connection was closed";
+pub(in crate::connection) const LATE_ANSWER: &str = "no answer came in time";
 
-/// Marks of what fred and its parser say of bytes that are not of the protocol.
-const PARSER: [&str; 5] = [
-    "Decode Error: ",
-    "Parse Error: ",
-    "Invalid UTF-8 string.",
-    "Invalid integer string.",
-    "Invalid floating point number.",
-];
+pub(in crate::connection) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis or Valkey server";
 
 /// An error of the system in its debug form: its own words, or its kind.
 fn system(why: &str) -> Option<String> {
@@ -151,7 +119,8 @@ const UNTRUSTED: &str = "the server's certificate is not signed by a trusted aut
 const NOT_ACCEPTED: &str = "the server does not accept the client certificate (see `tls_cert_file`)";
 
 /// Marks of rustls's errors; the first that fits counts.
-const TLS: [(&str, &str); 17] = [
+const TLS: [(&str, &str); 18] = [
+    ("without sending TLS close_notify", CLOSED),
     ("NotValidForName", "the server's certificate is not for the expected name (see `tls_server_name`)"),
     ("UnknownIssuer", UNTRUSTED),
     // An authority of the same name, and another key.
@@ -202,14 +171,6 @@ mod tests {
             ("Kind(HostUnreachable)", "host unreachable"),
             ("WRONGPASS invalid username", "WRONGPASS invalid username"),
             (no_hello, no_hello),
-            ("channel closed", CLOSED),
-            ("Canceled.", CLOSED),
-            ("Failed to route command.", CLOSED),
-            ("Request timed out.", "no answer came in time"),
-            (
-                "Decode Error: frame_type: Invalid frame type prefix.",
-                "the server's answer is not that of a Redis or Valkey server",
-            ),
             (lookup, "the host name can not be resolved: Try again"),
             (&custom("AlertReceived(HandshakeFailure)"), "the server ended the TLS handshake: handshake failure"),
             (

@@ -51,7 +51,12 @@ impl Ear {
                         }
                         self.switched.notify_one();
                     }
-                    Some(Push::ShardedMessage { .. } | Push::PatternMessage { .. } | Push::Ended { .. }) => {}
+                    Some(
+                        Push::ShardedMessage { .. }
+                        | Push::PatternMessage { .. }
+                        | Push::Ended { .. }
+                        | Push::Lost { .. },
+                    ) => {}
                     Some(Push::Gap | Push::EventsGap | Push::PatternsGap) => break,
                     None => return,
                 }

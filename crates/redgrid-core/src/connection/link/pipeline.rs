@@ -1,0 +1,706 @@
+//! One connection to a server: requests are written in the order in which they are made, and answered in that order.
+//!
+//! A request is encoded where it is made. One task per connection writes what has been encoded, reads the replies, and
+//! gives each to the request that has waited longest. Messages and confirmations of subscriptions come in between: RESP3
+//! marks them; by RESP2 they are lists, and only a connection with subscriptions, which asks for no lists, takes lists
+//! for them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use fred::prelude::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::Named;
+use super::resp::{Frame, NoProtocol, Scan, decode, encode};
+use super::silence::Silence;
+use crate::clock::Clock;
+use crate::config::network::Stream;
+use crate::connection::trouble::{CLOSED, NO_PROTOCOL};
+use crate::connection::{Push, Reply};
+use crate::error::ServerError;
+
+/// Requests that may wait for their answers: more than any burst of ours, less than all memory.
+const LONGEST_QUEUE: usize = 65_536;
+
+/// Room for bytes to read.
+const READ: usize = 16 * 1024;
+
+/// So much room is kept; what a long reply or request took beyond it is given back.
+const KEPT: usize = 1 << 20;
+
+/// Reads in a row, as long as there is something to read, before others have their turn.
+const READS: usize = 16;
+
+/// How long the server's last words are waited for after a write has failed.
+const LAST_WORDS: Duration = Duration::from_millis(10);
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// The connection has ended, and no server has the whole of the request.
+    NotWritten,
+    /// The same, because too many requests wait for their answers.
+    Full,
+    /// The connection has ended, and the request may have been carried out.
+    Lost,
+}
+
+pub(super) type Answer = Result<Reply, Unanswered>;
+
+/// What answers a request.
+pub(super) enum Expects {
+    Reply,
+    /// A confirmation for each of these channels: the name of the command in lower case, and the channels.
+    Confirmations(&'static str, Vec<Bytes>),
+    /// The answer to the PING with this token that follows an SUNSUBSCRIBE from these channels. Its confirmations
+    /// are the same as what a server says that ends a subscription by itself and then refuses the command.
+    Pong {
+        token: Bytes,
+        channels: Vec<Bytes>,
+    },
+}
+
+/// What a connection tells beside the answers.
+#[derive(Clone)]
+pub(super) struct Told {
+    pub(super) silence: Arc<Silence>,
+    pub(super) clock: Clock,
+    /// Messages of subscriptions.
+    pub(super) messages: mpsc::UnboundedSender<Push>,
+    /// Whether a write that fails has sent nothing, as with sockets of the system.
+    pub(super) is_socket: bool,
+}
+
+/// A handle to one connection; clones share it.
+#[derive(Clone)]
+pub(super) struct Pipeline(Arc<Shared>);
+
+struct Shared {
+    is_resp2: bool,
+    queue: Mutex<Queue>,
+    /// There is something to write.
+    more: Notify,
+    /// It has ended, and all who waited are told.
+    finished: Notify,
+    is_finished: AtomicBool,
+    /// How many bytes the system has taken.
+    written: AtomicU64,
+    /// A request was written in part.
+    is_writing: AtomicBool,
+    /// A reply has arrived in part.
+    is_reading: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    outgoing: BytesMut,
+    /// How many bytes were encoded since the beginning.
+    encoded: u64,
+    waiting: VecDeque<Waiting>,
+    /// Something was subscribed.
+    has_subscriptions: bool,
+    /// Why it has ended.
+    ended: Option<String>,
+}
+
+struct Waiting {
+    /// Where the request ends, in bytes since the beginning.
+    end: u64,
+    expects: Expects,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Pipeline {
+    /// Begins to drive a stream. The task ends with the connection, and ends it when it is aborted.
+    pub(super) fn start(stream: Box<dyn Stream>, is_resp2: bool, told: Told) -> (Pipeline, JoinHandle<()>) {
+        let pipeline = Pipeline::new(is_resp2, None);
+        // Aborted before it begins, the task tells as well.
+        let driving = tokio::spawn(drive(Finish(pipeline.clone()), stream, told));
+        (pipeline, driving)
+    }
+
+    /// A connection that has ended before it began.
+    pub(super) fn ended() -> Self {
+        Pipeline::new(false, Some(CLOSED.into()))
+    }
+
+    fn new(is_resp2: bool, ended: Option<String>) -> Self {
+        let is_finished = AtomicBool::new(ended.is_some());
+        Pipeline(Arc::new(Shared {
+            is_resp2,
+            queue: Mutex::new(Queue { ended, ..Queue::default() }),
+            more: Notify::new(),
+            finished: Notify::new(),
+            is_finished,
+            written: AtomicU64::new(0),
+            is_writing: AtomicBool::new(false),
+            is_reading: AtomicBool::new(false),
+        }))
+    }
+
+    pub(super) fn is_resp2(&self) -> bool {
+        self.0.is_resp2
+    }
+
+    /// Why it has ended; `None` while it has not.
+    pub(super) fn end(&self) -> Option<String> {
+        self.queue().ended.clone()
+    }
+
+    /// Completes when it has ended and all that waited are told; returns why it has.
+    pub(super) async fn lost(&self) -> String {
+        loop {
+            let mut finished = std::pin::pin!(self.0.finished.notified());
+            finished.as_mut().enable();
+            if self.0.is_finished.load(Ordering::Acquire) {
+                return self.end().unwrap_or_default();
+            }
+            finished.await;
+        }
+    }
+
+    /// Whether a request or a reply has gone over the line in part.
+    pub(super) fn is_midway(&self) -> bool {
+        self.0.is_reading.load(Ordering::Relaxed) || self.0.is_writing.load(Ordering::Relaxed)
+    }
+
+    /// Has one request written. It is on its way when this returns, whether the answer is awaited or not.
+    pub(super) fn ask(
+        &self,
+        name: &Named,
+        args: &[Value],
+        expects: Expects,
+    ) -> Result<oneshot::Receiver<Answer>, Unanswered> {
+        let answer = self.queue().add(name, args, expects)?;
+        self.0.more.notify_one();
+        Ok(answer)
+    }
+
+    /// Has sharded channels left. It is answered when the server has seen to that, whatever it says of it.
+    pub(super) fn leave(&self, channels: &[Bytes]) -> Result<oneshot::Receiver<Answer>, Unanswered> {
+        let mut queue = self.queue();
+        queue.check(1)?;
+        for channel in channels {
+            // One by one: channels of different slots are refused together.
+            queue.encode(b"SUNSUBSCRIBE", &[channel.clone().into()]);
+        }
+        let token = Bytes::from(format!("left {}", queue.encoded));
+        let expects = Expects::Pong { token: token.clone(), channels: channels.to_vec() };
+        let answer = queue.add(&Named::Known("PING"), &[token.into()], expects);
+        drop(queue);
+        self.0.more.notify_one();
+        answer
+    }
+
+    /// Has several requests written with none of others between them.
+    pub(super) fn ask_together(
+        &self,
+        commands: &[(Named, Vec<Value>)],
+    ) -> Result<Vec<oneshot::Receiver<Answer>>, Unanswered> {
+        let mut queue = self.queue();
+        queue.check(commands.len())?;
+        let answers = commands.iter().map(|(name, args)| queue.add(name, args, Expects::Reply)).collect();
+        drop(queue);
+        self.0.more.notify_one();
+        answers
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.queue.lock().unwrap_or_else(|p| p.into_inner())
+    }
+
+    /// Takes what is to be written; `None` where that is nothing. While it is kept, there is no room for more in its place.
+    fn outgoing(&self) -> Option<BytesMut> {
+        let mut queue = self.queue();
+        let bytes = (!queue.outgoing.is_empty()).then(|| queue.outgoing.split());
+        if queue.outgoing.capacity() > KEPT {
+            queue.outgoing = BytesMut::new();
+        }
+        bytes
+    }
+
+    /// Ends it: all that wait are told.
+    fn finish(&self, why: String) {
+        let mut queue = self.queue();
+        queue.ended.get_or_insert(why);
+        let (waiting, written) = (std::mem::take(&mut queue.waiting), self.0.written.load(Ordering::Relaxed));
+        queue.outgoing = BytesMut::new();
+        drop(queue);
+        for Waiting { end, answer, .. } in waiting {
+            let why = if end > written { Unanswered::NotWritten } else { Unanswered::Lost };
+            let _ = answer.send(Err(why));
+        }
+        self.0.is_finished.store(true, Ordering::Release);
+        self.0.finished.notify_waiters();
+    }
+
+    /// Hands each frame to whom it is for.
+    fn received(
+        &self,
+        frames: &mut Vec<Frame>,
+        answered: &mut Vec<(oneshot::Sender<Answer>, Reply)>,
+        messages: &mpsc::UnboundedSender<Push>,
+    ) -> Result<(), String> {
+        let mut queue = self.queue();
+        let done = frames.drain(..).try_for_each(|frame| {
+            let (waiting, reply) = match queue.push(frame) {
+                Ok(parts) => match sort(parts, &mut queue.waiting)? {
+                    Pushed::Message(message) => {
+                        let _ = messages.send(message);
+                        return Ok(());
+                    }
+                    Pushed::Nothing => return Ok(()),
+                    Pushed::Confirmed(waiting) => (waiting, Reply::Nil),
+                },
+                Err(reply) => match queue.waiting.front().map(|first| first.is_answered_by(&reply)) {
+                    Some(Some(true)) => match queue.waiting.pop_front() {
+                        Some(waiting) => (waiting, reply),
+                        None => return Ok(()),
+                    },
+                    Some(Some(false)) => return Ok(()),
+                    Some(None) => return Err(NO_PROTOCOL.into()),
+                    None => return Err(unasked(reply)),
+                },
+            };
+            answered.push((waiting.answer, reply));
+            Ok(())
+        });
+        drop(queue);
+        for (answer, reply) in answered.drain(..) {
+            // Nobody may wait any more.
+            let _ = answer.send(Ok(reply));
+        }
+        done
+    }
+}
+
+impl Queue {
+    /// Whether so many requests more can be taken.
+    fn check(&self, count: usize) -> Result<(), Unanswered> {
+        match () {
+            () if self.ended.is_some() => Err(Unanswered::NotWritten),
+            () if self.waiting.len() + count > LONGEST_QUEUE => Err(Unanswered::Full),
+            () => Ok(()),
+        }
+    }
+
+    fn add(&mut self, name: &Named, args: &[Value], expects: Expects) -> Result<oneshot::Receiver<Answer>, Unanswered> {
+        self.check(1)?;
+        self.encode(name.as_bytes(), args);
+        self.has_subscriptions |= !matches!(expects, Expects::Reply);
+        let (answer, answered) = oneshot::channel();
+        self.waiting.push_back(Waiting { end: self.encoded, expects, answer });
+        Ok(answered)
+    }
+
+    fn encode(&mut self, name: &[u8], args: &[Value]) {
+        let before = self.outgoing.len();
+        encode(&mut self.outgoing, name, args);
+        self.encoded += (self.outgoing.len() - before) as u64;
+    }
+
+    /// The parts of a push; any other frame is the reply that it is.
+    fn push(&self, frame: Frame) -> Result<Vec<Reply>, Reply> {
+        match frame {
+            Frame::Push(parts) => Ok(parts),
+            Frame::Reply(Reply::Array(parts)) if self.has_subscriptions && is_push(&parts) => Ok(parts),
+            Frame::Reply(reply) => Err(reply),
+        }
+    }
+}
+
+enum Pushed {
+    Message(Push),
+    /// All that this request has waited for is confirmed.
+    Confirmed(Waiting),
+    Nothing,
+}
+
+const MESSAGES: [&[u8]; 3] = [b"message", b"pmessage", b"smessage"];
+const SUBSCRIBED: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
+const UNSUBSCRIBED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
+
+/// Whether a list is one of those that RESP2 sends for subscriptions.
+fn is_push(parts: &[Reply]) -> bool {
+    let Some(Reply::Bytes(word)) = parts.first() else { return false };
+    [MESSAGES, SUBSCRIBED, UNSUBSCRIBED].iter().flatten().any(|push| *push == &word[..])
+}
+
+/// What a push is. `waiting` are the requests without an answer, the oldest first.
+///
+/// # Errors
+///
+/// Why the connection is to end.
+fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result<Pushed, String> {
+    let mut words = parts.into_iter().map(|part| match part {
+        Reply::Bytes(bytes) => bytes,
+        Reply::Int(n) => n.to_string().into(),
+        _ => Bytes::new(),
+    });
+    let mut next = || words.next().unwrap_or_default();
+    let word = next();
+    Ok(match &word[..] {
+        b"message" => Pushed::Message(Push::Message { channel: next(), payload: next() }),
+        b"smessage" => Pushed::Message(Push::ShardedMessage { channel: next(), payload: next() }),
+        b"pmessage" => Pushed::Message(Push::PatternMessage { pattern: next(), channel: next(), payload: next() }),
+        word if SUBSCRIBED.contains(&word) || UNSUBSCRIBED.contains(&word) => {
+            let channel = next();
+            let confirmed = waiting.front_mut().is_some_and(|first| first.confirm(word, &channel));
+            match waiting.front() {
+                Some(Waiting { expects: Expects::Confirmations(_, missing), .. })
+                    if confirmed && missing.is_empty() =>
+                {
+                    waiting.pop_front().map_or(Pushed::Nothing, Pushed::Confirmed)
+                }
+                _ if confirmed => Pushed::Nothing,
+                _ if word == b"sunsubscribe" && waiting.iter().any(|one| one.leaves(&channel)) => Pushed::Nothing,
+                _ if word == b"sunsubscribe" => Pushed::Message(Push::Lost { channel }),
+                _ => return Err(NO_PROTOCOL.into()),
+            }
+        }
+        _ => Pushed::Nothing,
+    })
+}
+
+impl Waiting {
+    /// Whether a reply answers this request, or is a part of what it brings about; `None` where it can be neither.
+    fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
+        match (&self.expects, reply) {
+            (Expects::Reply, _) | (Expects::Confirmations(..), Reply::Error(_)) => Some(true),
+            (Expects::Confirmations(..), _) => None,
+            (Expects::Pong { .. }, Reply::Error(error)) => Some(refuses_ping(error)),
+            (Expects::Pong { token, .. }, reply) => is_pong(reply, token).then_some(true),
+        }
+    }
+
+    /// Whether it unsubscribes from a sharded channel.
+    fn leaves(&self, channel: &Bytes) -> bool {
+        matches!(&self.expects, Expects::Pong { channels, .. } if channels.contains(channel))
+    }
+
+    /// Takes a confirmation, if it is one that this request waits for.
+    fn confirm(&mut self, word: &[u8], channel: &[u8]) -> bool {
+        let Expects::Confirmations(command, missing) = &mut self.expects else { return false };
+        let at = missing.iter().position(|missing| missing == channel).filter(|_| command.as_bytes() == word);
+        at.map(|at| missing.swap_remove(at)).is_some()
+    }
+}
+
+/// Whether `reply` is the answer to a PING that carried `token`. With RESP2 it is a list of two.
+fn is_pong(reply: &Reply, token: &Bytes) -> bool {
+    match reply {
+        Reply::Bytes(text) => text == token,
+        Reply::Array(parts) => matches!(parts.last(), Some(Reply::Bytes(text)) if text == token),
+        _ => false,
+    }
+}
+
+/// Whether a server refuses PING itself. Errors name the command in quotes of one kind or another.
+fn refuses_ping(error: &ServerError) -> bool {
+    let ServerError::Refused { message, .. } = error else { return false };
+    let message = message.to_ascii_lowercase();
+    ["'ping'", "`ping`"].iter().any(|named| message.contains(named))
+}
+
+/// What an answer means that nobody has asked for: a server that refuses a connection says why and closes it.
+fn unasked(reply: Reply) -> String {
+    match reply {
+        Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }) => message,
+        _ => NO_PROTOCOL.into(),
+    }
+}
+
+/// Tells all that wait when the task that drives a connection ends, be it that it is aborted.
+struct Finish(Pipeline);
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        self.0.finish(CLOSED.into());
+    }
+}
+
+async fn drive(finish: Finish, stream: Box<dyn Stream>, told: Told) {
+    let (reader, writer) = tokio::io::split(stream);
+    let mut reading = std::pin::pin!(read(&finish.0, reader, &told));
+    let why = tokio::select! {
+        // First what is short: there may be more to read for as long as there is time.
+        biased;
+        why = write(&finish.0, writer, &told) => match tokio::time::timeout(LAST_WORDS, reading).await {
+            Ok(last_words) => last_words,
+            Err(_) => why,
+        },
+        why = &mut reading => why,
+    };
+    finish.0.finish(why);
+}
+
+/// Reads until the connection ends; returns why.
+async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, told: &Told) -> String {
+    let mut buffer = BytesMut::with_capacity(READ);
+    let (mut frames, mut answered, mut scan) = (Vec::new(), Vec::new(), None::<Scan>);
+    for reads in 1_usize.. {
+        if buffer.capacity() - buffer.len() < READ / 8 {
+            buffer.reserve(READ);
+        }
+        match reader.read_buf(&mut buffer).await {
+            Ok(0) => return CLOSED.into(),
+            Ok(_) => {}
+            Err(error) => return format!("{error:?}"),
+        }
+        let is_whole = scan.as_mut().is_none_or(|scan| scan.is_whole(&buffer));
+        let mut broken = None;
+        if is_whole {
+            while let Some(decoded) = decode(&mut buffer, pipeline.is_resp2()).transpose() {
+                match decoded {
+                    Ok(frame) => frames.push(frame),
+                    Err(NoProtocol) => {
+                        broken = Some(NO_PROTOCOL.to_owned());
+                        break;
+                    }
+                }
+            }
+        }
+        let (is_reading, now) = (!buffer.is_empty(), told.clock.now());
+        pipeline.0.is_reading.store(is_reading, Ordering::Relaxed);
+        if frames.is_empty() {
+            told.silence.heard_in_part(now);
+        } else {
+            told.silence.heard(now);
+        }
+        if is_whole {
+            scan = is_reading.then(Scan::new);
+        }
+        if let Some(why) = pipeline.received(&mut frames, &mut answered, &told.messages).err().or(broken) {
+            return why;
+        }
+        if !is_reading && buffer.capacity() > KEPT {
+            buffer = BytesMut::with_capacity(READ);
+        }
+        if reads.is_multiple_of(READS) {
+            tokio::task::yield_now().await;
+        }
+    }
+    CLOSED.into()
+}
+
+/// Writes until the connection ends; returns why.
+async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, told: &Told) -> String {
+    let shared = &pipeline.0;
+    loop {
+        let Some(mut bytes) = pipeline.outgoing() else {
+            shared.more.notified().await;
+            // Where many ask, those who are about to go into the same write. Alone, a request goes at once.
+            if pipeline.queue().waiting.len() > 1 {
+                tokio::task::yield_now().await;
+            }
+            continue;
+        };
+        let mut had_to_wait = false;
+        while bytes.has_remaining() {
+            match writer.write_buf(&mut bytes).await {
+                Ok(0) => return CLOSED.into(),
+                Ok(count) => {
+                    shared.written.fetch_add(count as u64, Ordering::Relaxed);
+                    shared.is_writing.store(bytes.has_remaining(), Ordering::Relaxed);
+                    if had_to_wait {
+                        // The server goes on taking what it is sent.
+                        told.silence.heard_in_part(told.clock.now());
+                    }
+                    had_to_wait = true;
+                }
+                Err(error) => {
+                    if !told.is_socket {
+                        // What lies between may have sent a part.
+                        shared.written.fetch_add(bytes.remaining() as u64, Ordering::Relaxed);
+                    }
+                    return format!("{error:?}");
+                }
+            }
+        }
+        if let Err(error) = writer.flush().await {
+            return format!("{error:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::DuplexStream;
+
+    use super::*;
+
+    const GET: Named = Named::Known("GET");
+
+    /// A connection, the server's end of it, and what comes as messages.
+    fn connected(is_resp2: bool, room: usize) -> (Pipeline, DuplexStream, mpsc::UnboundedReceiver<Push>) {
+        let (near, far) = tokio::io::duplex(room);
+        let (messages, pushes) = mpsc::unbounded_channel();
+        let told = Told { silence: Arc::default(), clock: Clock::runtime(), messages, is_socket: true };
+        (Pipeline::start(Box::new(near), is_resp2, told).0, far, pushes)
+    }
+
+    fn get(pipeline: &Pipeline) -> oneshot::Receiver<Answer> {
+        pipeline.ask(&GET, &["k".into()], Expects::Reply).unwrap()
+    }
+
+    fn subscribe(pipeline: &Pipeline, command: &'static str, channels: &[&'static str]) -> oneshot::Receiver<Answer> {
+        let channels: Vec<_> = channels.iter().map(|channel| Bytes::from_static(channel.as_bytes())).collect();
+        let args: Vec<_> = channels.iter().cloned().map(Value::from).collect();
+        pipeline.ask(&Named::Known(command), &args, Expects::Confirmations(command, channels)).unwrap()
+    }
+
+    fn text(text: &'static str) -> Reply {
+        Reply::Bytes(text.into())
+    }
+
+    /// A list as a server sends it, as a push where `sign` is `>`.
+    fn list(sign: char, words: &[&str]) -> String {
+        let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        format!("{sign}{}\r\n{words}", words.matches('$').count())
+    }
+
+    async fn say(server: &mut DuplexStream, what: &str) {
+        server.write_all(what.as_bytes()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn answers_come_in_the_order_of_the_requests_whoever_waits() {
+        let (pipeline, mut server, _messages) = connected(false, 1024);
+        let (first, second, third) = (get(&pipeline), get(&pipeline), get(&pipeline));
+        drop(second);
+        let mut asked = vec![0; 3 * b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".len()];
+        server.read_exact(&mut asked).await.unwrap();
+        say(&mut server, "$1\r\na\r\n$1\r\nb").await;
+        assert_eq!(first.await.unwrap(), Ok(text("a")));
+        say(&mut server, "\r\n*3\r\n+message\r\n+c\r\n+d\r\n").await;
+        assert_eq!(third.await.unwrap(), Ok(Reply::Array(vec![text("message"), text("c"), text("d")])));
+    }
+
+    #[tokio::test]
+    async fn only_what_was_written_whole_may_have_been_carried_out() {
+        // There is room for one request and a part of the next.
+        let (pipeline, server, _messages) = connected(false, 32);
+        let (first, second, third) = (get(&pipeline), get(&pipeline), get(&pipeline));
+        while !pipeline.is_midway() {
+            tokio::task::yield_now().await;
+        }
+        drop(server);
+        assert_eq!(first.await.unwrap(), Err(Unanswered::Lost));
+        assert_eq!(second.await.unwrap(), Err(Unanswered::NotWritten));
+        assert_eq!(third.await.unwrap(), Err(Unanswered::NotWritten));
+        assert_eq!(pipeline.lost().await, CLOSED);
+        assert_eq!(pipeline.ask(&GET, &[], Expects::Reply).err(), Some(Unanswered::NotWritten));
+    }
+
+    #[tokio::test]
+    async fn a_subscription_is_answered_when_all_of_it_is_confirmed() {
+        for (is_resp2, sign) in [(true, '*'), (false, '>')] {
+            let (pipeline, mut server, mut messages) = connected(is_resp2, 1024);
+            let mut both = subscribe(&pipeline, "subscribe", &["a", "b"]);
+            say(&mut server, &list(sign, &["subscribe", "a", "1"])).await;
+            say(&mut server, &list(sign, &["message", "a", "early"])).await;
+            let message = Push::Message { channel: "a".into(), payload: "early".into() };
+            assert_eq!(messages.recv().await, Some(message));
+            assert!(both.try_recv().is_err(), "one is missing");
+            say(&mut server, &list(sign, &["subscribe", "b", "2"])).await;
+            assert_eq!(both.await.unwrap(), Ok(Reply::Nil));
+            // A refusal is the answer to its own command.
+            let (denied, left) =
+                (subscribe(&pipeline, "subscribe", &["c"]), subscribe(&pipeline, "unsubscribe", &["a"]));
+            say(&mut server, "-NOPERM no\r\n").await;
+            say(&mut server, &list(sign, &["unsubscribe", "a", "1"])).await;
+            assert!(matches!(denied.await.unwrap(), Ok(Reply::Error(_))));
+            assert_eq!(left.await.unwrap(), Ok(Reply::Nil));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_subscription_that_the_server_ends_answers_nobody() {
+        let (pipeline, mut server, mut messages) = connected(false, 1024);
+        let joined = subscribe(&pipeline, "ssubscribe", &["a"]);
+        let asked = get(&pipeline);
+        say(&mut server, &list('>', &["ssubscribe", "a", "1"])).await;
+        say(&mut server, &list('>', &["sunsubscribe", "a", "0"])).await;
+        say(&mut server, "+OK\r\n").await;
+        assert_eq!((joined.await.unwrap(), asked.await.unwrap()), (Ok(Reply::Nil), Ok(text("OK"))));
+        assert_eq!(messages.recv().await, Some(Push::Lost { channel: "a".into() }));
+    }
+
+    #[tokio::test]
+    async fn who_leaves_a_channel_whose_slot_has_moved_takes_no_answer_of_others() {
+        let (pipeline, mut server, mut messages) = connected(false, 1024);
+        let joined = subscribe(&pipeline, "ssubscribe", &["a"]);
+        let left = pipeline.leave(&["a".into()]).unwrap();
+        let other = subscribe(&pipeline, "ssubscribe", &["c"]);
+        let mut token = String::new();
+        while !token.contains("PING") {
+            token.push(char::from(server.read_u8().await.unwrap()));
+        }
+        server.read_exact(&mut [0; 6]).await.unwrap();
+        let mut token = String::new();
+        while !token.ends_with("\r\n") {
+            token.push(char::from(server.read_u8().await.unwrap()));
+        }
+        say(&mut server, &list('>', &["ssubscribe", "a", "1"])).await;
+        // By itself, and then in answer to the command.
+        say(&mut server, &list('>', &["sunsubscribe", "a", "0"])).await;
+        say(&mut server, "-MOVED 7 127.0.0.1:1\r\n").await;
+        say(&mut server, &format!("+{token}")).await;
+        say(&mut server, &list('>', &["ssubscribe", "c", "1"])).await;
+        assert_eq!(joined.await.unwrap(), Ok(Reply::Nil));
+        assert!(left.await.unwrap().is_ok());
+        assert_eq!(other.await.unwrap(), Ok(Reply::Nil));
+        assert!(messages.try_recv().is_err(), "nobody wants it any more");
+    }
+
+    #[tokio::test]
+    async fn by_resp2_a_list_is_a_message_only_where_something_is_subscribed() {
+        let (pipeline, mut server, _messages) = connected(true, 1024);
+        let asked = get(&pipeline);
+        say(&mut server, &list('*', &["message", "a", "b"])).await;
+        assert_eq!(asked.await.unwrap(), Ok(Reply::Array(vec![text("message"), text("a"), text("b")])));
+    }
+
+    #[tokio::test]
+    async fn what_a_server_says_unasked_is_why_it_ends() {
+        let (pipeline, mut server, _messages) = connected(false, 1024);
+        say(&mut server, "-ERR max number of clients reached\r\n").await;
+        assert_eq!(pipeline.lost().await, "ERR max number of clients reached");
+        let (pipeline, mut server, _messages) = connected(false, 1024);
+        let asked = get(&pipeline);
+        server.read_u8().await.unwrap();
+        say(&mut server, "HTTP/1.1 400 Bad Request\r\n").await;
+        assert_eq!(asked.await.unwrap(), Err(Unanswered::Lost));
+        assert_eq!(pipeline.lost().await, NO_PROTOCOL);
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_told_when_the_task_is_aborted() {
+        let (near, _server) = tokio::io::duplex(1024);
+        let told = Told {
+            silence: Arc::default(),
+            clock: Clock::runtime(),
+            messages: mpsc::unbounded_channel().0,
+            is_socket: true,
+        };
+        let (pipeline, driving) = Pipeline::start(Box::new(near), false, told);
+        let asked = get(&pipeline);
+        driving.abort();
+        assert_eq!(asked.await.unwrap(), Err(Unanswered::NotWritten));
+        assert_eq!(pipeline.lost().await, CLOSED);
+    }
+
+    #[tokio::test]
+    async fn no_more_requests_wait_than_there_is_room_for() {
+        let (pipeline, _server, _messages) = connected(false, 1024);
+        let asked: Vec<_> = (0..LONGEST_QUEUE).map(|_| get(&pipeline)).collect();
+        assert_eq!(pipeline.ask(&GET, &[], Expects::Reply).err(), Some(Unanswered::Full));
+        assert_eq!(asked.len(), LONGEST_QUEUE);
+    }
+}

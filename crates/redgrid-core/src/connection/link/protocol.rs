@@ -1,0 +1,69 @@
+//! Which protocol a server speaks, by what it says to HELLO.
+
+/// Whether the server does not know HELLO, does not allow it, or does not know the protocol that it asks for.
+///
+/// Every other error stays what it is: a login that is missing or wrong, for example, names HELLO, too.
+pub(super) fn refuses_resp3(why: &str) -> bool {
+    let is = |code: &str| why.split(' ').next() == Some(code);
+    let names_hello = why.to_ascii_lowercase().contains("hello");
+    match () {
+        () if is("NOPROTO") => true,
+        () if is("NOAUTH") || is("WRONGPASS") => false,
+        // Of another command of the set-up, such as SELECT. A user or an argument may be called `hello`.
+        () if quoted_command(why).is_some_and(|name| !name.eq_ignore_ascii_case("hello")) => false,
+        () => names_hello && (is("ERR") || is("NOPERM")) || UNKNOWN.iter().any(|words| why.starts_with(words)),
+    }
+}
+
+/// The command that an error names in quotes: before or behind its name is the word `command`.
+fn quoted_command(why: &str) -> Option<&str> {
+    const QUOTES: [char; 3] = ['\'', '`', '"'];
+    let (before, end) = without_arguments(why).rsplit_once(QUOTES)?;
+    let (start, name) = before.rsplit_once(QUOTES)?;
+    (start.ends_with("command ") || end.starts_with(" command")).then_some(name)
+}
+
+/// How proxies refuse commands that they do not know, without their names.
+const UNKNOWN: [&str; 3] = ["ERR unknown command", "ERR unsupported command", "invalid request"];
+
+/// A server's error without the arguments of the command, which it repeats where it does not know
+/// the command: those of HELLO and AUTH are passwords.
+pub(super) fn without_arguments(error: &str) -> &str {
+    error.split_once(", with args").map_or(error, |(error, _)| error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_protocol_is_told_from_other_errors() {
+        for why in [
+            "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2' ",
+            "ERR unknown command `HELLO`, with args beginning with: `3`, ",
+            "ERR unknown command",
+            "ERR unsupported command 'hello'",
+            "NOPROTO unsupported protocol version",
+            "NOPERM this user has no permissions to run the 'hello' command",
+            "NOPERM User app has no permissions to run the 'hello' command",
+            "ERR unknown command \"HELLO\"",
+            "ERR Syntax error in HELLO option 'auth'",
+        ] {
+            assert!(refuses_resp3(why) && !without_arguments(why).contains("hunter2"), "{why}");
+        }
+        for why in [
+            "NOAUTH HELLO must be called with the client already authenticated",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "LOADING Redis is loading the dataset in memory",
+            "ERR max number of clients reached",
+            "ERR unknown command 'SELECT', with args beginning with: '3' ",
+            "ERR unknown command `SELECT`, with args beginning with: `hello`, ",
+            "ERR unsupported command 'select'",
+            "NOPERM User hello has no permissions to run the 'select' command",
+            "Connection refused",
+            "unexpected end of file",
+        ] {
+            assert!(!refuses_resp3(why), "{why}");
+        }
+    }
+}
