@@ -170,7 +170,7 @@ async fn renewals_of_permits_are_believed_once_replicas_have_them() {
 async fn a_permit_that_is_granted_while_its_client_shuts_down_goes_back() {
     for leases in [false, true] {
         let primary = server().await;
-        let _replica = replica_of(&primary).await;
+        let replica = replica_of(&primary).await;
         let proxy = Proxy::to(&primary).await.unwrap();
         let observer = primary.observer().await.unwrap();
         let client = redgrid_tests::client_with(&primary.url_via(proxy.addr()), |config| config).await;
@@ -178,7 +178,10 @@ async fn a_permit_that_is_granted_while_its_client_shuts_down_goes_back() {
         let mail = if leases { mail } else { mail.without_leases() };
         mail.acquire().await.unwrap().release().await.unwrap();
         proxy.next(1, "redgrid_once:{mail}", Action::Hold);
-        let asked = tokio::spawn(mail.acquire().durability(replicas(1, SOON)).into_future());
+        // The acquire is not done before the client shuts down: no replica confirms it.
+        replica.pause().await.unwrap();
+        let confirmed = replicas(1, Duration::from_secs(2));
+        let asked = tokio::spawn(mail.acquire().durability(confirmed).into_future());
         let left = async || observer.get::<i64>("mail").await.unwrap();
         wait_until(SOON, async || left().await == Some(2)).await;
         let closing = tokio::spawn({

@@ -29,7 +29,11 @@ pub(super) async fn sentinel_a_killed_primary_is_followed_and_what_is_held_stays
     assert!(promoted.elapsed() < Duration::from_secs(5), "{:?}", promoted.elapsed());
     load.until_more(50).await;
     let failures = load.end().await;
-    assert!(failures.iter().all(|failure| matches!(failure, AcquireError::OutcomeUnknown { .. })), "{failures:?}");
+    // Sentinels may need several elections: by then a call that was never sent has ended, too.
+    let is_expected = |failure: &AcquireError| {
+        matches!(failure, AcquireError::OutcomeUnknown { .. } | AcquireError::Unavailable { .. })
+    };
+    assert!(failures.iter().all(is_expected), "{failures:?}");
     assert!(held.is_held());
     held.extend(LEASE).await.unwrap();
     fresh.release().await.unwrap();
