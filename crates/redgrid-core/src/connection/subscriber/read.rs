@@ -34,7 +34,7 @@ impl Carries {
 /// The patterns that a connection carries.
 pub(super) type Carried = Arc<Mutex<HashSet<Bytes>>>;
 
-/// Hands messages on, and tells a gap when the connection is lost, when it is new, and whenever some were missed.
+/// Hands messages on, and tells a gap when the connection is lost and when it is new.
 pub(super) async fn read(
     link: Arc<Link>,
     (pushes, confirmed): (Arc<Mutex<mpsc::UnboundedSender<Push>>>, Arc<AtomicU64>),
