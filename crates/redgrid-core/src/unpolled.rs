@@ -23,13 +23,16 @@ const INLINE_TICKS: u64 = 2;
 /// delayed by a second and a half at most.
 const UNCLAIMED_TICKS: u64 = 4;
 
+/// The same for those that keep their grants themselves and are called at each check.
+pub(crate) const UNCLAIMED: Duration = TICK.saturating_mul(3);
+
 /// Entries of a queue that are kept without looking for dead ones among them.
 const SMALL: usize = 64;
 
 /// Something that a caller has to come for.
 pub(crate) trait Unpolled: Send + Sync {
     /// Called when its time is over. Gives up what the caller did not take, or returns the work for a task to continue.
-    fn give_up(&self) -> Option<Work>;
+    fn give_up(self: Arc<Self>) -> Option<Work>;
 }
 
 /// All that waits for callers of one client to poll.
@@ -43,57 +46,74 @@ pub(crate) struct Unattended {
 struct Noted {
     /// Checks so far.
     tick: u64,
-    inline: Queue,
-    unclaimed: Queue,
+    inline: Queue<u64, dyn Unpolled>,
+    unclaimed: Queue<u64, dyn Unpolled>,
+    /// Those that are called at the next check.
+    next: Vec<Weak<dyn Unpolled>>,
     /// The task is awake.
     watched: bool,
 }
 
-/// In order of registration, with the tick at which each was registered.
-#[derive(Default)]
-struct Queue {
-    entries: VecDeque<(u64, Weak<dyn Unpolled>)>,
-    /// Number of entries from which dead ones are removed: most requests end soon.
+/// In order of registration, with the time at which each was registered. Most of them end soon.
+pub(crate) struct Queue<At, T: ?Sized> {
+    entries: VecDeque<(At, Weak<T>)>,
+    /// Number of entries from which dead ones are removed.
     compact_at: usize,
 }
 
-impl Queue {
-    fn push(&mut self, tick: u64, what: Weak<dyn Unpolled>) {
+impl<At, T: ?Sized> Default for Queue<At, T> {
+    fn default() -> Self {
+        Queue { entries: VecDeque::new(), compact_at: 0 }
+    }
+}
+
+impl<At: PartialOrd, T: ?Sized> Queue<At, T> {
+    pub(crate) fn push(&mut self, at: At, what: Weak<T>) {
+        while self.entries.front().is_some_and(|(_, what)| what.strong_count() == 0) {
+            self.entries.pop_front();
+        }
         if self.entries.len() >= self.compact_at.max(SMALL) {
             self.entries.retain(|(_, what)| what.strong_count() > 0);
             self.compact_at = 2 * self.entries.len();
         }
-        self.entries.push_back((tick, what));
+        self.entries.push_back((at, what));
     }
 
-    /// Moves the entries that were registered by `tick` to `due`.
-    fn take_due(&mut self, tick: Option<u64>, due: &mut Vec<Arc<dyn Unpolled>>) {
-        let Some(tick) = tick else { return };
-        while self.entries.front().is_some_and(|(noted, _)| *noted <= tick) {
+    /// Moves the entries that were registered by `at` to `due`.
+    pub(crate) fn take_due(&mut self, at: At, due: &mut Vec<Arc<T>>) {
+        while self.entries.front().is_some_and(|(noted, _)| *noted <= at) {
             due.extend(self.entries.pop_front().and_then(|(_, what)| what.upgrade()));
         }
         if self.entries.is_empty() {
             self.entries.shrink_to(SMALL);
         }
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
 }
 
 impl Unattended {
     /// Registers a request that its caller polls in place.
     pub(crate) fn note_inline<T: Unpolled + 'static>(&self, what: &Arc<T>) {
-        self.note(|noted| &mut noted.inline, what);
+        self.note(what, |noted, what| noted.inline.push(noted.tick, what));
     }
 
     /// Registers a grant that its caller has not taken yet.
     pub(crate) fn note_unclaimed<T: Unpolled + 'static>(&self, what: &Arc<T>) {
-        self.note(|noted| &mut noted.unclaimed, what);
+        self.note(what, |noted, what| noted.unclaimed.push(noted.tick, what));
     }
 
-    fn note<T: Unpolled + 'static>(&self, queue: impl FnOnce(&mut Noted) -> &mut Queue, what: &Arc<T>) {
+    /// Registers something that is called at the next check, and decides then what its callers did not take.
+    pub(crate) fn note_next<T: Unpolled + 'static>(&self, what: &Arc<T>) {
+        self.note(what, |noted, what| noted.next.push(what));
+    }
+
+    fn note<T: Unpolled + 'static>(&self, what: &Arc<T>, push: impl FnOnce(&mut Noted, Weak<dyn Unpolled>)) {
         let what: Weak<dyn Unpolled> = Arc::<T>::downgrade(what);
         let mut noted = self.noted();
-        let tick = noted.tick;
-        queue(&mut noted).push(tick, what);
+        push(&mut noted, what);
         if !std::mem::replace(&mut noted.watched, true) {
             self.begun.notify_one();
         }
@@ -109,9 +129,14 @@ impl Unattended {
         let mut noted = self.noted();
         noted.tick += 1;
         let tick = noted.tick;
-        noted.inline.take_due(tick.checked_sub(INLINE_TICKS), &mut due);
-        noted.unclaimed.take_due(tick.checked_sub(UNCLAIMED_TICKS), &mut due);
-        noted.watched = !noted.inline.entries.is_empty() || !noted.unclaimed.entries.is_empty();
+        due.extend(std::mem::take(&mut noted.next).iter().filter_map(Weak::upgrade));
+        if let Some(tick) = tick.checked_sub(INLINE_TICKS) {
+            noted.inline.take_due(tick, &mut due);
+        }
+        if let Some(tick) = tick.checked_sub(UNCLAIMED_TICKS) {
+            noted.unclaimed.take_due(tick, &mut due);
+        }
+        noted.watched = !noted.inline.is_empty() || !noted.unclaimed.is_empty();
         (due, noted.watched)
     }
 
@@ -122,7 +147,7 @@ impl Unattended {
             loop {
                 tokio::time::sleep(TICK).await;
                 let (due, goes_on) = self.tick();
-                for taken_over in due.iter().filter_map(|what| what.give_up()) {
+                for taken_over in due.into_iter().filter_map(Unpolled::give_up) {
                     let _ = work.send(taken_over);
                 }
                 if !goes_on {
@@ -158,7 +183,7 @@ impl<T: Send + 'static> Offer<T> {
 }
 
 impl<T: Send> Unpolled for Cell<T> {
-    fn give_up(&self) -> Option<Work> {
+    fn give_up(self: Arc<Self>) -> Option<Work> {
         // Dropped after the lock is released: dropping the grant may run any code.
         drop(self.take());
         None

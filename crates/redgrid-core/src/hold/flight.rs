@@ -65,7 +65,7 @@ impl Flight {
 
     /// Takes the work away, to be driven by a task. Its caller is woken, to wait for the result from now on.
     pub(crate) fn take(&self) -> Option<Work> {
-        self.0.give_up()
+        take(&self.0)
     }
 
     fn aboard(&self) -> MutexGuard<'_, Aboard> {
@@ -74,13 +74,17 @@ impl Flight {
 }
 
 impl Unpolled for Mutex<Aboard> {
-    fn give_up(&self) -> Option<Work> {
-        let Aboard { work, caller } = std::mem::replace(&mut *lock(self), Aboard { work: None, caller: None });
-        if let Some(caller) = caller {
-            caller.wake();
-        }
-        work
+    fn give_up(self: Arc<Self>) -> Option<Work> {
+        take(&self)
     }
+}
+
+fn take(flight: &Mutex<Aboard>) -> Option<Work> {
+    let Aboard { work, caller } = std::mem::replace(&mut *lock(flight), Aboard { work: None, caller: None });
+    if let Some(caller) = caller {
+        caller.wake();
+    }
+    work
 }
 
 fn lock(flight: &Mutex<Aboard>) -> MutexGuard<'_, Aboard> {

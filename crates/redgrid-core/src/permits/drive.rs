@@ -12,7 +12,7 @@ use futures_util::future::join;
 use super::counter::return_of;
 use super::error::ReleaseError;
 use super::exchange::{Asked, Said, Words};
-use super::pool::{Failure, Pool};
+use super::pool::{Failure, Granted, Pool};
 use super::queue::{Back, Call, Entry, Extension, State};
 use super::settle::{Belief, Grant, Unproven};
 use super::stock::{Leased, Stock};
@@ -116,10 +116,9 @@ impl Pool {
         let look = state.next_look(self, now);
         state.look_at = state.look_at.min(look);
         let turn = state.turn.as_ref().map_or(Instant::NEVER, |(_, silence)| *silence);
-        let first = state.queue.iter().map(|entry| entry.until).min().unwrap_or(Instant::NEVER);
         let paused = if state.back.is_empty() { Instant::NEVER } else { state.paused_until };
         // The keeper wakes it for renewals.
-        let until = [state.look_at, state.next_end, turn, first, paused].into_iter().min().unwrap_or(look);
+        let until = [state.look_at, state.next_end, turn, state.first_until, paused].into_iter().min().unwrap_or(look);
         Step::Wait {
             until,
             listens: state.contended || state.turn.is_some() || now + self.stretch() / 2 >= state.stretch_ends,
@@ -209,7 +208,7 @@ impl Pool {
                 entry.seen.asked(None);
                 let answer = match () {
                     () if nobody && !entry.ask.awaits_init => Some(Err(Failure::NotInitialised)),
-                    () if entry.ask.once => Some(Ok(None)),
+                    () if entry.ask.once => Some(Ok(Granted::Nothing)),
                     () => None,
                 };
                 if let Some(answer) = answer

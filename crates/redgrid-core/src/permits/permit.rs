@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::error::{AcquireError, ReleaseError};
 use super::exchange::Source;
-use super::pool::{Answer, Ask, Failure, Pool};
+use super::pool::{Answer, Ask, Failure, Granted, Pool};
 use super::queue::{Extension, Seen};
 use super::stock::{PermitId, Stock};
 use crate::clock::Instant;
@@ -134,8 +134,8 @@ impl Ticket {
         let name = || self.pool.source.name.clone();
         let now = self.client.clock().now();
         Some(match answer {
-            Some(Ok(None)) => Ok(None),
-            Some(Ok(Some(offer))) => Ok(Some(offer.take()?)),
+            Some(Ok(Granted::Nothing)) => Ok(None),
+            Some(Ok(Granted::Offered)) => Ok(Some(self.seen.take()?)),
             // Taken out of the queue when its time was over.
             None if now >= self.until => Err(self.out_of_time(now)),
             None | Some(Err(Failure::ShuttingDown)) => Err(match self.client.ended() {
@@ -181,6 +181,9 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.done {
+            // What is offered from now on finds that nobody waits; what was offered goes back.
+            self.receiver.close();
+            drop(self.seen.take());
             self.pool.leave(self.id);
         }
         if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {

@@ -7,7 +7,6 @@ use tokio::sync::{Notify, oneshot};
 
 use super::error::ReleaseError;
 use super::exchange::Source;
-use super::permit::Permit;
 use super::pools::Pools;
 use super::queue::{Back, Entry, Extension, Seen, State};
 use super::stock::Stock;
@@ -15,8 +14,8 @@ use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{Client, CommitError, Core};
 use crate::error::ServerError;
-use crate::hold::{Flight, Lease, LostReason};
-use crate::unpolled::Offer;
+use crate::hold::{Flight, Lease, LostReason, Work};
+use crate::unpolled::{UNCLAIMED, Unpolled};
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -49,8 +48,15 @@ pub(super) enum Failure {
     ShuttingDown,
 }
 
-/// Permits are an offer: the caller has a second to take them.
-pub(super) type Answer = Result<Option<Offer<Permit>>, Failure>;
+/// What became of a request.
+pub(super) enum Granted {
+    /// The permits are in [`Seen`]: the caller has a second to take them.
+    Offered,
+    /// It was for one look, and there were too few.
+    Nothing,
+}
+
+pub(super) type Answer = Result<Granted, Failure>;
 
 /// Who runs the loop from now on; to be seen to when the pool is not locked any more, as who polls it locks the pool.
 #[derive(Default)]
@@ -155,13 +161,13 @@ impl Pool {
             (state.turn, state.ask) = (None, true);
         }
         if ask.once && state.others_first(now) && now < self.contact(&state) + client.patience() {
-            let _ = answer.send(Ok(None));
+            let _ = answer.send(Ok(Granted::Nothing));
             return (receiver, id, Kick::default());
         }
         // Who comes first asks; others are asked for with the first.
         state.ask |= !others && state.turn.is_none();
         let (client, seen) = (client.clone(), Arc::clone(seen));
-        state.queue.push_back(Entry { id, ask, client, until, seen, answer, placed: false });
+        state.push(Entry { id, ask, client, until, seen, answer, placed: false });
         let kick = self.drive_if_needed(&mut state);
         (receiver, id, kick)
     }
@@ -232,6 +238,14 @@ impl Pool {
         self.pools.sweep(self);
     }
 
+    /// Registers permits that a caller has not taken yet.
+    pub(super) fn note_offer(self: &Arc<Self>, state: &mut State, seen: &Arc<Seen>, now: Instant) {
+        state.offered.push(now, Arc::downgrade(seen));
+        if !std::mem::replace(&mut state.watched, true) {
+            self.core.unattended.note_next(self);
+        }
+    }
+
     /// Whether nothing is known of it that matters.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
@@ -239,5 +253,21 @@ impl Pool {
             state.queue.is_empty() && state.spare.is_empty() && state.back.is_empty() && state.gone.is_empty();
         let nothing = nothing && state.extensions.is_empty();
         nothing && !state.driven && state.out == 0 && state.leased.is_empty()
+    }
+}
+
+impl Unpolled for Pool {
+    fn give_up(self: Arc<Self>) -> Option<Work> {
+        let mut due = Vec::new();
+        let mut state = self.state();
+        state.offered.take_due(self.clock().now() - UNCLAIMED, &mut due);
+        state.watched = !state.offered.is_empty();
+        if state.watched {
+            self.core.unattended.note_next(&self);
+        }
+        drop(state);
+        // They give themselves back, for which the pool must not be locked.
+        due.iter().for_each(|seen| drop(seen.take()));
+        None
     }
 }

@@ -10,13 +10,13 @@ use tokio::sync::oneshot;
 use super::error::ReleaseError;
 use super::exchange::{ALIVE, Asked, Looked, Source, Words, on_server};
 use super::permit::Permit;
-use super::pool::{Answer, Ask, Pool};
+use super::pool::{Answer, Ask, Granted, Pool};
 use super::stock::{Leased, PermitId, Stock};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Progress};
 use crate::hold::{ExtendError, Flight, Lease, Turn, deadline};
-use crate::unpolled::Offer;
+use crate::unpolled::Queue;
 
 /// Requests that leave together at most, and permits with a lease in one exchange: a script of some milliseconds.
 const MOST_REQUESTS: usize = 64;
@@ -25,9 +25,11 @@ pub(super) const MOST_IDS: usize = 500;
 /// How often who waits looks while it gets no messages: 100 ms, as for other names.
 const UNSUBSCRIBED_LOOK: Duration = Duration::from_millis(100);
 
-/// What is known of a request when its time runs out.
+/// What a request and its caller share.
 #[derive(Default)]
 pub(super) struct Seen {
+    /// Permits that were granted and that the caller has not taken yet.
+    offer: Mutex<Option<Permit>>,
     /// The exchange it was last part of, and since when.
     asked: Mutex<Option<(Arc<Progress>, Instant)>>,
 }
@@ -42,6 +44,15 @@ impl Seen {
     pub(super) fn sent_since(&self) -> Option<Instant> {
         let asked = self.asked.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         asked.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
+    }
+
+    fn offer(&self, permit: Permit) {
+        *self.offer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(permit);
+    }
+
+    /// Takes the permits that were granted. `None` if they were given up, as nobody came for them.
+    pub(super) fn take(&self) -> Option<Permit> {
+        self.offer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
     }
 }
 
@@ -88,6 +99,10 @@ pub(super) struct Extension {
 /// The state of one name in this process.
 pub(super) struct State {
     pub(super) queue: VecDeque<Entry>,
+    /// No request in the queue times out before this.
+    pub(super) first_until: Instant,
+    /// Requests for one look may be among them.
+    has_lookers: bool,
     pub(super) next: u64,
     /// What we have and nobody of us holds.
     pub(super) spare: Stock,
@@ -97,6 +112,9 @@ pub(super) struct State {
     pub(super) gone: Vec<Bytes>,
     /// Leases that are to be of another length: one at a time, as the last one counts.
     pub(super) extensions: VecDeque<Extension>,
+    /// Permits that were granted and may not have been taken yet; they are looked at soon.
+    pub(super) offered: Queue<Instant, Seen>,
+    pub(super) watched: bool,
     /// How many permits guards have.
     pub(super) out: u64,
     /// Leases that are ours: of guards, and of what nobody holds.
@@ -148,11 +166,15 @@ impl State {
     pub(super) fn new() -> State {
         State {
             queue: VecDeque::new(),
+            first_until: Instant::NEVER,
+            has_lookers: false,
             next: 0,
             spare: Stock::default(),
             back: Vec::new(),
             gone: Vec::new(),
             extensions: VecDeque::new(),
+            offered: Queue::default(),
+            watched: false,
             out: 0,
             leased: HashMap::new(),
             renew_at: Instant::NEVER,
@@ -174,6 +196,12 @@ impl State {
         }
     }
 
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.first_until = self.first_until.min(entry.until);
+        self.has_lookers |= entry.ask.once;
+        self.queue.push_back(entry);
+    }
+
     /// Takes one out who was not granted anything; its place in the line goes with the next exchange.
     pub(super) fn remove(&mut self, at: usize, pool: &Pool) -> Option<Entry> {
         let entry = self.queue.remove(at)?;
@@ -181,8 +209,11 @@ impl State {
         Some(entry)
     }
 
-    /// Takes those out who do not wait any more.
+    /// Takes those out whose time is over. Who is dropped leaves by itself.
     pub(super) fn prune(&mut self, pool: &Pool, now: Instant) {
+        if now < self.first_until {
+            return;
+        }
         let State { queue, gone, ask, .. } = self;
         queue.retain(|entry| {
             let live = entry.is_live(now);
@@ -191,6 +222,7 @@ impl State {
             }
             live
         });
+        self.first_until = self.queue.iter().map(|entry| entry.until).min().unwrap_or(Instant::NEVER);
     }
 
     /// Whether who only looks is told that there is nothing for it: there are others who wait, here or elsewhere.
@@ -201,26 +233,27 @@ impl State {
 
     /// Tells those who only look, if others go first.
     pub(super) fn dismiss_lookers(&mut self, now: Instant) {
-        if !self.others_first(now) {
+        if !self.has_lookers || !self.others_first(now) {
             return;
         }
+        self.has_lookers = false;
         for at in (0..self.queue.len()).rev() {
             if self.queue[at].ask.once
                 && let Some(entry) = self.queue.remove(at)
             {
-                let _ = entry.answer.send(Ok(None));
+                let _ = entry.answer.send(Ok(Granted::Nothing));
             }
         }
     }
 
     /// Whether the first of the queue may be served, for all that is known: it was not asked for, or there was more left.
     fn is_unasked(&self, fair: bool) -> bool {
-        let mut first = self.queue.iter().take(self.batch());
         let served = |entry: &Entry| i64::try_from(entry.ask.permits).is_ok_and(|permits| permits <= self.left);
-        match fair {
-            true => first.any(|entry| entry.ask.once || !entry.placed),
-            false => first.clone().next().is_some_and(served) || first.any(|entry| entry.ask.once),
+        if !fair && self.queue.front().is_some_and(served) {
+            return true;
         }
+        let looks = |entry: &Entry| entry.ask.once || fair && !entry.placed;
+        (fair || self.has_lookers) && self.queue.iter().take(self.batch()).any(looks)
     }
 
     /// How many of the first of the queue are asked for together: equally durable ones, and not too many ids.
@@ -255,22 +288,23 @@ impl State {
             }
             let Some(entry) = self.queue.pop_front() else { return };
             let stock = self.spare.split(n);
-            self.give(pool, entry, stock);
+            self.give(pool, entry, stock, now);
         }
     }
 
     /// Gives what is ours to one of the queue. Who has left meanwhile gives it back by what is dropped then.
-    pub(super) fn give(&mut self, pool: &Arc<Pool>, entry: Entry, stock: Stock) {
+    pub(super) fn give(&mut self, pool: &Arc<Pool>, entry: Entry, stock: Stock, now: Instant) {
         if entry.answer.is_closed() {
             self.spare.merge(stock);
             return;
         }
         self.out += stock.n;
         let permit = Permit::new(entry.client, Arc::clone(pool), stock);
-        let offer = Offer::new(&pool.core.unattended, permit);
-        if let Err(Ok(Some(offer))) = entry.answer.send(Ok(Some(offer)))
-            && let Some(permit) = offer.take()
-        {
+        // Before the answer: a caller who leaves looks whether something was offered.
+        entry.seen.offer(permit);
+        if entry.answer.send(Ok(Granted::Offered)).is_ok() {
+            pool.note_offer(self, &entry.seen, now);
+        } else if let Some(permit) = entry.seen.take() {
             let stock = permit.disarm();
             self.out -= stock.n;
             self.spare.merge(stock);

@@ -50,7 +50,7 @@ impl Grant {
         }
         state.leased.extend(stock.leased.iter().map(|leased| (leased.id, Arc::clone(leased))));
         match entry {
-            Some(entry) => state.give(pool, entry, stock),
+            Some(entry) => state.give(pool, entry, stock, pool.clock().now()),
             None => state.spare.merge(stock),
         }
     }
