@@ -83,7 +83,7 @@ async fn what_can_not_be_is_told_and_not_asked() {
         assert!(matches!(told, ObjectError::InvalidArgument { .. }), "{told:?}");
     }
     let told = bucket.set(&text).expires_at(SystemTime::UNIX_EPOCH - HOUR).await.unwrap_err();
-    assert!(matches!(told, ObjectError::InvalidArgument { .. }), "{told:?}");
+    assert!(told.to_string().ends_with("got 3600s before the begin of 1970"), "{told}");
     let bad: Bucket<String> = Bucket::new(&client, "a{b");
     assert!(matches!(bad.get().await, Err(ObjectError::InvalidName(_))));
     assert!(matches!(bad.set(&text).await, Err(ObjectError::InvalidName(_))));

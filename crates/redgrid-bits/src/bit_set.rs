@@ -325,10 +325,19 @@ impl BitSet {
         match (start, end) {
             (Some(start), Some(end)) if start <= end && end <= BITS => Ok(start..end),
             _ => {
-                let got = format!("{:?} to {:?}", range.start_bound(), range.end_bound());
+                let got = format!("{} to {}", show(range.start_bound()), show(range.end_bound()));
                 Err(self.place.invalid("range", "one within 0 to 4294967295 whose end is not before its start", got))
             }
         }
+    }
+}
+
+/// A bound of a range in an error.
+fn show(bound: Bound<&u64>) -> String {
+    match bound {
+        Bound::Included(at) => at.to_string(),
+        Bound::Excluded(at) => format!("{at} (excluded)"),
+        Bound::Unbounded => "unbounded".to_owned(),
     }
 }
 

@@ -52,17 +52,6 @@ impl Named {
         }
     }
 
-    /// `user:password` of the URL, as it stands there.
-    fn login(&self) -> Option<String> {
-        let url = match self {
-            Named::Url(url) => url.clone(),
-            Named::File(_) => return None,
-            Named::Environment => std::env::var("REDGRID_URL").ok()?,
-        };
-        let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?.to_owned();
-        authority.rsplit_once('@').map(|(login, _)| login.to_owned())
-    }
-
     /// The failure that says where to look.
     pub(crate) fn unusable(&self, error: &ConfigError) -> Failure {
         let place = match self {
@@ -88,8 +77,6 @@ pub(crate) struct Server {
     pub(crate) grid: Grid,
     /// How it was reached.
     pub(crate) config: Config,
-    /// User and password as they stand in the URL, if it has any.
-    pub(crate) login: Option<String>,
     address: String,
 }
 
@@ -115,7 +102,7 @@ impl Server {
         let grid = Grid::connect(config.clone()).await;
         let grid = grid.map_err(|error| unstarted(&named, &address, &error))?;
         grid.wait_ready(READY_WITHIN).await.map_err(|error| unreachable(&address, &error))?;
-        Ok(Server { grid, config, login: named.login(), address })
+        Ok(Server { grid, config, address })
     }
 
     /// The server went away, or refused.

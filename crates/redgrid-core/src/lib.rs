@@ -50,7 +50,7 @@ pub use connection::{
 };
 pub use error::{Code, ServerError};
 pub use hold::Holder;
-pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970};
+pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970, show_moment};
 pub use name::{InvalidName, Name};
 pub use once::{OnceBulkScript, OnceRequest, OnceScript};
 pub use script::{BulkScript, Joint, OwnedScript, Script, Turn};

@@ -20,3 +20,11 @@ pub fn millis_since_1970(at: SystemTime) -> Option<u128> {
     let since = at.duration_since(UNIX_EPOCH).ok()?;
     (since <= LATEST).then_some(since.as_millis())
 }
+
+/// A time in an error: how long before or after the begin of 1970 it is.
+pub fn show_moment(at: SystemTime) -> String {
+    match at.duration_since(UNIX_EPOCH) {
+        Ok(after) => format!("{after:?} after the begin of 1970"),
+        Err(before) => format!("{:?} before the begin of 1970", before.duration()),
+    }
+}

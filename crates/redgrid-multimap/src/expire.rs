@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::MOMENTS_EXPECTED;
-use redgrid_core::millis_since_1970;
 use redgrid_core::object::{Lifetime, ObjectError, millis};
+use redgrid_core::{millis_since_1970, show_moment};
 
 use crate::kind::Lifetimes;
 use crate::kind::sealed::Way;
@@ -70,7 +70,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
         let fits = |millis: &u128| Y::WAY != Way::Native || *millis <= LATEST;
         match millis_since_1970(at).filter(fits) {
             Some(millis) => self.lives(key, format!("@{}", millis.max(1)).into()).await,
-            None => Err(self.place.invalid("lifetime", MOMENTS_EXPECTED, format_args!("{at:?}"))),
+            None => Err(self.place.invalid("lifetime", MOMENTS_EXPECTED, show_moment(at))),
         }
     }
 

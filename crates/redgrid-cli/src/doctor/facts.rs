@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::join_all;
-use redgrid::config::{Access, Address, CredentialProvider, Credentials, Durability, Provider, Servers};
+use redgrid::config::{Address, Durability, Servers};
 use redgrid::{Client, Config, Reply, ServerError};
 
 use super::rights::Rights;
@@ -54,6 +54,8 @@ pub(crate) struct Node {
     pub(crate) info: HashMap<String, String>,
     /// `None` where the user may not ask.
     pub(crate) settings: Option<HashMap<String, String>>,
+    /// Why RESP2 is spoken, where the server or a proxy refuses RESP3.
+    pub(crate) without_resp3: Option<String>,
     pub(crate) clock: Option<Clock>,
     pub(crate) rights: Rights,
     /// The fields of `CLUSTER INFO`; empty where it is no cluster.
@@ -142,7 +144,7 @@ impl Node {
 
     async fn ask(address: &Address, server: &Server) -> Node {
         let mut node = Node { address: Place(address.to_string()), ..Node::default() };
-        match connect(address, server.config.access(), server.login.as_deref()).await {
+        match connect(address, &server.config).await {
             Ok(client) => {
                 node.look(&client).await;
                 // Nothing is held.
@@ -161,6 +163,7 @@ impl Node {
         }));
         let answers: Result<Vec<_>, _> = asked.await.into_iter().collect();
         self.settings = answers.ok().map(|answers| answers.into_iter().flatten().collect());
+        self.without_resp3 = client.health().await.nodes.into_iter().find_map(|node| node.without_resp3);
         self.clock = clock(client).await;
         self.rights = Rights::of(client).await;
         if self.info.get("cluster_enabled").is_some_and(|on| on == "1") {
@@ -207,44 +210,12 @@ impl Facts {
     }
 }
 
-/// A client of one node, with the access of the whole deployment.
-async fn connect(address: &Address, access: &Access, login: Option<&str>) -> Result<Client, String> {
-    let config = match (login, Login::of(access)) {
-        (Some(login), _) => Config::from_url(&format!("redis://{login}@{address}")),
-        (None, None) => Config::single(address.to_string()),
-        (None, Some(login)) => Config::single(address.to_string()).map(|config| config.password_from(login)),
-    };
-    let config = config.map_err(|error| crate::failure::chain(&error))?;
-    let mut config = config.client_name("redgrid-doctor").database(access.database);
-    if let Some(tls) = &access.tls {
-        config = config.tls(tls.clone());
-    }
+/// A client of one node, with the settings of the whole deployment.
+async fn connect(address: &Address, config: &Config) -> Result<Client, String> {
+    let config = config.clone().for_server(address.clone()).client_name("redgrid-doctor");
     let client = Client::connect(config).await.map_err(|error| crate::failure::chain(&error))?;
     client.wait_ready(READY_WITHIN).await.map_err(|error| crate::failure::chain(&error))?;
     Ok(client)
-}
-
-/// The user and password of one configuration, for another.
-enum Login {
-    Fixed(Credentials),
-    Provider(Provider),
-}
-
-impl Login {
-    fn of(access: &Access) -> Option<Self> {
-        let fixed = |password| Login::Fixed(Credentials { username: access.username.clone(), password });
-        access.provider.clone().map(Login::Provider).or_else(|| access.password.clone().map(fixed))
-    }
-}
-
-#[async_trait::async_trait]
-impl CredentialProvider for Login {
-    async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
-        match self {
-            Login::Fixed(credentials) => Ok(credentials.clone()),
-            Login::Provider(provider) => provider.fetch().await,
-        }
-    }
 }
 
 /// A command that changes nothing.

@@ -14,6 +14,9 @@ pub(crate) fn check(node: &Node, wishes: &Wishes) -> Vec<Finding> {
         return vec![Finding::fail("reach", says).at(&node.address)];
     }
     let mut findings = vec![version(node)];
+    findings.extend(node.without_resp3.iter().map(|why| {
+        Finding::warn("protocol", format!("{why}; set protocol to resp2, so that new connections do not ask first"))
+    }));
     if node.settings.is_none() {
         let says = "this user may not run CONFIG GET: persistence, memory, replicas and timeouts were not looked at; ask as \
                     an administrator";

@@ -187,3 +187,14 @@ fn without_a_server_the_exit_code_is_69() {
     let ended = run(&["doctor", "--url", "redis://127.0.0.1:1"]);
     assert_eq!((ended.code(), ended.stdout().as_str()), (69, ""), "{}", ended.stderr());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_resp3_is_told_with_what_to_set() {
+    let server = RedisServer::builder().config("rename-command HELLO \"\"").start().await.expect("a server");
+    let told = examine(&server.url()).json();
+    assert_level(&told, "protocol", "warn");
+    assert!(told["findings"].to_string().contains("set protocol to resp2"), "{told}");
+    // As the deployment is reached, so is each node of it.
+    let told = examine(&format!("{}?protocol=resp2", server.url())).json();
+    assert!(levels(&told, "protocol").is_empty(), "{told}");
+}

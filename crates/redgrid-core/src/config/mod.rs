@@ -227,6 +227,13 @@ impl Config {
         }
     }
 
+    /// The same settings for one server alone, whatever its role: for tools that ask each node of a
+    /// deployment by itself.
+    pub fn for_server(mut self, address: Address) -> Self {
+        self.servers = Servers::Single(Single { address });
+        self
+    }
+
     /// The servers.
     pub fn servers(&self) -> &Servers {
         &self.servers

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use super::ObjectError;
-use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970};
+use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970, show_moment};
 use crate::name::Name;
 
 /// What is said of the lifetime of a new value.
@@ -78,5 +78,5 @@ fn checked(lifetime: Duration) -> Result<Bytes, Unfit> {
 }
 
 fn since_1970(at: SystemTime) -> Result<u128, Unfit> {
-    millis_since_1970(at).ok_or_else(|| Unfit { expected: MOMENTS_EXPECTED, got: format!("{at:?}") })
+    millis_since_1970(at).ok_or_else(|| Unfit { expected: MOMENTS_EXPECTED, got: show_moment(at) })
 }
