@@ -46,6 +46,7 @@ mod fair_runs;
 mod fence;
 mod fenced;
 mod force_if;
+mod full_server;
 mod gcra;
 mod geo;
 mod geo_model;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_atomic_long::AtomicLong;
-use redgrid_barrier::Barrier;
+use redgrid_barrier::{Barrier, Event};
 use redgrid_bucket::Bucket;
 use redgrid_core::Client;
 use redgrid_countdown_latch::CountDownLatch;
@@ -83,8 +83,12 @@ fn queue(client: &Client) -> Queue<u32> {
     Queue::new(client, "queue")
 }
 
+fn messages(client: &Client) -> ReliableQueue<u32> {
+    ReliableQueue::new(client, "messages")
+}
+
 /// Calls that wait for others: what they wait for is taken, or is not there.
-pub(crate) const WAITING: [Named; 10] = [
+pub(crate) const WAITING: [Named; 16] = [
     ("lock", call!(|client| Lock::new(&client, "lock").acquire())),
     ("lock with a bound", call!(|client| Lock::new(&client, "lock").acquire().wait(BOUND))),
     ("fair lock", call!(|client| FairLock::new(&client, "fair").acquire())),
@@ -95,6 +99,12 @@ pub(crate) const WAITING: [Named; 10] = [
     ("latch with a bound", call!(|client| CountDownLatch::new(&client, "latch").wait().within(BOUND))),
     ("queue", call!(|client| queue(&client).take())),
     ("queue with a bound", call!(|client| queue(&client).take_within(BOUND))),
+    ("barrier", call!(|client| Barrier::new(&client, "barrier", 2).wait())),
+    ("barrier with a bound", call!(|client| Barrier::new(&client, "bounded barrier", 2).wait().within(BOUND))),
+    ("event", call!(|client| Event::new(&client, "event").wait())),
+    ("event with a bound", call!(|client| Event::new(&client, "event").wait().within(BOUND))),
+    ("reliable queue", call!(|client| messages(&client).receive())),
+    ("reliable queue with a bound", call!(|client| messages(&client).receive().within(BOUND))),
 ];
 
 /// Calls that do not wait for others, or would get at once what they ask for.

@@ -61,3 +61,22 @@ async fn a_release_that_was_denied_is_sent_again() {
     server.allow(&["hdel"]).await.unwrap();
     redgrid_testkit::wait_until(redgrid_tests::SOON, async || !observer.exists("lock").await.unwrap()).await;
 }
+
+/// What is sent again still keeps the name for `at_least`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_denied_release_that_is_sent_again_keeps_the_name_as_long_as_was_asked() {
+    const LONG: Duration = Duration::from_secs(600);
+    let server = server().await;
+    let client = client(&server).await;
+    let observer = server.observer().await.unwrap();
+    let held = Lock::new(&client, "lock").acquire().lease(LONG).at_least(LONG / 2).await.unwrap();
+    server.deny(&["pexpire"]).await.unwrap();
+    assert_eq!(kind(&held.release().await.unwrap_err()), "Refused");
+    server.allow(&["pexpire"]).await.unwrap();
+    redgrid_testkit::wait_until(redgrid_tests::SOON, async || {
+        let holders = observer.query::<Vec<String>>(&["HKEYS", "lock"]).await.unwrap();
+        assert!(!holders.is_empty(), "the name is free");
+        holders.iter().all(|holder| holder.ends_with(":kept"))
+    })
+    .await;
+}

@@ -89,15 +89,18 @@ async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
         let ended = ends(&rig, loss, &WAITING, async || {
             let channels = observer.pubsub_channels("*").await.unwrap();
             let listens = |name: &str| channels.iter().any(|channel| channel.contains(name));
-            ["{lock}", "{semaphore}", "{latch}", "{queue}", "{fair}"].into_iter().all(listens)
+            ["{lock}", "{semaphore}", "{latch}", "{queue}", "{fair}", "{barrier}", "{event}", "{messages}"]
+                .into_iter()
+                .all(listens)
                 && rig.client.in_hand().waiting >= 6
         })
         .await;
         let mut wrong = Vec::new();
         for ((outcome, took), (name, _)) in ended.iter().zip(&WAITING) {
-            // A request of theirs that takes what it finds may have left before the loss was
-            // noticed: that is unknown then.
-            let takes = name.starts_with("queue") || name.starts_with("semaphore");
+            // A request of theirs that takes what it finds, or says that one is there, may have
+            // left before the loss was noticed: that is unknown then.
+            let takes =
+                ["queue", "semaphore", "reliable queue", "barrier"].iter().any(|taking| name.starts_with(taking));
             let left = takes || (name.contains("lock") && !matches!(loss, Loss::Killed));
             let expected: &[_] = if left { &["Unavailable", "OutcomeUnknown"] } else { &["Unavailable"] };
             if !outcome.is(expected) {

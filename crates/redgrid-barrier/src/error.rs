@@ -70,6 +70,14 @@ impl AskError {
         }
     }
 
+    /// The error of a request that changes nothing: where no answer came, nothing was done either.
+    pub(crate) fn of_read(self) -> Self {
+        match self {
+            AskError::OutcomeUnknown { name, source } => AskError::Unavailable { name, source },
+            other => other,
+        }
+    }
+
     /// Whether it may be otherwise a little later.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, AskError::Unavailable { .. } | AskError::OutcomeUnknown { .. })

@@ -106,7 +106,8 @@ impl Event {
     /// Dropping it changes nothing.
     pub async fn is_set(&self) -> Result<bool, AskError> {
         let place = self.place.as_ref().map_err(Clone::clone)?;
-        let (set, _) = place.ask::<(i64, i64)>(LOOK.with([place.key.clone()]).idempotent()).await?;
+        let look = place.ask::<(i64, i64)>(LOOK.with([place.key.clone()]).idempotent()).await;
+        let (set, _) = look.map_err(AskError::of_read)?;
         Ok(set == 1)
     }
 
@@ -159,6 +160,10 @@ impl EventWait {
                 Ok(if set || times > *before { Seen::Done(()) } else { Seen::Wait(-1) })
             })
             .await
+            .map_err(|error| match error {
+                WaitError::Failed(error) => WaitError::Failed(error.of_read()),
+                other => other,
+            })
     }
 }
 

@@ -146,12 +146,13 @@ impl Place {
     ) -> Result<T, E> {
         let clock = self.client.clock();
         let (mut hearing, mut failure): (Option<Hearing>, _) = (None, None);
-        let mut contact = bound.met;
-        let over = |failure: Option<AskError>, contact: bool| {
+        let mut answered = if bound.met { clock.now() } else { Instant::PAST };
+        let over = |failure: Option<AskError>, answered: Instant| {
             let unasked = || {
                 AskError::of(&self.name, redgrid_core::ServerError::Unknown { reason: "no answer came in time".into() })
             };
-            match failure.or_else(|| (!contact).then(unasked)) {
+            let silent = || Some(AskError::of(&self.name, self.client.out_of_contact(&self.key, answered)?));
+            match failure.or_else(silent).or_else(|| (answered == Instant::PAST).then(unasked)) {
                 Some(failure) => E::from(WaitError::Failed(failure)),
                 None => {
                     E::from(WaitError::TimedOut { name: self.name.clone(), waited: clock.now().since(bound.began) })
@@ -162,11 +163,11 @@ impl Place {
             let answer = tokio::select! {
                 biased;
                 answer = self.ask::<Vec<i64>>(look()) => answer,
-                () = clock.sleep_until(bound.until) => return Err(over(failure, contact)),
+                () = clock.sleep_until(bound.until) => return Err(over(failure, answered)),
             };
             let pause = match answer {
                 Ok(answer) => {
-                    (contact, failure) = (true, None);
+                    (answered, failure) = (clock.now(), None);
                     match seen(answer)? {
                         Seen::Done(done) => return Ok(done),
                         Seen::Wait(left) => {
@@ -191,7 +192,7 @@ impl Place {
                 }
                 () = told(hearing, bound.own.as_deref()) => {}
                 () = clock.sleep_until(clock.now() + pause.min(beneath)) => {}
-                () = clock.sleep_until(bound.until) => return Err(over(failure, contact)),
+                () = clock.sleep_until(bound.until) => return Err(over(failure, answered)),
             }
         }
     }

@@ -106,9 +106,9 @@ async fn look(server: &Server, key: Key) -> Result<Option<Listed>, Failure> {
     })
 }
 
-/// A holder field: `<uuid>:<number>`.
+/// A holder field: `<uuid>:<number>`, with `:kept` behind it where the name stays taken for a while after its release.
 fn holder(field: &str) -> Option<(String, u64)> {
-    let (client, number) = field.split_once(':')?;
+    let (client, number) = field.strip_suffix(":kept").unwrap_or(field).split_once(':')?;
     Uuid::try_parse(client).ok().filter(|_| client.len() == 36)?;
     Some((client.to_owned(), number.parse().ok()?))
 }
@@ -121,6 +121,7 @@ mod tests {
     fn a_holder_is_a_uuid_and_a_number() {
         let id = "0f8fad5b-d9cb-469f-a165-70867728950e";
         assert_eq!(holder(&format!("{id}:17")), Some((id.into(), 17)));
+        assert_eq!(holder(&format!("{id}:17:kept")), Some((id.into(), 17)));
         for other in
             [id, "name:17", "0f8fad5bd9cb469fa16570867728950e:17", &format!("{id}:17:write"), &format!("{id}:x")]
         {

@@ -62,6 +62,9 @@ pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<Exit
         error => server.failed(error),
     };
     let expected = options.if_holder.as_deref().map(LockHolder::from_field);
+    if expected.is_none() {
+        refuse_other_hashes(&server, &name).await?;
+    }
     let freed = free(&server, &name, expected.as_ref()).await.map_err(failed)?;
     let mut told = Told { name: name.as_str(), freed, holders: Vec::new() };
     if !freed && expected.is_some() {
@@ -76,6 +79,21 @@ pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<Exit
         told.text()
     })?;
     Ok(if freed { ExitCode::SUCCESS } else { ExitCode::from(NOT_FREED) })
+}
+
+/// Any hash could be freed like a lock: its fields would be deleted. So the fields have to be holders. Who may not look frees it unseen.
+async fn refuse_other_hashes(server: &Server, name: &Name) -> Result<(), Failure> {
+    let Ok(Some(state)) = server.grid.lock(name.as_str()).inspect().await else { return Ok(()) };
+    let is_other = |holder: &&LockHolder| holder.number.is_none() && !holder.client.ends_with(":write");
+    match state.holders.iter().find(is_other) {
+        None => Ok(()),
+        Some(other) => {
+            let field: String = other.client.chars().take(64).collect();
+            Err(Failure::usage(format!(
+                "`{name}` is not a lock: its field `{field}` is no holder; nothing was changed"
+            )))
+        }
+    }
 }
 
 /// Takes the lock away, from the expected holder or from whoever has it, as its kind does: so its waiters are woken.

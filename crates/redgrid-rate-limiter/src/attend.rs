@@ -113,7 +113,10 @@ fn tell<L: Limit>(
             let error = match other {
                 Ok(None) => LimitError::RateNotSet { name: name.clone() },
                 Ok(Some(told)) => {
-                    let source = ServerError::Decode { expected: "a verdict for each", got: format!("{told:?}") };
+                    let source = ServerError::Decode {
+                        expected: "a verdict for each",
+                        got: format!("{} for {}", told.verdicts.len(), asked.len()),
+                    };
                     LimitError::of(&queue.client, name, source)
                 }
                 Err(source) => LimitError::of(&queue.client, name, source),

@@ -64,7 +64,7 @@ impl Told {
     }
 
     pub(crate) fn unexpected(self, name: &Name) -> QueueError {
-        let source = ServerError::Decode { expected: "what became of a change", got: format!("{self:?}") };
+        let source = ServerError::Decode { expected: "what became of a change", got: "that of another one".to_owned() };
         ObjectError::of(name, source).into()
     }
 }

@@ -29,7 +29,7 @@ const LINGERS: Duration = Duration::from_secs(1);
 pub(crate) enum Left {
     /// Messages; the caller has a second to take them.
     Given(Offer<Granted>),
-    /// There was nothing for who does not wait.
+    /// There was nothing, for who does not wait or in the time of who does.
     Nothing,
     Failed(ServerError),
     ShuttingDown,
@@ -70,6 +70,8 @@ struct State {
     /// The number of whoever comes next.
     next: u64,
     attended: bool,
+    /// When the server last answered a request of this line.
+    answered: Option<Instant>,
 }
 
 struct Waiting {
@@ -111,6 +113,13 @@ impl Desk {
 }
 
 impl Seat {
+    /// What a wait ends with when its time is over: nothing, if there was contact with the server.
+    pub(crate) fn timed_out(&self) -> Left {
+        let answered = self.desk.line.state().answered.unwrap_or(Instant::PAST);
+        let failure = self.desk.client.out_of_contact(self.desk.keys.queue(), answered);
+        failure.map_or(Left::Nothing, Left::Failed)
+    }
+
     /// Completes when the wait is over.
     pub(crate) async fn left(&mut self) -> Left {
         // Without an answer, what attends to the line has ended with the client.
@@ -199,6 +208,7 @@ async fn attend(mut attendance: Attendance) {
                 seen = upto;
                 match answer {
                     Ok(answer) => {
+                        desk.line.state().answered = Some(clock.now());
                         let (due, more) = (answer.due, answer.more);
                         let all_given = hand_out(&desk, upto, &for_whom, answer);
                         is_due |= more || all_given;

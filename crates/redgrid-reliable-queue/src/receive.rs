@@ -130,11 +130,14 @@ async fn received<T: 'static, C: Codec + Clone>(
         let mut seat = desk.enter(Wish { most, visibility: options.visibility }, at_once);
         let left = match until {
             None => seat.left().await,
-            Some(until) => tokio::select! {
-                biased;
-                left = seat.left() => left,
-                () = clock.sleep_until(until) => Left::Nothing,
-            },
+            Some(until) => {
+                let left = tokio::select! {
+                    biased;
+                    left = seat.left() => Some(left),
+                    () = clock.sleep_until(until) => None,
+                };
+                left.unwrap_or_else(|| seat.timed_out())
+            }
         };
         return match left {
             Left::Given(offer) => {

@@ -16,6 +16,7 @@
 if is_late(ARGV[1]) then
   return {-1}
 end
+keep_on_full_server()
 local session, till = tonumber(ARGV[4]), now + tonumber(ARGV[5])
 local turn, _, mark = seat(ARGV[2])
 if turn and (turn > tonumber(ARGV[3]) or turn == tonumber(ARGV[3]) and mark == 'l') then

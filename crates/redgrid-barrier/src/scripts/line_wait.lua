@@ -20,6 +20,9 @@
 if is_late(ARGV[1]) then
   return {-1}
 end
+if ARGV[9] == '1' then
+  keep_on_full_server()
+end
 local id, mine, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local function is_mine()
   local turn, _, mark = seat(id)

@@ -18,6 +18,7 @@
 if is_late(ARGV[1]) then
   return {-1}
 end
+keep_on_full_server()
 local turn, number, mark = seat(ARGV[2])
 local is_here = turn == tonumber(ARGV[3])
 if turn and turn > tonumber(ARGV[3]) or is_here and mark == 'l' or not is_of(ARGV[9]) or field('ended') == 1 then

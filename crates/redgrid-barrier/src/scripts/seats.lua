@@ -37,6 +37,12 @@ local function keep(lease)
   end
 end
 
+-- To be called before what only keeps somebody counted: a full server (maxmemory) refuses a script's first write if it adds something,
+-- and no later one.
+local function keep_on_full_server()
+  redis.call('ZREM', k[2], '')
+end
+
 -- Takes out of a sorted set of leases who has died, and forgets their seats; returns who they were.
 local function bury(leases)
   local dead = redis.call('ZRANGEBYSCORE', leases, '-inf', now)

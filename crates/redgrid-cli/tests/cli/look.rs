@@ -269,6 +269,17 @@ async fn a_large_hash_is_read_in_a_bounded_part() {
 }
 
 #[tokio::test]
+async fn a_hash_that_is_no_lock_is_not_deleted_by_force() {
+    let server = RedisServer::start().await.expect("a server");
+    let observer = server.observer().await.expect("an observer");
+    observer.cmd(&["HSET", "user", "name", "Ada", "mail", "ada@example.org"]).await.expect("an answer");
+    let ended = on(&server, &["unlock", "--force", "user"]);
+    assert_eq!(ended.code(), 2, "{}", ended.stdout());
+    assert!(ended.stderr().contains("`user` is not a lock: its field `"), "{}", ended.stderr());
+    assert_eq!(observer.query::<u64>(&["HLEN", "user"]).await.expect("an answer"), 2);
+}
+
+#[tokio::test]
 async fn long_values_are_not_read() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");

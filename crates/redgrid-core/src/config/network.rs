@@ -43,8 +43,7 @@ pub trait Resolver: Send + Sync + 'static {
 
 /// Opens connections in another way than by TCP from this machine: through a tunnel, or a proxy of its own protocol.
 ///
-/// TLS, where it is set, is spoken through what the dialer opens. All bytes take one more step through
-/// the loopback interface of this machine.
+/// TLS, where it is set, is spoken through what the dialer opens.
 #[async_trait]
 pub trait Dialer: Send + Sync + 'static {
     /// Opens a connection to `host:port`. Called for each connection. The time it takes is part of

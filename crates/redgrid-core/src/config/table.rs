@@ -191,7 +191,7 @@ pub(super) static TABLE: &[Setting] = &[
         "max_in_flight",
         Connections,
         Count(|d| &mut d.settings.max_in_flight, 1, 65_536),
-        "How many requests may be under way at one node. Further ones wait in the client, and that is not part of their `timeout`. More takes more memory (some 10 KB each) and makes one answer wait for more others; less leaves a distant server idle.",
+        "How many requests may be under way at one node. Further ones wait in the client, and that is not part of their `timeout`. More takes more memory and makes one answer wait for more others; less leaves a distant server idle.",
     ),
     row(
         "address_map",

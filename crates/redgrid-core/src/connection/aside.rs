@@ -199,7 +199,7 @@ impl Lane {
             }
             Ok(other) => {
                 link.renew();
-                Err(ServerError::Decode { expected: "a list of answers to what was queued", got: format!("{other:?}") })
+                Err(other.misfit("a list of answers to what was queued"))
             }
             Err(ServerError::Refused { code: Code::Other, message }) if message.contains("without MULTI") => {
                 Err(ServerError::not_sent("the connection was replaced before EXEC"))

@@ -22,7 +22,7 @@ use super::given_back::{GivenBack, repeat};
 use super::health::HealthCheck;
 use super::shared::{Kept, Shared};
 use super::{Deployment, Ended, Epoch, Request, Server, Topology, topology};
-use crate::clock::Clock;
+use crate::clock::{Clock, Instant};
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;
 use crate::hold::Table;
@@ -183,6 +183,15 @@ impl Client {
     /// each loss of contact, restart and failover: what was believed of the server before may not be so any more.
     pub fn epoch_of(&self, key: &[u8]) -> Option<Epoch> {
         self.0.core.topology.primary(key).current_epoch()
+    }
+
+    /// What stands in the way where a wait of bounded length has ended without contact: the server of
+    /// `key` has last answered at `answered`, and since then has owed an answer, or had no connection,
+    /// for longer than the response timeout. `None` where there was contact.
+    pub fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
+        let core = self.core();
+        let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
+        (core.clock.now().since(contact) > core.settings.timeout).then(|| core.no_contact(key))
     }
 
     /// How often those who wait look by themselves.

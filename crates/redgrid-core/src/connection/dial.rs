@@ -53,9 +53,17 @@ async fn to_address(address: &Address, network: &Network, within: Duration) -> R
         return dialer.dial(host, *port).await.map_err(failed);
     }
     if let Some(proxy) = &network.socks {
-        let stream = socks::connect(proxy, host, *port).await.map_err(Trouble::passing)?;
+        let of_proxy =
+            |trouble: Trouble| Trouble::passing(format!("the SOCKS proxy at {}: {}", proxy.address, trouble.words));
+        let stream = connect(&proxy.address, network, within).await.map_err(of_proxy)?;
+        let stream = socks::pass(stream, proxy, host, *port).await.map_err(Trouble::passing)?;
         return Ok(Box::new(stream));
     }
+    Ok(Box::new(connect(address, network, within).await?))
+}
+
+/// Connects by TCP.
+async fn connect(Address { host, port }: &Address, network: &Network, within: Duration) -> Result<TcpStream, Trouble> {
     let unknown = |error: io::Error| Trouble::unresolved(host, &error);
     let addresses = match (host.parse::<IpAddr>(), &network.resolver) {
         (Ok(ip), _) => vec![SocketAddr::new(ip, *port)],
@@ -71,7 +79,7 @@ async fn to_address(address: &Address, network: &Network, within: Duration) -> R
         _ => race(addresses, within).await.map_err(failed)?,
     };
     stream.set_nodelay(true).map_err(failed)?;
-    Ok(Box::new(stream))
+    Ok(stream)
 }
 
 /// Connects to the first address that takes a connection.

@@ -1,6 +1,7 @@
 //! Replies of a server, and how they become Rust values.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::Hash;
 
 use bytes::Bytes;
@@ -40,14 +41,56 @@ impl Reply {
     }
 
     pub(crate) fn misfit(self, expected: &'static str) -> ServerError {
-        let mut got = format!("{self:?}");
-        if got.len() > 120 {
-            let cut = (0..=117).rev().find(|&at| got.is_char_boundary(at)).unwrap_or(0);
-            got.truncate(cut);
-            got.push('…');
-        }
-        ServerError::Decode { expected, got }
+        ServerError::Decode { expected, got: self.to_string() }
     }
+}
+
+/// Longer texts are shown by their length: in an error they could be a whole value.
+const SHOWN_TEXT: usize = 40;
+
+/// So many elements of a list are shown.
+const SHOWN_ELEMENTS: usize = 8;
+
+/// For errors: short, and long texts only by their length.
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reply::Nil => f.write_str("nil"),
+            Reply::Int(number) => number.fmt(f),
+            Reply::Double(number) => number.fmt(f),
+            Reply::Bool(is) => is.fmt(f),
+            Reply::Error(error) => write!(f, "the error `{error}`"),
+            Reply::Bytes(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) if text.len() <= SHOWN_TEXT => write!(f, "{text:?}"),
+                _ => write!(f, "{} bytes", bytes.len()),
+            },
+            Reply::Array(elements) => {
+                f.write_str("[")?;
+                listed(f, elements.iter(), |f, element| element.fmt(f))?;
+                f.write_str("]")
+            }
+            Reply::Map(pairs) => {
+                f.write_str("{")?;
+                listed(f, pairs.iter(), |f, (key, value)| write!(f, "{key}: {value}"))?;
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+fn listed<T>(
+    f: &mut fmt::Formatter<'_>,
+    elements: impl ExactSizeIterator<Item = T>,
+    show: impl Fn(&mut fmt::Formatter<'_>, T) -> fmt::Result,
+) -> fmt::Result {
+    let more = elements.len().saturating_sub(SHOWN_ELEMENTS);
+    for (nth, element) in elements.take(SHOWN_ELEMENTS).enumerate() {
+        if nth > 0 {
+            f.write_str(", ")?;
+        }
+        show(f, element)?;
+    }
+    if more > 0 { write!(f, ", and {more} more") } else { Ok(()) }
 }
 
 /// A type that a [`Reply`] can become.

@@ -14,19 +14,17 @@ const NO_LOGIN: u8 = 0;
 const PASSWORD: u8 = 2;
 const CONNECT: u8 = 1;
 
-/// Opens a connection to `host:port` by the proxy, which also resolves the name.
+/// Has the proxy, to which `stream` leads, open a connection to `host:port`. It also resolves the name.
 ///
 /// # Errors
 ///
 /// In words for users; the password is in none of them.
-pub(super) async fn connect(proxy: &Socks, host: &str, port: u16) -> Result<TcpStream, String> {
+pub(super) async fn pass(mut stream: TcpStream, proxy: &Socks, host: &str, port: u16) -> Result<TcpStream, String> {
     let at = format!("the SOCKS proxy at {}", proxy.address);
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => format!("{at} closed the connection; does it speak SOCKS5?"),
         _ => format!("{at}: {}", of_system(&error)),
     };
-    let mut stream = TcpStream::connect((proxy.address.host.as_str(), proxy.address.port)).await.map_err(failed)?;
-    stream.set_nodelay(true).map_err(failed)?;
     let login = proxy.username.as_deref().zip(proxy.password.as_ref());
     let methods: &[u8] = if login.is_some() { &[VERSION, 2, NO_LOGIN, PASSWORD] } else { &[VERSION, 1, NO_LOGIN] };
     stream.write_all(methods).await.map_err(failed)?;

@@ -16,20 +16,20 @@ const NEVER: u64 = PASSED - 1;
 /// and stored just after it would turn "passed" into "not passed" for an observer in between. So an
 /// observer that sees the deadline passed marks it, in the same word, and no extension moves a
 /// marked deadline.
-pub(super) struct Deadline(AtomicU64);
+pub(crate) struct Deadline(AtomicU64);
 
 impl Deadline {
-    pub(super) fn new(at: Instant) -> Self {
+    pub(crate) fn new(at: Instant) -> Self {
         Deadline(AtomicU64::new(encoded(at)))
     }
 
     /// The instant, whether it was seen passed or not.
-    pub(super) fn at(&self) -> Instant {
+    pub(crate) fn at(&self) -> Instant {
         decoded(self.0.load(Ordering::Acquire))
     }
 
     /// Whether it has passed at `now`, or was seen passed before.
-    pub(super) fn has_passed(&self, now: Instant) -> bool {
+    pub(crate) fn has_passed(&self, now: Instant) -> bool {
         let mark = |word| (word & PASSED == 0 && now >= decoded(word)).then_some(word | PASSED);
         match self.0.load(Ordering::Acquire) {
             // Most deadlines lie ahead: a load is enough.
@@ -42,17 +42,17 @@ impl Deadline {
     }
 
     /// Moves it to `to`, forwards or backwards; false if it has passed at `now`.
-    pub(super) fn set(&self, to: Instant, now: Instant) -> bool {
+    pub(crate) fn set(&self, to: Instant, now: Instant) -> bool {
         self.update(now, |_| to)
     }
 
     /// Moves it forwards to `to`; false if it has passed at `now`.
-    pub(super) fn extend(&self, to: Instant, now: Instant) -> bool {
+    pub(crate) fn extend(&self, to: Instant, now: Instant) -> bool {
         self.update(now, |at| at.max(to))
     }
 
     /// Moves it backwards to `to`.
-    pub(super) fn lower(&self, to: Instant) {
+    pub(crate) fn lower(&self, to: Instant) {
         let earlier = |word| Some(encoded(decoded(word).min(to)) | (word & PASSED));
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
     }

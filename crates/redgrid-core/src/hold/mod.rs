@@ -77,6 +77,7 @@ mod ticket;
 mod together;
 mod turn;
 
+pub(crate) use deadline::Deadline;
 pub use detach::DetachedHold;
 pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::{Flight, Work};
@@ -84,6 +85,7 @@ pub use grant::{Grant, Held, HoldWatch};
 pub use holder::{Holder, HolderId};
 pub use kind::{Along, Claim, Entrance, GivesBack, HoldKind, SeizeFrom, ServerQueue, Target, Together};
 pub use many::Many;
+pub(crate) use phantoms::Phantom;
 pub use place::PlaceView;
 pub(crate) use stretch::{LONGEST as LONGEST_STRETCH, length as stretch_length};
 pub(crate) use table::Table;

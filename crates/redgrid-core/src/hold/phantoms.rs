@@ -24,7 +24,8 @@ pub(super) struct Phantoms {
     prune_at: usize,
 }
 
-struct Phantom {
+/// What is known of the listeners of one name.
+pub(crate) struct Phantom {
     /// Turns in a row that ended by silence.
     silent: u32,
     /// Listeners that took no turn in any of them.
@@ -39,11 +40,7 @@ struct Phantom {
 impl Phantoms {
     /// The audience without the phantoms in it.
     pub(super) fn without(&self, key: &SlotKey, audience: Audience, now: Instant) -> Audience {
-        let Some(known) = self.names.get(key) else { return audience };
-        if known.silent >= ENOUGH && now < known.until && audience.listeners >= known.of {
-            return Audience { listeners: audience.listeners - known.count, ignored: known.count, ..audience };
-        }
-        Audience { patient: known.silent + 1 >= ENOUGH, ..audience }
+        self.names.get(key).map_or(audience, |known| known.without(audience, now))
     }
 
     /// A turn of `listeners`, of which none was ignored, has ended: so many of them took none.
@@ -56,17 +53,40 @@ impl Phantoms {
             self.names.retain(|_, known| now.since(known.seen) < IGNORED * 2);
             self.prune_at = self.names.len() * 2;
         }
-        let first = || Phantom { silent: 0, count: missing, of: listeners, until: Instant::PAST, seen: now };
-        let known = self.names.entry(key.clone()).or_insert_with(first);
-        if known.silent >= ENOUGH {
-            // Learned before: this turn is the one that says it anew.
-            known.count = missing;
+        let known = self.names.entry(key.clone()).or_default();
+        known.turn_ended(listeners, missing, now);
+    }
+}
+
+impl Phantom {
+    /// The audience without the phantoms in it.
+    pub(crate) fn without(&self, audience: Audience, now: Instant) -> Audience {
+        if self.silent >= ENOUGH && now < self.until && audience.listeners >= self.of {
+            return Audience { listeners: audience.listeners - self.count, ignored: self.count, ..audience };
         }
-        known.silent = known.silent.saturating_add(1);
-        (known.count, known.of, known.seen) = (known.count.min(missing), listeners, now);
-        if known.silent >= ENOUGH {
-            known.until = now + IGNORED;
+        Audience { patient: self.silent + 1 >= ENOUGH, ..audience }
+    }
+
+    /// A turn of `listeners`, of which none was ignored, has ended: so many of them took none.
+    pub(crate) fn turn_ended(&mut self, listeners: u64, missing: u64, now: Instant) {
+        if missing == 0 {
+            *self = Phantom::default();
+            return;
         }
+        // What was learned before is said anew by this turn.
+        let is_new = self.silent == 0 || self.silent >= ENOUGH;
+        self.count = if is_new { missing } else { self.count.min(missing) };
+        self.silent = self.silent.saturating_add(1);
+        (self.of, self.seen) = (listeners, now);
+        if self.silent >= ENOUGH {
+            self.until = now + IGNORED;
+        }
+    }
+}
+
+impl Default for Phantom {
+    fn default() -> Self {
+        Phantom { silent: 0, count: 0, of: 0, until: Instant::PAST, seen: Instant::PAST }
     }
 }
 

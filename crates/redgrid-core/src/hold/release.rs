@@ -303,7 +303,7 @@ impl Table {
     ) -> Result<(), ReleaseError> {
         let released = self.release(tenure, keep_until, give_way).await;
         if released.result.as_ref().is_err_and(is_denied) {
-            self.hand_over(Box::pin(Arc::clone(self).release_denied(Arc::clone(tenure))));
+            self.hand_over(Box::pin(Arc::clone(self).release_denied(Arc::clone(tenure), keep_until)));
         }
         self.release_landed(id, tenure, released.audience);
         released.result
@@ -311,8 +311,8 @@ impl Table {
 
     /// Releases what the user was not permitted to release, as soon as permissions are back, until
     /// the lease ends. Only the tenure's own field is removed: a holder that has come since is not
-    /// touched.
-    async fn release_denied(self: Arc<Self>, tenure: Arc<Tenure>) {
+    /// touched. Until `keep_until` the name stays taken.
+    async fn release_denied(self: Arc<Self>, tenure: Arc<Tenure>, keep_until: Instant) {
         let mut pause = DENIED_PAUSE;
         loop {
             let again = self.now() + pause;
@@ -320,7 +320,8 @@ impl Table {
                 return;
             }
             self.core.clock.sleep_until(again).await;
-            let asked = self.send_release(&tenure, Way::Release, tenure.lease_ends()).await;
+            let way = self.way(keep_until, false);
+            let asked = self.send_release(&tenure, way, tenure.lease_ends()).await;
             if asked.result.is_ok() {
                 return;
             }

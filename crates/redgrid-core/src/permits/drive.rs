@@ -84,6 +84,7 @@ impl Pool {
                 (course.heard, *silence) = (heard, now + turn.silence(heard) + self.stretch());
             }
             if turn.is_over(heard) || now >= *silence {
+                state.silent_turn = turn.missing(heard);
                 (state.turn, state.ask) = (None, true);
             }
         } else {
@@ -177,6 +178,7 @@ impl Pool {
         (state.paused_until, state.refusals, state.left) = (Instant::PAST, 0, said.left);
         self.remember_back(&words, by);
         tell_back(self, back, &said.back);
+        let returned = words.returned + said.back.iter().filter(|found| **found).count() as u64;
 
         let mut beliefs = Vec::new();
         let mut losses = false;
@@ -195,7 +197,7 @@ impl Pool {
             }
         }
 
-        let nobody = said.taken.is_none();
+        let (nobody, asked_for) = (said.taken.is_none(), words.asked.len());
         let taken = said.taken.unwrap_or_default();
         let mut grants = Vec::new();
         for (nth, asked) in words.asked.into_iter().enumerate() {
@@ -218,6 +220,15 @@ impl Pool {
                 }
             }
         }
+        if let Some((listeners, missing)) = state.silent_turn.take_if(|_| asked_for > 0) {
+            let granted: u64 = grants.iter().map(|grant| grant.stock.n).sum();
+            // Others take permits without a message: where some are gone, it is not known who took none.
+            let is_untouched =
+                said.left.saturating_add_unsigned(granted) == state.turn_left.saturating_add_unsigned(returned);
+            if missing == 0 || granted > 0 && is_untouched {
+                state.phantom.turn_ended(listeners, missing, now);
+            }
+        }
         if !grants.is_empty() && now >= state.stretch_ends {
             state.stretch_ends = sent + self.stretch();
         }
@@ -229,17 +240,19 @@ impl Pool {
         {
             // What goes back behind the first of a stretch.
             turn.let_pass();
+            state.turn_left = state.turn_left.saturating_add_unsigned(returned);
         }
         if ends_stretch {
             let listeners = said.told.unwrap_or(0);
             let unannounced = said.refused.then_some(self.core.settings.poll_interval);
             let audience = Audience { listeners, unannounced, own, ..Audience::default() }.with(copied);
+            let audience = state.phantom.without(audience, now);
             let round_trip = by.received.since(by.sent);
             match Turn::after(audience, round_trip) {
                 Some(turn) => {
                     // Nobody has anything to say while his stretch lasts.
                     let silence = now + turn.silence(own.heard) + self.stretch();
-                    state.turn = Some((turn, silence));
+                    (state.turn, state.turn_left) = (Some((turn, silence)), said.left);
                 }
                 None => state.ask = true,
             }

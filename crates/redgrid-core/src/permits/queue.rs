@@ -15,7 +15,7 @@ use super::stock::{Leased, PermitId, Stock};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Progress};
-use crate::hold::{ExtendError, Flight, Lease, Turn, deadline};
+use crate::hold::{ExtendError, Flight, Lease, Phantom, Turn, deadline};
 use crate::unpolled::Queue;
 
 /// Requests that leave together at most, and permits with a lease in one exchange: a script of some milliseconds.
@@ -132,6 +132,13 @@ pub(super) struct State {
     pub(super) stretch_ends: Instant,
     /// Others go first, and how long silence lasts until we ask all the same.
     pub(super) turn: Option<(Turn, Instant)>,
+    /// How many permits it left to others.
+    pub(super) turn_left: i64,
+    /// Listeners that take no permits, as far as they are known.
+    pub(super) phantom: Phantom,
+    /// A turn that ended by silence: of how many listeners how many took none. They count as phantoms if there are permits
+    /// now.
+    pub(super) silent_turn: Option<(u64, u64)>,
     /// The last look found too few for one who waits.
     pub(super) contended: bool,
     /// When it is looked without being told.
@@ -184,6 +191,9 @@ impl State {
             left: i64::MAX,
             stretch_ends: Instant::PAST,
             turn: None,
+            phantom: Phantom::default(),
+            silent_turn: None,
+            turn_left: 0,
             contended: false,
             look_at: Instant::NEVER,
             next_end: Instant::NEVER,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::exchange::on_server;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::hold::{Lease, LostReason, deadline};
+use crate::hold::{Deadline, Lease, LostReason, deadline};
 
 /// The id of one leased permit: 16 random bytes, shown as Redisson shows them, in hex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,8 +67,8 @@ pub(super) struct Leased {
     /// What it was granted with, and what a renewal has before it is believed.
     pub(super) durability: Durability,
     clock: Clock,
-    /// Until when it is believed, in nanoseconds.
-    deadline: AtomicU64,
+    /// Until when it is believed.
+    deadline: Deadline,
     /// When it is next seen to, in nanoseconds.
     due: AtomicU64,
     shortened: AtomicU64,
@@ -83,7 +83,7 @@ impl Leased {
         sent: Instant,
         clock: Clock,
     ) -> Arc<Self> {
-        let deadline = AtomicU64::new(deadline(sent, on_server(lease)).as_nanos());
+        let deadline = Deadline::new(deadline(sent, on_server(lease)));
         let (due, shortened, ended) = (AtomicU64::default(), AtomicU64::default(), AtomicU8::new(HELD));
         let leased = Leased { id, lease, durability, clock, deadline, due, shortened, ended };
         leased.looked_at(sent);
@@ -110,13 +110,13 @@ impl Leased {
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+        self.deadline.at()
     }
 
     /// How it ended without us, if it did; a passed deadline counts although nobody has marked it yet.
     pub(super) fn lost(&self) -> Option<LostReason> {
         match self.ended.load(Ordering::Acquire) {
-            HELD => (self.clock.now() >= self.deadline()).then_some(LostReason::Expired),
+            HELD => self.deadline.has_passed(self.clock.now()).then_some(LostReason::Expired),
             EXPIRED => Some(LostReason::Expired),
             GONE => Some(LostReason::Gone),
             _ => Some(LostReason::ShutDown),
@@ -135,14 +135,14 @@ impl Leased {
     /// Its lease was confirmed until `deadline`. Once it is over it stays over: somebody may have been told.
     pub(super) fn confirmed(&self, deadline: Instant) {
         if self.lost().is_none() {
-            self.deadline.fetch_max(deadline.as_nanos(), Ordering::AcqRel);
+            self.deadline.extend(deadline, self.clock.now());
         }
     }
 
     /// Its lease may end earlier from now on; what was asked about it before says nothing any more.
     pub(super) fn shorten(&self, deadline: Instant) {
         self.shortened.fetch_add(1, Ordering::AcqRel);
-        self.deadline.fetch_min(deadline.as_nanos(), Ordering::AcqRel);
+        self.deadline.lower(deadline);
     }
 
     /// How often it was.

@@ -17,6 +17,8 @@
 -- Sent twice, it keeps twice; it never makes a place.
 local k, wait, ends = KEYS, tonumber(ARGV[1]), now + tonumber(ARGV[2])
 local out = {}
+-- Servers refuse for want of memory only a script's first write.
+redis.call('ZREM', k[4], '')
 forgive(k, tonumber(ARGV[2]))
 for i = 6, #ARGV do
   local is_there = redis.call('ZSCORE', k[3], ARGV[i])

@@ -22,8 +22,7 @@ pub(super) fn read(reply: Reply, host: &str) -> Result<Vec<Range>, ServerError> 
 }
 
 fn range_of(range: Vec<Reply>, host: &str) -> Result<Range, ServerError> {
-    let misfit =
-        |got: &[Reply]| ServerError::Decode { expected: "first slot, last slot, nodes", got: format!("{got:?}") };
+    let misfit = |got: &[Reply]| Reply::Array(got.to_vec()).misfit("first slot, last slot, nodes");
     let [first, last, nodes @ ..] = &range[..] else { return Err(misfit(&range)) };
     let slot = |reply: &Reply| {
         reply.clone().into_typed::<u64>().ok().and_then(|slot| u16::try_from(slot).ok()).filter(|slot| *slot < SLOTS)

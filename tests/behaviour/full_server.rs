@@ -1,0 +1,50 @@
+//! A server at `maxmemory` takes nothing new; what is held, and who stands in line, stays.
+
+use std::time::Duration;
+
+use redgrid_barrier::{DoubleBarrier, Notify, Phaser};
+use redgrid_core::object::Lifetime;
+use redgrid_locks::FairLock;
+use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
+use redgrid_tests::{SOON, client, client_with, server};
+
+const LEASE: Duration = Duration::from_millis(1500);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_and_who_stands_in_line_stays_on_a_full_server() {
+    let server = server().await;
+    let (observer, others) = (server.observer().await.unwrap(), client(&server).await);
+    let client = client_with(&server.url(), |config| config.watchdog_lease(LEASE)).await;
+    let phaser = Phaser::new(&client, "phaser");
+    let parties = phaser.bulk_register(2).await.unwrap();
+    let inside = DoubleBarrier::new(&client, "double", 1).enter().await.unwrap();
+    let permits = PermitExpirableSemaphore::new(&client, "permits");
+    assert!(permits.try_set_permits(1).await.unwrap());
+    let permit = permits.acquire().lease(2 * LEASE).await.unwrap();
+    let held = FairLock::new(&others, "fair").acquire().await.unwrap();
+    let fair = tokio::spawn(FairLock::new(&client, "fair").acquire().into_future());
+    let notify = Notify::new(&client, "notify");
+    let notified = tokio::spawn(notify.notified().into_future());
+    let stand = async |key: &str| observer.query::<u64>(&["EXISTS", key]).await.unwrap() == 1;
+    redgrid_testkit::wait_until(SOON, async || stand("redisson_lock_queue:{fair}").await).await;
+    redgrid_testkit::wait_until(SOON, async || client.in_hand().channels >= 2).await;
+
+    server.set_config("maxmemory", "1").await.unwrap();
+    let id = permit.ids().next().unwrap();
+    assert!(permits.update_lease(id, 20 * LEASE).await.unwrap());
+    // Three leases: whoever is not renewed is forgotten by then.
+    tokio::time::sleep(3 * LEASE).await;
+    assert_eq!(phaser.state().await.unwrap().registered, 2);
+    assert!(!inside.is_lost());
+    assert!(!fair.is_finished() && !notified.is_finished(), "{fair:?} {notified:?}");
+    server.set_config("maxmemory", "0").await.unwrap();
+
+    held.release().await.unwrap();
+    tokio::time::timeout(SOON, fair).await.expect("the lock").unwrap().unwrap().release().await.unwrap();
+    assert!(notify.notify_one().await.unwrap());
+    tokio::time::timeout(SOON, notified).await.expect("a notification").unwrap().unwrap();
+    assert_ne!(permits.remaining_lease(id).await.unwrap(), Lifetime::Absent);
+    permit.forget();
+    inside.leave().await.unwrap();
+    drop(parties);
+}
