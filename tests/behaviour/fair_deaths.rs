@@ -352,3 +352,36 @@ fn wait_for(client: &Client) -> tokio::task::JoinHandle<()> {
         lock.acquire().wait(SOON * 3).await.unwrap().release().await.unwrap();
     })
 }
+
+/// KEYS as those of the fair lock; ARGV[1] places, ARGV[2] of the last so many were not kept.
+const FILL_LONG: &str = "
+local n, dead = tonumber(ARGV[1]), tonumber(ARGV[2])
+local now = redis.call('TIME')[1] * 1000
+redis.call('HSET', KEYS[1], 'somebody:1', '1')
+for i = 1, n do
+  local place = '00000000-0000-4000-8000-000000000000:' .. i
+  redis.call('RPUSH', KEYS[2], place)
+  redis.call('ZADD', KEYS[3], now + 600000 + i, place)
+  redis.call('ZADD', KEYS[4], i > n - dead and now - 1000 or now + 600000, place)
+end";
+
+/// Each removal looks through the queue up to the place: in a long queue one call removes fewer.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_call_removes_few_dead_places_of_a_long_queue() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let keys = ["a", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}", "redgrid_fair:{a}"];
+    let common = include_str!("../../crates/redgrid-locks/src/scripts/fair_queue.lua");
+    let keep = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_keep.lua")].concat();
+    for (places, most) in [("100", 64), ("10000", 10)] {
+        server.flush_all().await.unwrap();
+        observer.cmd(&[&["EVAL", FILL_LONG, "4"], &keys[..], &[places, "64"]].concat()).await.unwrap();
+        observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
+        let args = ["30000", "1000", "0", "PUBLISH", "ch", "00000000-0000-4000-8000-000000000000:1"];
+        observer.cmd(&[&["EVAL", &keep, "4"], &keys[..], &args].concat()).await.unwrap();
+        let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
+        let removed = stats.lines().find_map(|line| line.strip_prefix("cmdstat_lrem:calls=")?.split(',').next());
+        let removed: u64 = removed.map_or(0, |calls| calls.parse().unwrap());
+        assert!((1..=most).contains(&removed), "{removed} of {places} places");
+    }
+}

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redgrid_locks::{Client, DowngradeError, Holder, RwLock, UpgradeError};
-use redgrid_testkit::{RedisServer, wait_until};
+use redgrid_testkit::{Action, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
@@ -292,4 +292,32 @@ async fn a_late_withdrawal_leaves_a_later_word_alone() {
     let second = word().await;
     assert_eq!(first.split(' ').next(), second.split(' ').next());
     assert_eq!((withdraw("9").await, withdraw("11").await, withdraw("11").await), (0, 1, 0));
+}
+
+/// Nobody waits for the release of the read without a bound: it may be answered after the write was given back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_whose_release_is_answered_late_behind_an_upgrade_does_not_stay() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let observer = server.observer().await.unwrap();
+    let slow =
+        client_with(&server.url_via(proxy.addr()), |config| config.timeout(200 * MS).watchdog_lease(600 * MS)).await;
+    let lock = RwLock::new(&slow, "a");
+    // Of the requests about the name the first is that for the write, and then the read is released.
+    for (count, action) in
+        (1..=4).flat_map(|n| [Action::Hold, Action::SwallowReply, Action::CutAfterForward].map(|a| (n, a)))
+    {
+        let read = lock.upgradable_read().await.unwrap();
+        proxy.next(count, "{a}", action);
+        let upgraded = tokio::time::timeout(SOON, read.upgrade()).await.expect("an end");
+        drop(upgraded);
+        proxy.cut_all();
+        proxy.release_held().await;
+        wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
+        client_is_idle(&slow).await;
+    }
+}
+
+async fn client_is_idle(client: &Client) {
+    wait_until(SOON, async || client.in_hand().names == 0).await;
 }

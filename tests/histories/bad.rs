@@ -220,6 +220,11 @@ fn what_no_order_explains_is_not_linearizable() {
     let one = Record::default().hold(0, 10, 0, 5, 20);
     let two = Record::default().at(30, 0, ask()).at(40, 0, What::Busy);
     assert!(finds(&history([one, two]), "not linearizable"));
+    // Others go first: nobody has it, and somebody waits.
+    let one = Record::default().hold(0, 10, 0, 5, 20);
+    let two = Record::default().at(30, 0, ask()).at(40, 0, What::Busy);
+    let three = Record::default().hold(0, 20, 25, 60, 90);
+    assert_eq!(violations(&history([one, two, three])), Vec::<String>::new());
     // Given while its holder had it: his release was confirmed afterwards.
     let one = Record::default().taken(0, 10, 0, 5, 5).at(50, 0, What::Give).at(60, 0, What::Gave { ok: true });
     let two = Record::default().taken(0, 20, 6, 9, 9).at(12, 0, What::Give).at(15, 0, What::Gave { ok: true });

@@ -7,7 +7,7 @@
 
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
-use super::story::{Hold, Story, Who};
+use super::story::{Busy, Hold, Story, Who};
 
 /// Holds between two cuts, about: more make the search long, fewer find less.
 const PIECE: usize = 6;
@@ -131,9 +131,11 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
     }
     let (opens, closes) = (start.map_or(0, |hold| hold.got), end.map_or(u64::MAX, |hold| hold.got));
     let inside = story.busy.iter().filter(|busy| busy.asked > opens && busy.told < closes);
-    // A request without a grant may have had it for a moment.
+    // A request without a grant may have had it for a moment. While others wait, a look finds it taken although it is free:
+    // they go first; so it is where a hand-over to one of them fails.
     let passing = |told: u64| story.without.iter().any(|asked| *asked < told && told < asked + PASSING);
-    let inside = inside.filter(|busy| !phantoms && !passing(busy.told));
+    let waits = |busy: &Busy| holds.iter().any(|hold| hold.asked < busy.told && hold.got > busy.asked);
+    let inside = inside.filter(|busy| !phantoms && !passing(busy.told) && !waits(busy));
     calls.extend(inside.map(|busy| Call {
         who: busy.who,
         operation: Operation::Busy,

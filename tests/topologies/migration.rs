@@ -294,13 +294,14 @@ async fn channels_of_one_slot_are_all_in_force_again_after_a_gap() {
     let (holder, waiter) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
     let names: Vec<String> = (0..60).map(|n| format!("{{tag}}:{n}")).collect();
     let waits = awaited(&holder, &waiter, &names).await;
+    let before = subscribers(&cluster).await;
     for node in cluster.nodes() {
         node.kill_connections_where(|client| client.name.ends_with(":subscriber")).await.unwrap();
     }
-    // Its first word of it is the gap; before, all count as they did.
+    // Who has new connections has noticed the gap; before, all count as they did.
     wait_until(SOON, async || {
-        let nodes = waiter.health().await.nodes;
-        nodes.iter().map(|node| node.subscribed).sum::<usize>() < names.len()
+        let now = subscribers(&cluster).await;
+        now.len() == before.len() && now != before
     })
     .await;
     in_force(&waiter, names.len()).await;

@@ -84,7 +84,7 @@ const DELAY: u64 = 40;
 const NAP: Duration = Duration::from_millis(50);
 
 /// The most polls of a future before it is kept. It waits at another point each time.
-const POLLS: usize = 4;
+const POLLS: usize = 8;
 
 /// How long the next wake-up is awaited. A future without one by then waits for another party.
 const QUIET: Duration = Duration::from_millis(300);

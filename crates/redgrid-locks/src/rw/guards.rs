@@ -204,11 +204,9 @@ impl ReadGuard {
     pub async fn try_upgrade(self) -> Result<WriteGuard, UpgradeError> {
         let write = self.0.grant().beside(&WRITING, look(self.0.grant())).await;
         match (write, self.loss()) {
-            (Ok(Some(write)), _) => {
-                let write = WriteGuard::new(write);
-                self.leave().await.map_or(Ok(write), |lost| Err(UpgradeError::Lost(lost)))
-            }
             (_, Some(lost)) => Err(UpgradeError::Lost(lost)),
+            // The read ends in the background: a caller who is not polled meanwhile would have the write, and keep others out.
+            (Ok(Some(write)), None) => Ok(WriteGuard::new(write)),
             (Ok(None), None) => Err(UpgradeError::Busy(Box::new(self))),
             (Err(source), None) => Err(UpgradeError::Held { guard: Box::new(self), source }),
         }
@@ -217,12 +215,6 @@ impl ReadGuard {
 
 impl WriteGuard {
     /// Ends what another guard has taken the place of. Where it was lost, others may have been in between.
-    async fn leave(self) -> Option<LockLost> {
-        left(self.release().await)
-    }
-}
-
-impl ReadGuard {
     async fn leave(self) -> Option<LockLost> {
         left(self.release().await)
     }
@@ -304,7 +296,6 @@ impl UpgradableGuard {
                 Err(UpgradeError::Busy(read)) => *read,
                 Ok(write) => {
                     word.is_taken_back();
-                    let _ = gate.release().await;
                     return Ok(write);
                 }
                 Err(error) => return Err(error),
