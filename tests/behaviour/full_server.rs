@@ -32,7 +32,7 @@ async fn what_is_held_and_who_stands_in_line_stays_on_a_full_server() {
     server.set_config("maxmemory", "1").await.unwrap();
     let id = permit.ids().next().unwrap();
     assert!(permits.update_lease(id, 20 * LEASE).await.unwrap());
-    // Three leases: whoever is not renewed is forgotten by then.
+    // Three leases: what is not renewed has ended by then.
     tokio::time::sleep(3 * LEASE).await;
     assert_eq!(phaser.state().await.unwrap().registered, 2);
     assert!(!inside.is_lost());

@@ -294,7 +294,7 @@ async fn a_late_withdrawal_leaves_a_later_word_alone() {
     assert_eq!((withdraw("9").await, withdraw("11").await, withdraw("11").await), (0, 1, 0));
 }
 
-/// Nobody waits for the release of the read without a bound: it may be answered after the write was given back.
+/// An upgrade does not wait for the release of its read, which may be answered after the write was given back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_whose_release_is_answered_late_behind_an_upgrade_does_not_stay() {
     let server = server().await;
@@ -303,7 +303,7 @@ async fn a_read_whose_release_is_answered_late_behind_an_upgrade_does_not_stay()
     let slow =
         client_with(&server.url_via(proxy.addr()), |config| config.timeout(200 * MS).watchdog_lease(600 * MS)).await;
     let lock = RwLock::new(&slow, "a");
-    // Of the requests about the name the first is that for the write, and then the read is released.
+    // The next requests about the name are that for the write, and then the releases.
     for (count, action) in
         (1..=4).flat_map(|n| [Action::Hold, Action::SwallowReply, Action::CutAfterForward].map(|a| (n, a)))
     {

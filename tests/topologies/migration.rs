@@ -298,7 +298,7 @@ async fn channels_of_one_slot_are_all_in_force_again_after_a_gap() {
     for node in cluster.nodes() {
         node.kill_connections_where(|client| client.name.ends_with(":subscriber")).await.unwrap();
     }
-    // Who has new connections has noticed the gap; before, all count as they did.
+    // A client with new connections has noticed the gap. Before, its channels count as confirmed.
     wait_until(SOON, async || {
         let now = subscribers(&cluster).await;
         now.len() == before.len() && now != before

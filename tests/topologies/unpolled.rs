@@ -520,7 +520,7 @@ async fn stream_consumers(on: Ground) {
     let wait = waiter!(|client, name| {
         let group = Stream::<String, u64>::new(&client, &name).group("g");
         let consumer = format!("c{}", CONSUMERS.fetch_add(1, Ordering::Relaxed));
-        // What the server gave to a consumer is pending for its name: others take it over when it was idle for so long.
+        // An entry that the server gave to a consumer is pending for its name, until another claims it as idle.
         let deliveries = group.consumer(consumer).create_if_missing(Start::Beginning);
         let mut deliveries = deliveries.claim_idle(Duration::from_millis(500));
         deliveries.try_next().await.unwrap().unwrap()

@@ -106,7 +106,7 @@ async fn look(server: &Server, key: Key) -> Result<Option<Listed>, Failure> {
     })
 }
 
-/// A holder field: `<uuid>:<number>`, with `:kept` behind it where the name stays taken for a while after its release.
+/// A holder field: `<uuid>:<number>`, followed by `:kept` while the name stays taken after its release.
 fn holder(field: &str) -> Option<(String, u64)> {
     let (client, number) = field.strip_suffix(":kept").unwrap_or(field).split_once(':')?;
     Uuid::try_parse(client).ok().filter(|_| client.len() == 36)?;

@@ -81,7 +81,7 @@ pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<Exit
     Ok(if freed { ExitCode::SUCCESS } else { ExitCode::from(NOT_FREED) })
 }
 
-/// Any hash could be freed like a lock: its fields would be deleted. So the fields have to be holders. Who may not look frees it unseen.
+/// Fails if the hash has a field that is no holder: freeing deletes all fields. A user without the right to look frees it unseen.
 async fn refuse_other_hashes(server: &Server, name: &Name) -> Result<(), Failure> {
     let Ok(Some(state)) = server.grid.lock(name.as_str()).inspect().await else { return Ok(()) };
     let is_other = |holder: &&LockHolder| holder.number.is_none() && !holder.client.ends_with(":write");

@@ -23,7 +23,7 @@ const INLINE_TICKS: u64 = 2;
 /// delayed by a second and a half at most.
 const UNCLAIMED_TICKS: u64 = 4;
 
-/// The same for those that keep their grants themselves and are called at each check.
+/// Age of an untaken grant that its owner gives up, where the owner keeps its grants itself and is called at each check.
 pub(crate) const UNCLAIMED: Duration = TICK.saturating_mul(3);
 
 /// Entries of a queue that are kept without looking for dead ones among them.
@@ -48,7 +48,7 @@ struct Noted {
     tick: u64,
     inline: Queue<u64, dyn Unpolled>,
     unclaimed: Queue<u64, dyn Unpolled>,
-    /// Those that are called at the next check.
+    /// Called at the next check, whatever their age.
     next: Vec<Weak<dyn Unpolled>>,
     /// The task is awake.
     watched: bool,
@@ -105,7 +105,7 @@ impl Unattended {
         self.note(what, |noted, what| noted.unclaimed.push(noted.tick, what));
     }
 
-    /// Registers something that is called at the next check, and decides then what its callers did not take.
+    /// Registers an owner of grants for the next check. It keeps the grants, and gives up the old ones when it is called.
     pub(crate) fn note_next<T: Unpolled + 'static>(&self, what: &Arc<T>) {
         self.note(what, |noted, what| noted.next.push(what));
     }

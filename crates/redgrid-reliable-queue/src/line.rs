@@ -29,7 +29,7 @@ const LINGERS: Duration = Duration::from_secs(1);
 pub(crate) enum Left {
     /// Messages; the caller has a second to take them.
     Given(Offer<Granted>),
-    /// There was nothing, for who does not wait or in the time of who does.
+    /// No message was there at once, or came within the time of the wait.
     Nothing,
     Failed(ServerError),
     ShuttingDown,
@@ -113,7 +113,7 @@ impl Desk {
 }
 
 impl Seat {
-    /// What a wait ends with when its time is over: nothing, if there was contact with the server.
+    /// The end of a wait whose time is over: [`Left::Nothing`] if there was contact with the server.
     pub(crate) fn timed_out(&self) -> Left {
         let answered = self.desk.line.state().answered.unwrap_or(Instant::PAST);
         let failure = self.desk.client.out_of_contact(self.desk.keys.queue(), answered);

@@ -37,8 +37,8 @@ local function keep(lease)
   end
 end
 
--- To be called before what only keeps somebody counted: a full server (maxmemory) refuses a script's first write if it adds something,
--- and no later one.
+-- Called first by scripts that only renew. A full server (maxmemory) refuses a script's first write if that needs memory, but no later
+-- write; this one needs none.
 local function keep_on_full_server()
   redis.call('ZREM', k[2], '')
 end

@@ -14,7 +14,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::ServerError;
 
-/// How many requests are under way at a time to a node: each takes memory here meanwhile.
+/// How many requests are under way at a time to a node. Each takes memory until its answer has come.
 const AT_ONCE: usize = 1000;
 
 /// How many slots are asked at a time when requests go one by one.

@@ -185,9 +185,9 @@ impl Client {
         self.0.core.topology.primary(key).current_epoch()
     }
 
-    /// What stands in the way where a wait of bounded length has ended without contact: the server of
-    /// `key` has last answered at `answered`, and since then has owed an answer, or had no connection,
-    /// for longer than the response timeout. `None` where there was contact.
+    /// The error of a bounded wait for `key` that is over: why there was no contact with its server for
+    /// longer than the response timeout. `answered` is when the server last answered the waiter. `None` if
+    /// there was contact, which a connection without an overdue answer is, too.
     pub fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
         let core = self.core();
         let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));

@@ -281,9 +281,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_reply_in_an_error_is_short_and_no_debug_text() {
+        let misfit = |reply: Reply| reply.misfit("a number").to_string();
+        assert!(misfit(Reply::Bytes("ten".into())).contains("\"ten\""));
+        assert!(misfit(Reply::Bytes(vec![b'x'; 41].into())).contains("41 bytes"));
+        let list = misfit(Reply::Array((0..10).map(Reply::Int).chain([Reply::Nil]).collect()));
+        assert!(list.contains("[0, 1, 2, 3, 4, 5, 6, 7, and 3 more]"), "{list}");
+        assert!(misfit(Reply::Map(vec![(Reply::Bytes("a".into()), Reply::Bool(true))])).contains("{\"a\": true}"));
+    }
+
+    #[test]
     fn a_misfit_names_what_was_expected_and_what_came() {
         let error = Reply::Nil.into_typed::<i64>().unwrap_err();
-        assert_eq!(error.to_string(), "unexpected reply: expected a whole number, got Nil");
+        assert_eq!(error.to_string(), "unexpected reply: expected a whole number, got nil");
         let long = Reply::Bytes(Bytes::from("é".repeat(200))).into_typed::<i64>().unwrap_err();
         assert!(long.to_string().len() < 200);
     }

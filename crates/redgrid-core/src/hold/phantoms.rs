@@ -73,7 +73,7 @@ impl Phantom {
             *self = Phantom::default();
             return;
         }
-        // What was learned before is said anew by this turn.
+        // A turn after the pause counts anew.
         let is_new = self.silent == 0 || self.silent >= ENOUGH;
         self.count = if is_new { missing } else { self.count.min(missing) };
         self.silent = self.silent.saturating_add(1);

@@ -222,7 +222,7 @@ impl Pool {
         }
         if let Some((listeners, missing)) = state.silent_turn.take_if(|_| asked_for > 0) {
             let granted: u64 = grants.iter().map(|grant| grant.stock.n).sum();
-            // Others take permits without a message: where some are gone, it is not known who took none.
+            // Permits are taken without a message: if some are gone, a silent listener may have taken them.
             let is_untouched =
                 said.left.saturating_add_unsigned(granted) == state.turn_left.saturating_add_unsigned(returned);
             if missing == 0 || granted > 0 && is_untouched {

@@ -112,8 +112,9 @@ pub(super) struct State {
     pub(super) gone: Vec<Bytes>,
     /// Leases that are to be of another length: one at a time, as the last one counts.
     pub(super) extensions: VecDeque<Extension>,
-    /// Permits that were granted and may not have been taken yet; they are looked at soon.
+    /// Permits that were granted and may not have been taken yet.
     pub(super) offered: Queue<Instant, Seen>,
+    /// The next check of the client looks at them.
     pub(super) watched: bool,
     /// How many permits guards have.
     pub(super) out: u64,
@@ -132,12 +133,12 @@ pub(super) struct State {
     pub(super) stretch_ends: Instant,
     /// Others go first, and how long silence lasts until we ask all the same.
     pub(super) turn: Option<(Turn, Instant)>,
-    /// How many permits it left to others.
+    /// Number of permits that were left when the turn began.
     pub(super) turn_left: i64,
-    /// Listeners that take no permits, as far as they are known.
+    /// Listeners of this name that take no permits.
     pub(super) phantom: Phantom,
-    /// A turn that ended by silence: of how many listeners how many took none. They count as phantoms if there are permits
-    /// now.
+    /// The listeners of a turn that has ended, and the number of those without a turn. The next answer tells whether they
+    /// count as phantoms.
     pub(super) silent_turn: Option<(u64, u64)>,
     /// The last look found too few for one who waits.
     pub(super) contended: bool,
@@ -219,7 +220,7 @@ impl State {
         Some(entry)
     }
 
-    /// Takes those out whose time is over. Who is dropped leaves by itself.
+    /// Removes requests whose time is over. A request that is dropped removes itself.
     pub(super) fn prune(&mut self, pool: &Pool, now: Instant) {
         if now < self.first_until {
             return;

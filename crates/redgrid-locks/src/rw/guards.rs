@@ -205,7 +205,7 @@ impl ReadGuard {
         let write = self.0.grant().beside(&WRITING, look(self.0.grant())).await;
         match (write, self.loss()) {
             (_, Some(lost)) => Err(UpgradeError::Lost(lost)),
-            // The read ends in the background: a caller who is not polled meanwhile would have the write, and keep others out.
+            // The read ends in the background. If it were awaited here, an upgrade that is not polled would keep the write.
             (Ok(Some(write)), None) => Ok(WriteGuard::new(write)),
             (Ok(None), None) => Err(UpgradeError::Busy(Box::new(self))),
             (Err(source), None) => Err(UpgradeError::Held { guard: Box::new(self), source }),
