@@ -244,6 +244,22 @@ async fn an_upgrade_waits_for_a_read_that_was_forgotten_beside_it_until_its_leas
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_waits_for_a_read_that_was_forgotten_before_it_until_its_lease_is_over() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).stretch(500 * MS)).await;
+    let lock = RwLock::new(&client, "a");
+    // Nobody shares it when it is forgotten; who comes next asks the server for a read of its own.
+    lock.read().await.unwrap().forget();
+    let upgradable = lock.upgradable_read().await.unwrap();
+    let fields = observer.query::<u64>(&["HLEN", "a"]).await.unwrap();
+    let write = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("nobody renews what is forgotten").unwrap();
+    assert_eq!(fields, 3, "its mode, and two readers");
+    write.release().await.unwrap();
+    wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);

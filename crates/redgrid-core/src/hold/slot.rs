@@ -253,9 +253,9 @@ impl Slot {
         }
     }
 
-    /// The holds under this name that may be believed.
+    /// The holds under this name that may be believed and have a guard: what was forgotten is left to its lease, and nobody's.
     pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Hold>> {
-        self.holds.iter().filter(|hold| hold.is_held())
+        self.holds.iter().filter(|hold| hold.guards.load(Ordering::Acquire) > 0 && hold.is_held())
     }
 
     /// Where a hold is among those who have it.

@@ -369,7 +369,7 @@ impl Table {
 
     /// Whether a hold of this client has the name.
     pub(super) fn holds_itself(&self, key: &SlotKey) -> bool {
-        self.state().slots.get(key).is_some_and(|slot| slot.held().next().is_some())
+        self.state().slots.get(key).is_some_and(|slot| slot.holds.iter().any(|hold| hold.is_held()))
     }
 
     /// When there was contact about this name: an answer, or a hold of ours that is being renewed.
@@ -391,9 +391,7 @@ impl Table {
 pub(super) fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option<Result<Arc<Hold>, AcquireError>> {
     let name = || target.name.clone();
     if let Some(holder) = wish.holder {
-        // What was forgotten is left to its lease, and nobody's any more.
-        let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
-        if let Some(hold) = slot.held().find(|hold| hold.holder() == Some(holder) && guarded(hold)) {
+        if let Some(hold) = slot.held().find(|hold| hold.holder() == Some(holder)) {
             if !wish.reenters {
                 return Some(Err(AcquireError::AlreadyHeld { name: name() }));
             }
@@ -404,6 +402,7 @@ pub(super) fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option
             return Some(Ok(Arc::clone(hold)));
         }
         // With its last guard a loss is over: the holder may ask anew.
+        let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
         let lost_by =
             |hold: &Arc<Hold>| hold.holder() == Some(holder) && hold.phase() != Phase::Released && guarded(hold);
         let current = slot.holds.iter().any(lost_by);

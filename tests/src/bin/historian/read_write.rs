@@ -164,11 +164,11 @@ impl Task {
         self.look_rw(&entered);
         let Entered { id, guard } = entered;
         self.say(id, What::Give);
-        let how = self.rng.u8(..64);
+        let how = self.rng.u8(..32);
         let released = match guard {
-            Guard::Read(read) if how == 0 => return read.forget(),
+            Guard::Read(read) if how < 4 => return read.forget(),
             Guard::Write(write) if how == 0 => return write.forget(),
-            _ if how < 16 => return,
+            _ if how < 10 => return,
             Guard::Read(read) => read.release().await,
             Guard::Upgradable(read) => read.release().await,
             Guard::Write(write) => write.release().await,
