@@ -260,6 +260,21 @@ async fn an_upgrade_waits_for_a_read_that_was_forgotten_before_it_until_its_leas
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn readers_of_its_own_process_wait_behind_an_upgrade_that_waits() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    // Long enough for the next reader to share what the first two share.
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let lock = RwLock::new(&client, "a");
+    let (reading, upgradable) = (lock.read().await.unwrap(), lock.upgradable_read().await.unwrap());
+    let upgrade = tokio::spawn(upgradable.upgrade());
+    wait_until(SOON, async || observer.query::<u64>(&["HLEN", "redgrid_rw_wait:{a}"]).await.unwrap() == 1).await;
+    assert!(lock.try_read().await.unwrap().is_none(), "an upgrade waits");
+    reading.release().await.unwrap();
+    tokio::time::timeout(SOON, upgrade).await.unwrap().unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);

@@ -196,10 +196,11 @@ impl Table {
             if !hold.is_held() {
                 return Err(AcquireError::Lost { name: tenure.target.name.clone() });
             }
+            // Before others of this process are looked for: nobody joins them from here on.
+            tenure.seal();
             if !kind.shares() && !alone() {
                 return Ok(None);
             }
-            tenure.seal();
         }
         self.enter_under(client, kind, &tenure.target, wish, Some(tenure.copied_field())).map(Some)
     }
