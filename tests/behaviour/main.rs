@@ -66,6 +66,7 @@ mod latch_crowds;
 mod latch_model;
 mod latch_troubles;
 mod leases_in_doubt;
+mod left_behind;
 mod lex_model;
 mod limited_servers;
 mod listeners;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_locks::{AcquireError, Client, ExtendError, InvalidQuorum, Quorum, QuorumGuard, QuorumLock};
+use redgrid_locks::{AcquireError, Client, ExtendError, Holder, InvalidQuorum, Quorum, QuorumGuard, QuorumLock};
 use redgrid_testkit::{Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with};
 
@@ -67,6 +67,52 @@ async fn a_kept_acquire_that_is_not_polled_delays_no_other() {
     let other = tokio::time::timeout(SOON, two.lock("a").acquire().into_future());
     other.await.expect("the grant that is not taken goes back").unwrap().release().await.unwrap();
     kept.await.unwrap().release().await.unwrap();
+}
+
+/// Each server has one vote, however many requests of the holder ask it at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_asked_twice_for_its_vote_has_one() {
+    let servers = servers().await;
+    let (one, two) = (quorum(&servers).await, quorum(&servers).await);
+    assert!(one.bootstrap().await.unwrap());
+    let me = Holder::new();
+    let guard = one.lock("a").acquire().by(&me).await.unwrap();
+    wait_until(SOON, async || guard.votes() == SERVERS).await;
+    let lose = async |server: &RedisServer| server.observer().await.unwrap().cmd(&["DEL", "a"]).await.unwrap();
+    for lost in &servers[..2] {
+        lose(lost).await;
+    }
+    // A renewal finds out.
+    wait_until(SOON, async || guard.votes() == SERVERS - 2).await;
+    let longer = Duration::from_secs(40);
+    let (first, second) = tokio::join!(guard.extend(longer), guard.extend(longer));
+    first.unwrap();
+    second.unwrap();
+    assert!(guard.votes() <= SERVERS, "{} votes of {SERVERS} servers", guard.votes());
+    for lost in &servers[2..] {
+        lose(lost).await;
+    }
+    wait_until(SOON, async || !guard.is_held()).await;
+    drop(two);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_confirmed_by_servers_also_while_an_extension_goes_on() {
+    let servers = servers().await;
+    let one = quorum(&servers).await;
+    assert!(one.bootstrap().await.unwrap());
+    let guard = one.lock("a").acquire().await.unwrap();
+    wait_until(SOON, async || guard.votes() == SERVERS).await;
+    for server in &servers {
+        server.pause().await.unwrap();
+    }
+    assert!(tokio::time::timeout(50 * MS, guard.extend(Duration::from_secs(40))).await.is_err(), "no server answers");
+    let released = guard.release().await;
+    for server in &servers {
+        server.resume().await.unwrap();
+    }
+    assert!(released.is_err(), "no server has answered");
+    wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

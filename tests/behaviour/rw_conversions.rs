@@ -253,7 +253,8 @@ async fn an_upgrade_waits_for_a_read_that_was_forgotten_before_it_until_its_leas
     lock.read().await.unwrap().forget();
     let upgradable = lock.upgradable_read().await.unwrap();
     let fields = observer.query::<u64>(&["HLEN", "a"]).await.unwrap();
-    let write = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("nobody renews what is forgotten").unwrap();
+    let write =
+        tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("nobody renews what is forgotten").unwrap();
     assert_eq!(fields, 3, "its mode, and two readers");
     write.release().await.unwrap();
     wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;

@@ -118,12 +118,17 @@ impl Options {
         Options { line, ..self }
     }
 
+    /// Whether this client itself holds what is asked for.
+    pub(crate) fn is_held_here(&self) -> bool {
+        self.target.as_ref().is_ok_and(|target| self.client.holds(self.kind, target))
+    }
+
     /// Asks until the wait is over; a wait of zero is one look.
     pub(crate) async fn must(&mut self) -> Result<Grant, AcquireError> {
         let once = self.wait.is_some_and(|wait| wait.is_zero());
         let name = self.name()?;
         self.wait = self.wait.filter(|wait| !wait.is_zero());
-        self.ask(once).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client: false })
+        self.ask(once).await?.ok_or_else(|| busy(name, self.is_held_here()))
     }
 
     /// The same where being busy is an answer; without a wait, one look.
@@ -178,11 +183,12 @@ impl Options {
         let once = self.wait.is_some_and(|wait| wait.is_zero());
         let name = self.name()?;
         self.wait = self.wait.filter(|wait| !wait.is_zero());
+        let (client, kind, target) = (self.client.clone(), self.kind, self.target.clone());
         let asked = match self.line.take() {
             None => self.enter(once)?.part().await?,
             Some(line) => Box::pin(self.ask_at_the_front(line, once)).await?,
         };
-        asked.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client: false })
+        asked.ok_or_else(|| busy(name, target.is_ok_and(|target| client.holds(kind, &target))))
     }
 
     /// See [`Said::in_scope`].
@@ -371,6 +377,11 @@ impl IntoFuture for TryAcquire {
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move { Ok(self.0.may().await?.map(LockGuard::new)) })
     }
+}
+
+/// The error of an acquire that does not wait, where the lock is held.
+pub(crate) fn busy(name: Name, by_this_client: bool) -> AcquireError {
+    AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client }
 }
 
 /// Why work under a lock was not done, or not done to its end.

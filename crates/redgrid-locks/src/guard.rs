@@ -135,7 +135,10 @@ impl LockGuard {
         self.0.release().await
     }
 
-    /// Stops renewing and leaves the lock to its lease: nobody gets it before that has run out.
+    /// Stops the renewal and leaves the lock to its lease: nobody else acquires it before the lease has ended.
+    ///
+    /// While other guards of the same hold live ([`LockGuard::reenter`]), the lock is theirs: it is renewed, and the last of
+    /// them releases it.
     pub fn forget(self) {
         self.0.forget();
     }

@@ -2,12 +2,11 @@
 
 use std::future::IntoFuture;
 use std::pin::Pin;
-use std::time::Duration;
 
 use redgrid_core::Name;
 
 use crate::AcquireError;
-use crate::acquire::{Said, options};
+use crate::acquire::{Said, busy, options};
 
 /// Acquires several locks when awaited; made by [`MultiLock::acquire`](crate::MultiLock::acquire).
 #[must_use = "nothing is asked of the server until this is awaited"]
@@ -27,6 +26,10 @@ pub trait Acquirable: sealed::Sealed + Clone + Send + Sync + 'static {
     /// The first of its names.
     #[doc(hidden)]
     fn first(&self) -> Result<&Name, AcquireError>;
+
+    /// Whether this client itself holds one of them.
+    #[doc(hidden)]
+    fn is_held_here(&self) -> bool;
 
     /// Asks for it: `None` where others have it.
     #[doc(hidden)]
@@ -64,7 +67,7 @@ impl<L: Acquirable> IntoFuture for AcquireMany<L> {
             let name = lock.first()?.clone();
             let wait = said.wait.filter(|wait| !wait.is_zero());
             let guard = lock.ask(Said { wait, ..said }, once).await?;
-            guard.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client: false })
+            guard.ok_or_else(|| busy(name, lock.is_held_here()))
         })
     }
 }

@@ -163,6 +163,10 @@ impl Acquirable for MultiLock {
         Ok(&self.members()?.locks[0].target()?.name)
     }
 
+    fn is_held_here(&self) -> bool {
+        self.members().is_ok_and(|members| members.locks.iter().any(|lock| lock.options().is_held_here()))
+    }
+
     async fn ask(&self, said: Said, once: bool) -> Result<Option<MultiGuard>, AcquireError> {
         let members = self.members()?;
         let said = said.in_scope();

@@ -352,6 +352,10 @@ impl Acquirable for QuorumLock {
         Ok(&self.locks[0].target()?.name)
     }
 
+    fn is_held_here(&self) -> bool {
+        self.locks.iter().any(|lock| lock.options().is_held_here())
+    }
+
     async fn ask(&self, said: Said, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
         let (lock, said) = (self, said.in_scope());
         driven(lock.locks[0].client(), lock.first()?, said.wait, |wait| {

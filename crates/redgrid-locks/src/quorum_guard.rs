@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Duration;
 
-use redgrid_core::hold::{ExtendError, Grant, HoldWatch, Lease, LostReason, ReleaseError, Wish};
+use redgrid_core::hold::{ExtendError, Extender, Grant, HoldWatch, Lease, LostReason, ReleaseError, Wish};
 use redgrid_core::{Name, ServerError, Token};
 
 use crate::guard::LockLost;
@@ -37,10 +37,12 @@ impl Held {
         self.grants.iter().filter(|(_, grant)| grant.is_held()).count()
     }
 
-    /// One more, which counts only while there is a majority without it.
+    /// One more, which counts only while there is a majority without it. Each server has one vote.
     fn add(&mut self, majority: usize, at: usize, grant: Grant) {
         self.over |= self.votes() < majority;
-        if !self.over {
+        let has_voted = self.grants.iter().any(|(voter, grant)| *voter == at && grant.is_held());
+        if !self.over && !has_voted {
+            self.grants.retain(|(voter, _)| *voter != at);
             self.grants.push((at, grant));
         }
     }
@@ -159,10 +161,10 @@ impl QuorumGuard {
             let expected = "at most the longest lease of the quorum";
             return Err(ExtendError::InvalidArgument { name: self.name.clone(), expected, got: lease });
         }
-        let mine: Vec<(usize, Grant)> = {
+        let mine: Vec<(usize, Extender)> = {
             let mut held = self.held();
             held.grants.retain(|(_, grant)| grant.is_held());
-            held.grants.iter().filter_map(|(at, grant)| Some((*at, grant.again()?))).collect()
+            held.grants.iter().map(|(at, grant)| (*at, grant.extender())).collect()
         };
         let have: Vec<usize> = mine.iter().map(|(at, _)| *at).collect();
         if have.len() < majority || !self.is_held() {
@@ -173,7 +175,7 @@ impl QuorumGuard {
             Lease::Renewed(_) => self.wish.clone(),
         };
         let mut again = self.lock.ask_all(&wish, &have);
-        let mut answers = each(mine.into_iter().map(|(_, grant)| async move { grant.extend(lease).await }));
+        let mut answers = each(mine.into_iter().map(|(_, mine)| async move { mine.extend(lease).await }));
         let (mut confirmed, mut error) = (0, None);
         while let Some(extended) = answers.recv().await {
             match extended {

@@ -171,8 +171,8 @@ impl Table {
             () = self.core.clock.sleep_until(over) => Err(unanswered(&self.core, &seen, &key)),
         };
         match outcome {
-            Ok(Some(grant)) => Ok(grant),
-            Ok(None) => Err(AttachError::Gone { name }),
+            // Not polled for so long that it was given back, it is nobody's any more.
+            Ok(grant) => grant.filter(Grant::claim).ok_or(AttachError::Gone { name }),
             Err(failure) => Err(told(&self.core, failure, name).into()),
         }
     }

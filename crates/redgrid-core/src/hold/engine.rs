@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::error::LostReason;
@@ -93,7 +94,7 @@ impl Table {
                     due = due.min(at);
                     slot.add(hold);
                 }
-                Due::NotTaken => {}
+                Due::NotTaken => keep_until = keep_until.max(hold.keep_until()),
                 Due::Over => {
                     keep_until = keep_until.max(hold.keep_until());
                     slot.lost.push(Arc::downgrade(&hold));
@@ -128,7 +129,7 @@ impl Table {
         if let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(tenure)) {
             slot.tenure = None;
             self.take_out_served(slot);
-            let unheld = slot.holds.is_empty();
+            let (unheld, lives_on) = (slot.holds.is_empty(), slot.kind.counterpart().is_some());
             for hold in slot.holds.drain(..) {
                 hold.end(reason.into());
                 slot.lost.push(Arc::downgrade(&hold));
@@ -136,6 +137,9 @@ impl Table {
             if unheld && reason == LostReason::Expired {
                 // No guard will free what the server still has of it.
                 self.hand_over(self.release_work(None, Arc::clone(tenure), Instant::PAST, None));
+            } else if lives_on && reason == LostReason::Expired {
+                // Others who are in beside it keep the key, and its field with that, when its lease is over.
+                self.release_when_over(tenure);
             }
             self.go_on(state, &key);
         }
@@ -381,7 +385,8 @@ fn number_of(field: &[u8]) -> Option<u64> {
 
 fn due_of(hold: &Hold, now: Instant) -> Due {
     let name = &hold.tenure.target.name;
-    if now >= hold.offered_until() && hold.withdraw() {
+    // Another guard of its holder may live.
+    if now >= hold.offered_until() && hold.withdraw() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
         tracing::debug!(%name, "granted, and not taken");
         hold.end(Phase::Released);
         return Due::NotTaken;

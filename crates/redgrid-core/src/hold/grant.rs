@@ -40,24 +40,36 @@ pub trait Held: Sized {
 pub struct Grant {
     client: Client,
     pub(super) hold: Arc<Hold>,
+    /// It is the first guard of its hold, which is taken back when nobody polls for it.
+    pub(super) is_first: bool,
     pub(super) armed: bool,
 }
 
 impl Grant {
-    /// Counted under the table's lock, which every caller holds.
-    pub(super) fn new(client: Client, hold: Arc<Hold>) -> Self {
+    /// The first guard of a hold, on its way to who asked for it. Counted under the table's lock, which every caller holds.
+    pub(super) fn first(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
-        Grant { client, hold, armed: true }
+        Grant { client, hold, is_first: true, armed: true }
+    }
+
+    /// A further guard, which its caller has at once. Counted in the same way.
+    pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {
+        hold.guards.fetch_add(1, Ordering::AcqRel);
+        Grant { client, hold, is_first: false, armed: true }
     }
 
     /// Takes what was offered; false when it was given to others meanwhile.
     pub(super) fn claim(&self) -> bool {
-        self.hold.claim()
+        if self.is_first {
+            return self.hold.claim();
+        }
+        self.hold.set_given();
+        true
     }
 
     /// The same for one of several that are wanted together.
     pub(super) fn reserve(&self) -> bool {
-        self.hold.reserve()
+        !self.is_first || self.hold.reserve()
     }
 
     /// Hands a grant that was reserved as a [part](super::Ticket::part) to its caller. A grant that is released before keeps
@@ -66,10 +78,10 @@ impl Grant {
         self.claim();
     }
 
-    /// The hold, left to whoever calls this to be given back.
-    pub(super) fn disarm(mut self) -> Arc<Hold> {
+    /// The hold, left to whoever calls this to be given back; and whether this was its first guard.
+    pub(super) fn disarm(mut self) -> (Arc<Hold>, bool) {
         self.armed = false;
-        Arc::clone(&self.hold)
+        (Arc::clone(&self.hold), self.is_first)
     }
 
     pub(super) fn table(&self) -> &Arc<Table> {
@@ -128,7 +140,7 @@ impl Grant {
     /// Another grant of the same hold, without asking anybody; `None` when it has ended.
     pub fn again(&self) -> Option<Grant> {
         let state = self.table().state();
-        let again = self.is_held().then(|| Grant::new(self.client.clone(), Arc::clone(&self.hold)));
+        let again = self.is_held().then(|| Grant::further(self.client.clone(), Arc::clone(&self.hold)));
         drop(state);
         again
     }
@@ -215,68 +227,12 @@ impl Grant {
     ///
     /// Dropped early, the new lease may or may not be in force; the earlier end of the two is believed.
     pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send {
-        Observed::extend(self.about(), self.hold.token).around(self.set_lease(lease))
+        Observed::extend(self.about(), self.hold.token).around(set_lease(self.table(), &self.hold, lease))
     }
 
-    async fn set_lease(&self, lease: Duration) -> Result<(), ExtendError> {
-        let (hold, table) = (&self.hold, self.table());
-        let tenure = &hold.tenure;
-        let name = || tenure.target.name.clone();
-        if lease < SHORTEST_LEASE || lease > LONGEST_LEASE {
-            return Err(ExtendError::InvalidArgument { name: name(), expected: "100 ms to 30 days", got: lease });
-        }
-        if let Some(reason) = hold.lost() {
-            return Err(ExtendError::Lost { name: name(), reason });
-        }
-        let now = tenure.clock.now();
-        let fixed = matches!(hold.wish.lease, Lease::Fixed(_));
-        // The name stays taken for `at_least`, however early the hold is to end.
-        let on_server = if fixed {
-            let keep = hold.keep_until().since(now);
-            Wish { lease: Lease::Fixed(lease), at_least: keep, ..Wish::clone(&hold.wish) }.server_lease(Duration::ZERO)
-        } else {
-            lease
-        };
-        let shorter = if fixed { now + lease < hold.ends() } else { terms::deadline(now, lease) < tenure.deadline() };
-        if shorter && tenure.is_renewed() {
-            // The next renewal would lengthen it again: a renewed hold is not shortened, it is released.
-            return Ok(());
-        }
-        let set = if shorter {
-            if fixed {
-                hold.set_end(now, lease, now);
-                table.owner_moved(&mut table.state(), hold);
-            }
-            if table.is_shared(hold) {
-                // The server keeps it for the others; ours ends here.
-                return Ok(());
-            }
-            table.shorten(tenure, on_server, hold.wish.durability).await
-        } else {
-            table.lengthen(tenure, on_server, hold.wish.durability).await
-        };
-        match set {
-            Set::Done { sent } => {
-                if fixed && !shorter {
-                    hold.set_end(sent, lease, tenure.clock.now());
-                    table.owner_moved(&mut table.state(), hold);
-                }
-                match hold.lost() {
-                    Some(reason) => Err(ExtendError::Lost { name: name(), reason }),
-                    None => Ok(()),
-                }
-            }
-            Set::Gone => {
-                table.lose(&mut table.state(), tenure, LostReason::Gone);
-                Err(ExtendError::Lost { name: name(), reason: hold.lost().unwrap_or(LostReason::Gone) })
-            }
-            Set::TooLate => {
-                let source = ServerError::not_sent("the server found the request too late");
-                Err(ExtendError::NotExtended { name: name(), source })
-            }
-            Set::Failed(source) => Err(ExtendError::of(name(), source)),
-            Set::NotDurable(source) => Err(ExtendError::NotDurable { name: name(), source }),
-        }
+    /// What extends the hold and does not keep it.
+    pub fn extender(&self) -> Extender {
+        Extender { client: self.client.clone(), hold: Arc::clone(&self.hold) }
     }
 
     /// Gives it back and waits for the answer, for `timeout` at most. After that, and if this is
@@ -299,7 +255,7 @@ impl Grant {
     async fn give_back(mut self) -> Result<(), ReleaseError> {
         self.armed = false;
         let name = self.hold.tenure.target.name.clone();
-        let (flight, mut told) = match self.table().let_go(&self.hold, By::Caller) {
+        let (flight, mut told) = match self.table().let_go(&self.hold, self.is_first, By::Caller) {
             LetGo::Done => return Ok(()),
             LetGo::Lost(reason) => return Err(ReleaseError::Lost { name, reason }),
             LetGo::Release(work, told) => {
@@ -348,7 +304,90 @@ impl Grant {
     /// Stops renewing and leaves the hold to its lease.
     pub fn forget(mut self) {
         self.armed = false;
-        self.table().stop_renewing(&self.hold);
+        self.table().stop_renewing(&self.hold, self.is_first);
+    }
+}
+
+/// Extends a hold that others keep: the last of its guards releases it all the same.
+pub struct Extender {
+    client: Client,
+    hold: Arc<Hold>,
+}
+
+impl Extender {
+    /// As [`Grant::extend`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Grant::extend`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Grant::extend`].
+    pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
+        let tenure = &self.hold.tenure;
+        let about = About { kind: tenure.kind.name(), name: &tenure.target.name };
+        Observed::extend(about, self.hold.token).around(set_lease(self.client.table(), &self.hold, lease)).await
+    }
+}
+
+async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
+    let tenure = &hold.tenure;
+    let name = || tenure.target.name.clone();
+    if lease < SHORTEST_LEASE || lease > LONGEST_LEASE {
+        return Err(ExtendError::InvalidArgument { name: name(), expected: "100 ms to 30 days", got: lease });
+    }
+    if let Some(reason) = hold.lost() {
+        return Err(ExtendError::Lost { name: name(), reason });
+    }
+    let now = tenure.clock.now();
+    let fixed = matches!(hold.wish.lease, Lease::Fixed(_));
+    // The name stays taken for `at_least`, however early the hold is to end.
+    let on_server = if fixed {
+        let keep = hold.keep_until().since(now);
+        Wish { lease: Lease::Fixed(lease), at_least: keep, ..Wish::clone(&hold.wish) }.server_lease(Duration::ZERO)
+    } else {
+        lease
+    };
+    let shorter = if fixed { now + lease < hold.ends() } else { terms::deadline(now, lease) < tenure.deadline() };
+    if shorter && tenure.is_renewed() {
+        // The next renewal would lengthen it again: a renewed hold is not shortened, it is released.
+        return Ok(());
+    }
+    let set = if shorter {
+        if fixed {
+            hold.set_end(now, lease, now);
+            table.owner_moved(&mut table.state(), hold);
+        }
+        if table.is_shared(hold) {
+            // The server keeps it for the others; ours ends here.
+            return Ok(());
+        }
+        table.shorten(tenure, on_server, hold.wish.durability).await
+    } else {
+        table.lengthen(tenure, on_server, hold.wish.durability).await
+    };
+    match set {
+        Set::Done { sent } => {
+            if fixed && !shorter {
+                hold.set_end(sent, lease, tenure.clock.now());
+                table.owner_moved(&mut table.state(), hold);
+            }
+            match hold.lost() {
+                Some(reason) => Err(ExtendError::Lost { name: name(), reason }),
+                None => Ok(()),
+            }
+        }
+        Set::Gone => {
+            table.lose(&mut table.state(), tenure, LostReason::Gone);
+            Err(ExtendError::Lost { name: name(), reason: hold.lost().unwrap_or(LostReason::Gone) })
+        }
+        Set::TooLate => {
+            let source = ServerError::not_sent("the server found the request too late");
+            Err(ExtendError::NotExtended { name: name(), source })
+        }
+        Set::Failed(source) => Err(ExtendError::of(name(), source)),
+        Set::NotDurable(source) => Err(ExtendError::NotDurable { name: name(), source }),
     }
 }
 
@@ -366,7 +405,7 @@ impl Drop for Landing {
 impl Drop for Grant {
     fn drop(&mut self) {
         if self.armed
-            && let LetGo::Release(work, _) = self.table().let_go(&self.hold, By::Task)
+            && let LetGo::Release(work, _) = self.table().let_go(&self.hold, self.is_first, By::Task)
         {
             self.table().hand_over(work);
         }
@@ -385,9 +424,10 @@ impl Table {
         }
     }
 
-    fn stop_renewing(&self, hold: &Arc<Hold>) {
+    fn stop_renewing(&self, hold: &Arc<Hold>, is_first: bool) {
         let mut state = self.state();
-        if hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let is_counted = !(is_first && hold.is_withdrawn());
+        if is_counted && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
             let slot = state.slots.get(&hold.tenure.slot_key()).filter(|slot| slot.has(&hold.tenure));
             if slot.is_none_or(|slot| slot.is_forgotten()) {
                 hold.tenure.stop_renewing();

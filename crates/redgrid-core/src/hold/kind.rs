@@ -154,6 +154,12 @@ pub trait HoldKind: Send + Sync + 'static {
     /// our field. Answers 1, or 0 when it was not ours.
     fn linger(&self, claim: Claim<'_>) -> Request;
 
+    /// Ends what [`HoldKind::linger`] keeps, where the lifetime of the key may not: others who are in lengthen it. Sent more than
+    /// once.
+    fn end_kept(&self, _claim: Claim<'_>) -> Option<Request> {
+        None
+    }
+
     /// Sets the lease, shorter too. Answers `{status, time}`: status 1 done, 0 not ours, 2 too late.
     fn extend(&self, claim: Claim<'_>) -> Request;
 

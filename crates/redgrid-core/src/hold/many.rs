@@ -260,17 +260,13 @@ impl Table {
         if not_before > now && !waited {
             return Ok(Found::NotBefore(not_before));
         }
-        // What waits to be taken by another request of its holder is not withdrawn any more. Under the table's lock, as that.
-        if let Some((at, _)) = entered.iter().find(|(_, hold)| !hold.reserve()) {
-            return Ok(Found::Busy { at: *at, theirs: false });
-        }
         for (at, _) in &wanted {
             let (kind, target) = (look.kind, &look.targets[*at]);
             let slot =
                 state.slots.entry(look.key(*at)).or_insert_with(|| Box::new(Slot::new(kind, Arc::clone(target), now)));
             slot.asking = true;
         }
-        let entered = entered.into_iter().map(|(at, hold)| (at, Grant::new(look.client.clone(), hold))).collect();
+        let entered = entered.into_iter().map(|(at, hold)| (at, Grant::further(look.client.clone(), hold))).collect();
         Ok(Found::Reserved(Reserved { entered, wanted }))
     }
 
@@ -335,7 +331,7 @@ impl Table {
                     Arrival::Ours { slot, schedule } => {
                         let hold = self.own((schedule, slot), &tenure, (sent, now), wish);
                         hold.reserve();
-                        grants.push((*at, Grant::new(look.client.clone(), hold)));
+                        grants.push((*at, Grant::first(look.client.clone(), hold)));
                         answers.extend(slot.tell_lookers());
                         slot.queue.iter().for_each(|entry| entry.seen.set_busy());
                     }

@@ -81,7 +81,7 @@ pub(crate) use deadline::Deadline;
 pub use detach::DetachedHold;
 pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason, ReleaseError};
 pub(crate) use flight::{Flight, Work};
-pub use grant::{Grant, Held, HoldWatch};
+pub use grant::{Extender, Grant, Held, HoldWatch};
 pub use holder::{Holder, HolderId};
 pub use kind::{Along, Claim, Entrance, GivesBack, HoldKind, SeizeFrom, ServerQueue, Target, Together};
 pub use many::Many;

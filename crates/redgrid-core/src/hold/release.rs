@@ -118,8 +118,8 @@ pub(super) struct Released {
 
 impl Table {
     /// Takes one guard off a hold; its release is for whoever drops it.
-    pub(super) fn let_go(self: &Arc<Self>, hold: &Arc<Hold>, by: By) -> LetGo {
-        match self.part(hold, by) {
+    pub(super) fn let_go(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: By) -> LetGo {
+        match self.part(hold, is_first, by) {
             Parting::Done => LetGo::Done,
             Parting::Lost(reason) => LetGo::Lost(reason),
             Parting::Leaves(flight, told) => LetGo::Leaves(flight, told),
@@ -130,9 +130,13 @@ impl Table {
         }
     }
 
-    /// Takes one guard off a hold.
-    pub(super) fn part(self: &Arc<Self>, hold: &Arc<Hold>, by: By) -> Parting {
+    /// Takes one guard off a hold, its first one or another.
+    pub(super) fn part(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: By) -> Parting {
         let mut state = self.state();
+        if is_first && hold.is_withdrawn() {
+            // Taken off when it was taken back.
+            return hold.lost().map_or(Parting::Done, Parting::Lost);
+        }
         if hold.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
             return hold.lost().map_or(Parting::Done, Parting::Lost);
         }
@@ -282,6 +286,9 @@ impl Table {
             asked = self.send_release(tenure, Way::Release, until).await;
         }
         self.settle_late(tenure, asked.sent, keep_until);
+        if let Way::Linger(_) = way {
+            self.end_kept(tenure, keep_until);
+        }
         let answer = asked.result.clone().and_then(Answered::read);
         let is_free = !matches!(way, Way::Linger(_));
         let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && is_free);
@@ -326,6 +333,18 @@ impl Table {
                 return;
             }
             pause = (pause * 2).min(LONGEST_DENIED_PAUSE);
+        }
+    }
+
+    /// Ends at `keep_until` what was kept, where the lifetime of its key may not.
+    fn end_kept(self: &Arc<Self>, tenure: &Tenure, keep_until: Instant) {
+        let field = tenure.copied_field();
+        if let Some(request) = tenure.kind.end_kept(tenure.claim(&field, Duration::ZERO)) {
+            let (table, until) = (Arc::clone(self), keep_until + tenure.lease());
+            self.hand_over(Box::pin(async move {
+                table.core.clock.sleep_until(keep_until).await;
+                table.core.give_back(request, until, Persistence::ToTheEnd).await;
+            }));
         }
     }
 
@@ -424,7 +443,7 @@ impl Table {
             slot.tenure = None;
             // What was forgotten is left to its lease.
             let forgotten = slot.is_forgotten();
-            let keep_until = slot.holds.iter().map(|hold| hold.keep_until()).max().unwrap_or(Instant::PAST);
+            let keep_until = slot.holds.iter().map(|hold| hold.stays_until()).max().unwrap_or(Instant::PAST);
             for hold in slot.holds.drain(..) {
                 hold.end(Phase::ShutDown);
             }

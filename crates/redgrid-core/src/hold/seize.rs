@@ -35,14 +35,21 @@ impl Table {
         if self.state().closed {
             return Err(told(&self.core, Failure::ShuttingDown, target.name.clone()));
         }
-        let (answer, outcome) = oneshot::channel();
-        let (table, client, name) = (Arc::clone(self), client.clone(), target.name.clone());
-        let target = Arc::clone(target);
-        // A task of its own: whoever asked may leave, and what was taken must not stay.
-        self.hand_over(Box::pin(async move {
-            let _ = answer.send(table.seize_for(client, kind, target, wish, from).await);
-        }));
-        outcome.await.unwrap_or(Err(Failure::ShuttingDown)).map_err(|failure| told(&self.core, failure, name))
+        loop {
+            let (answer, outcome) = oneshot::channel();
+            let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
+            let (wish, from, name) = (wish.clone(), from.clone(), target.name.clone());
+            // A task of its own: whoever asked may leave, and what was taken must not stay.
+            self.hand_over(Box::pin(async move {
+                let _ = answer.send(table.seize_for(client, kind, target, wish, from).await);
+            }));
+            let taken = outcome.await.unwrap_or(Err(Failure::ShuttingDown));
+            match taken.map_err(|failure| told(&self.core, failure, name))? {
+                // Not polled for so long that it was given back: taken anew.
+                Some(grant) if !grant.claim() => {}
+                taken => return Ok(taken),
+            }
+        }
     }
 
     async fn seize_for(
@@ -179,8 +186,11 @@ impl Table {
         match self.arrive(&mut state, &key, &tenure, sent) {
             Arrival::Ours { slot, schedule } => {
                 let hold = self.own((schedule, slot), &tenure, (sent, now), wish);
-                hold.claim();
-                let grant = Grant::new(client, hold);
+                if keep_until != Instant::PAST {
+                    // The job has run already: its name stays taken, whether anybody takes this or not.
+                    hold.set_given();
+                }
+                let grant = Grant::first(client, hold);
                 let answers = slot.tell_lookers();
                 drop(state);
                 send(answers);
@@ -197,7 +207,7 @@ impl Table {
                 }
                 drop(state);
                 self.leave_until(&tenure, keep_until);
-                Some(Grant::new(client, hold))
+                Some(Grant::first(client, hold))
             }
             Arrival::Closed => {
                 Table::sweep(&mut state, &key);

@@ -50,6 +50,11 @@ impl Table {
         }
     }
 
+    /// Gives a tenure back when its lease is over.
+    pub(super) fn release_when_over(self: &Arc<Self>, tenure: &Tenure) {
+        self.settle(self.settlement(tenure, tenure.lease_ends(), false, Instant::PAST));
+    }
+
     fn settlement(&self, tenure: &Tenure, limit: Instant, at_once: bool, keep_until: Instant) -> Settlement {
         Settlement {
             kind: tenure.kind,

@@ -156,7 +156,7 @@ impl Table {
         let mut answers = Answers::new();
         for entry in entries {
             let hold = self.own((schedule, slot), tenure, (from, now), entry.wish);
-            answers.push((entry.answer, Ok(Some(Grant::new(entry.client, hold)))));
+            answers.push((entry.answer, Ok(Some(Grant::first(entry.client, hold)))));
         }
         answers
     }
@@ -170,6 +170,16 @@ impl Table {
             .filter_map(|key| state.slots.get(key))
             .flat_map(|slot| slot.held())
             .any(|hold| hold.holder() == Some(holder))
+    }
+
+    /// Whether this client has a hold of the key, as this kind or the one beside it.
+    pub(crate) fn has(&self, kind: &dyn HoldKind, target: &Arc<Target>) -> bool {
+        let state = self.state();
+        state
+            .all_of(kind, target)
+            .iter()
+            .filter_map(|key| state.slots.get(key))
+            .any(|slot| slot.held().next().is_some())
     }
 
     /// Whether others have the same grant of the server.

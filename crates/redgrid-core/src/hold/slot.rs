@@ -175,6 +175,8 @@ pub(super) enum Failure {
     Unauthorized(ServerError),
     /// Its holder was granted it by another request of its own, and does not enter twice.
     AlreadyHeld,
+    /// Its holder was granted it by another request of its own, and it enters again as soon as it is polled.
+    Reenters,
     /// Granted, not as durable as asked, and given back.
     NotDurable(CommitError),
     ShuttingDown,

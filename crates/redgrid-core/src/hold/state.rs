@@ -83,6 +83,8 @@ pub(crate) struct Hold {
     pub(super) place: AtomicUsize,
     /// Its `at_least` is another's by now.
     kept_by_another: AtomicBool,
+    /// Somebody was given a guard of it.
+    given: AtomicBool,
     phase: AtomicU8,
     offer: AtomicU8,
     /// When a fixed lease ends; never, for one that is renewed.
@@ -103,6 +105,7 @@ impl Hold {
             guards: AtomicU32::new(0),
             place: AtomicUsize::new(0),
             kept_by_another: AtomicBool::new(false),
+            given: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Held as u8),
             offer: AtomicU8::new(OFFERED),
             ends: AtomicU64::new(Instant::NEVER.as_nanos()),
@@ -134,10 +137,23 @@ impl Hold {
         self.granted + OFFER
     }
 
-    /// Whoever it was given to takes it; false when that comes too late.
+    /// Its first guard is taken by whoever it was given to; false when that comes too late.
     pub(crate) fn claim(&self) -> bool {
         let to = |from| self.offer.compare_exchange(from, CLAIMED, Ordering::AcqRel, Ordering::Acquire);
-        to(OFFERED).or_else(|_| to(RESERVED)).or_else(|now| if now == CLAIMED { Ok(now) } else { Err(now) }).is_ok()
+        let claimed = to(OFFERED).or_else(|_| to(RESERVED)).map_or_else(|now| now == CLAIMED, |_| true);
+        if claimed {
+            self.set_given();
+        }
+        claimed
+    }
+
+    /// One of its guards has reached its caller.
+    pub(crate) fn set_given(&self) {
+        self.given.store(true, Ordering::Release);
+    }
+
+    fn is_given(&self) -> bool {
+        self.given.load(Ordering::Acquire)
     }
 
     /// The same for one of several that are wanted together: it is given to nobody before all of them are there.
@@ -146,9 +162,14 @@ impl Hold {
         reserved != Err(WITHDRAWN)
     }
 
-    /// Takes it back from whoever has not taken it.
+    /// Takes its first guard back from whoever has not taken it; under the table's lock.
     pub(crate) fn withdraw(&self) -> bool {
         self.offer.compare_exchange(OFFERED, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether its first guard was taken back; under the table's lock.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.offer.load(Ordering::Acquire) == WITHDRAWN
     }
 
     /// Whether it waits to be taken.
@@ -231,7 +252,7 @@ impl Hold {
         let (kind, now) = (self.tenure.kind.name(), self.tenure.clock.now());
         let held = now.since(self.granted);
         let is_forgotten = to != Phase::Released && self.guards.load(Ordering::Acquire) == 0;
-        if self.offer.load(Ordering::Acquire) != CLAIMED {
+        if !self.is_given() {
             count::never_held(kind);
         } else if is_forgotten {
             count::ended(kind, held, None);
@@ -244,8 +265,14 @@ impl Hold {
 
     /// Until when the name stays taken for its `at_least`. What nobody was given stays taken for nobody.
     pub(crate) fn keep_until(&self) -> Instant {
-        let is_given = self.offer.load(Ordering::Acquire) == CLAIMED && !self.kept_by_another.load(Ordering::Acquire);
-        if is_given && !self.wish.at_least.is_zero() { self.granted + self.wish.at_least } else { Instant::PAST }
+        let is_its_own = self.is_given() && !self.kept_by_another.load(Ordering::Acquire);
+        if is_its_own && !self.wish.at_least.is_zero() { self.granted + self.wish.at_least } else { Instant::PAST }
+    }
+
+    /// Until when the name is to stay taken when everything is given back: what was forgotten is left to its lease.
+    pub(crate) fn stays_until(&self) -> Instant {
+        let is_forgotten = self.guards.load(Ordering::Acquire) == 0 && self.ends() != Instant::NEVER;
+        self.keep_until().max(if is_forgotten { self.ends() } else { Instant::PAST })
     }
 
     /// Another hold of the name keeps it from here on.

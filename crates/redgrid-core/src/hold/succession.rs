@@ -171,9 +171,10 @@ impl Table {
             self.say(state, key, false);
         }
         let mut answers = Answers::new();
-        answers.push((first.answer, Ok(Some(Grant::new(first.client, Arc::clone(&hold))))));
+        answers.push((first.answer, Ok(Some(Grant::first(first.client, hold)))));
+        // They enter again when they are polled: until then they are not in.
         let again = |entry: Entry| match entry.wish.reenters {
-            true => (entry.answer, Ok(Some(Grant::new(entry.client, Arc::clone(&hold))))),
+            true => (entry.answer, Err(Failure::Reenters)),
             false => (entry.answer, Err(Failure::AlreadyHeld)),
         };
         if !same.is_empty() {

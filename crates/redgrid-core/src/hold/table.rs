@@ -213,7 +213,7 @@ impl Table {
         let key = match hold {
             Ok(Place::Slot(key)) => key,
             Ok(Place::In(hold)) | Err(hold) => {
-                ticket.ready = Some(Ok(Some(Grant::new(client.clone(), hold))));
+                ticket.ready = Some(Ok(Some(Grant::further(client.clone(), hold))));
                 return Ok(ticket);
             }
         };
@@ -365,11 +365,6 @@ impl Table {
             slot.tell_of_change();
         }
         Self::sweep(&mut state, key);
-    }
-
-    /// Whether a hold of this client has the name.
-    pub(super) fn holds_itself(&self, key: &SlotKey) -> bool {
-        self.state().slots.get(key).is_some_and(|slot| slot.holds.iter().any(|hold| hold.is_held()))
     }
 
     /// When there was contact about this name: an answer, or a hold of ours that is being renewed.

@@ -49,7 +49,7 @@ fn of_failure(failure: Failure, name: Name, ended: impl FnOnce() -> ServerError)
         Failure::Unavailable(source) => AcquireError::Unavailable { name, source },
         Failure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
         Failure::Refused(source) => AcquireError::Refused { name, source: source.of_object() },
-        Failure::AlreadyHeld => AcquireError::AlreadyHeld { name },
+        Failure::AlreadyHeld | Failure::Reenters => AcquireError::AlreadyHeld { name },
         Failure::NotDurable(source) => AcquireError::NotDurable { name, source },
         Failure::Unauthorized(source) => AcquireError::Unauthorized { name, source },
         Failure::ShuttingDown => match ended() {
@@ -189,10 +189,12 @@ impl Ticket {
         }
     }
 
-    /// Takes what was granted; `None` if nobody polled for so long that it was given to others.
+    /// Takes what was granted; `None` if it is to be asked for anew: nobody polled for so long that it was given to others, or
+    /// its holder has it by another request.
     fn answered(&mut self, answer: Answer) -> Option<Result<Option<Grant>, AcquireError>> {
         let granted = match answer {
             Ok(granted) => granted,
+            Err(Failure::Reenters) => return None,
             Err(failure) => return Some(Err(self.error(failure))),
         };
         granted.as_ref().is_none_or(if self.is_part { Grant::reserve } else { Grant::claim }).then_some(Ok(granted))
@@ -248,7 +250,7 @@ impl Ticket {
             let source = ServerError::unknown("a request without an answer may still be carried out");
             AcquireError::OutcomeUnknown { name, source }
         } else if self.seen.is_busy() && now >= self.until && is_current {
-            let by_this_client = self.table.holds_itself(&self.key);
+            let by_this_client = self.table.has(self.kind, &self.target);
             AcquireError::TimedOut { name, waited: now.since(self.entered), by_this_client }
         } else {
             let core = &self.table.core;

@@ -81,8 +81,8 @@ impl Bundle {
         let (tell, told) = oneshot::channel();
         let mut errors = Vec::new();
         let mut leaving = Vec::new();
-        for hold in &holds {
-            match table.part(hold, By::Task) {
+        for (hold, is_first) in &holds {
+            match table.part(hold, *is_first, By::Task) {
                 Parting::Done => {}
                 Parting::Lost(reason) => errors.push(lost(&hold.tenure, reason)),
                 Parting::Release { id, keep_until } => leaving.push(Leaving::of(hold, id, keep_until)),

@@ -12,6 +12,7 @@ use redgrid_core::{Name, ServerError, Token};
 
 use super::Election;
 use super::kind::{LEADING, proclaim};
+use crate::acquire::busy;
 use crate::driven::driven;
 use crate::guard::{LockGuard, LockLost};
 use crate::{AcquireError, ReleaseError};
@@ -90,7 +91,7 @@ impl Campaign {
         let until = wish.wait.map_or(Instant::NEVER, |wait| clock.now() + wait);
         let elected = client.enter(&LEADING, target, wish)?.outcome().await?;
         let Some(grant) = elected else {
-            return Err(AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client: false }.into());
+            return Err(busy(name, client.holds(&LEADING, target)).into());
         };
         // Dropped anywhere below, it resigns.
         let proclaimed = tokio::select! {

@@ -118,7 +118,8 @@ macro_rules! held {
                 self.0.release().await
             }
 
-            /// Stops renewing and leaves it to its lease.
+            /// Stops the renewal and leaves it to its lease. While other guards of the same hold live
+            /// ([`reenter`](Self::reenter)), it is theirs, and the last of them releases it.
             pub fn forget(self) {
                 self.0.forget();
             }

@@ -249,6 +249,13 @@ impl HoldKind for Writing {
         request.int(millis(claim.lease)).publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
+    /// Its holder may read, and have the key renewed for that.
+    fn end_kept(&self, claim: Claim<'_>) -> Option<Request> {
+        let kept = kept(&writer(claim.field));
+        let request = END_WRITE.with([lock(&claim), claim.target.mark.clone()]).arg(kept);
+        Some(request.publish_here().arg(claim.target.channel.clone()).idempotent())
+    }
+
     fn extend(&self, claim: Claim<'_>) -> Request {
         let request = LEASE.with([lock(&claim), lock(&claim)]).arg(writer(claim.field));
         request.int(millis(claim.lease)).not_after_here()

@@ -30,6 +30,11 @@ impl Client {
         holder.is_some_and(|holder| self.0.table.is_in(kind, target, holder))
     }
 
+    /// Whether this client holds the key, as this kind or the one beside it.
+    pub fn holds(&self, kind: &'static dyn HoldKind, target: &Arc<Target>) -> bool {
+        self.0.table.has(kind, target)
+    }
+
     /// Takes all of `targets` or none, by one look: none is waited for. They share a kind and a slot
     /// ([`Client::slot`]), and are several only where the kind takes many together. Given up at `until`.
     ///

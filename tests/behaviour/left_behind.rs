@@ -1,0 +1,185 @@
+//! Guards that are forgotten, and futures that are kept without being polled, beside other guards of the same holder or client.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use futures_util::poll;
+use redgrid_locks::{AcquireError, Client, Holder, Lock, MultiLock, RwLock};
+use redgrid_testkit::wait_until;
+use redgrid_tests::{SOON, client, client_with, server};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_write_ends_with_its_lease_although_its_holder_reads() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let one = client_with(&server.url(), |config| config.watchdog_lease(1000 * MS)).await;
+    let (two, me) = (client(&server).await, Holder::new());
+    let lock = RwLock::new(&one, "a");
+    let write = lock.write().by(&me).await.unwrap();
+    let read = lock.read().by(&me).await.unwrap();
+    write.forget();
+    assert!(RwLock::new(&two, "a").try_read().await.unwrap().is_none(), "what is forgotten is left to its lease");
+    let other = RwLock::new(&two, "a").read().wait(SOON).await.expect("the lease of the write is over");
+    assert!(read.is_held());
+    other.release().await.unwrap();
+    read.release().await.unwrap();
+    wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_kept_for_its_time_ends_then_although_its_holder_reads() {
+    let server = server().await;
+    let one = client_with(&server.url(), |config| config.watchdog_lease(1000 * MS)).await;
+    let (two, me) = (client(&server).await, Holder::new());
+    let lock = RwLock::new(&one, "a");
+    let write = lock.write().by(&me).at_least(500 * MS).await.unwrap();
+    let read = lock.read().by(&me).await.unwrap();
+    write.release().await.unwrap();
+    assert!(RwLock::new(&two, "a").try_read().await.unwrap().is_none(), "the name stays taken");
+    let other = RwLock::new(&two, "a").read().wait(SOON).await.expect("its time is over");
+    assert!(read.is_held());
+    other.release().await.unwrap();
+    read.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_read_ends_with_its_lease_although_others_read() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let one = client_with(&server.url(), |config| config.watchdog_lease(1000 * MS)).await;
+    let two = client(&server).await;
+    let reading = RwLock::new(&two, "a").read().await.unwrap();
+    RwLock::new(&one, "a").read().await.unwrap().forget();
+    assert_eq!(observer.query::<u64>(&["HLEN", "a"]).await.unwrap(), 3, "its mode, and two readers");
+    wait_until(SOON, async || observer.query::<u64>(&["HLEN", "a"]).await.unwrap() == 2).await;
+    assert!(reading.is_held());
+    reading.try_upgrade().await.expect("it reads alone").release().await.unwrap();
+}
+
+/// Its holder has entered by another request meanwhile, and left.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_acquire_delays_nobody_when_its_holder_has_entered_and_left() {
+    let server = server().await;
+    let (client, me) = (client(&server).await, Holder::new());
+    let lock = Lock::new(&client, "a");
+    let before = lock.acquire().await.unwrap();
+    let mut kept = Box::pin(lock.acquire().by(&me).into_future());
+    assert!(poll!(&mut kept).is_pending());
+    before.release().await.unwrap();
+    wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+    lock.acquire().by(&me).await.unwrap().release().await.unwrap();
+    let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("nobody took what is kept");
+    other.unwrap().release().await.unwrap();
+    kept.await.unwrap().release().await.unwrap();
+    wait_until(SOON, async || client.in_hand().names == 0).await;
+}
+
+/// Two requests of one holder wait; one is polled, and the other is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_acquire_delays_nobody_when_its_holder_waited_twice() {
+    let server = server().await;
+    let (client, me) = (client(&server).await, Holder::new());
+    let lock = Lock::new(&client, "a");
+    for kept_first in [true, false] {
+        let before = lock.acquire().await.unwrap();
+        let mut one = Box::pin(lock.acquire().by(&me).into_future());
+        let mut two = Box::pin(lock.acquire().by(&me).into_future());
+        assert!(poll!(&mut one).is_pending() && poll!(&mut two).is_pending());
+        before.release().await.unwrap();
+        wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+        let (kept, polled) = if kept_first { (one, two) } else { (two, one) };
+        let guard = polled.await.unwrap();
+        guard.release().await.unwrap();
+        let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("nobody took what is kept");
+        other.unwrap().release().await.unwrap();
+        kept.await.unwrap().release().await.unwrap();
+    }
+    wait_until(SOON, async || client.in_hand().names == 0).await;
+}
+
+/// An attempt for several names that fails leaves what its holder has of them as it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_acquire_delays_nobody_when_its_holder_failed_to_get_more() {
+    let server = server().await;
+    let (one, two, me) = (client(&server).await, client(&server).await, Holder::new());
+    let lock = Lock::new(&one, "a");
+    let _busy = Lock::new(&two, "b").acquire().await.unwrap();
+    let before = lock.acquire().await.unwrap();
+    let mut kept = Box::pin(lock.acquire().by(&me).into_future());
+    assert!(poll!(&mut kept).is_pending());
+    before.release().await.unwrap();
+    wait_until(SOON, async || one.in_hand().waiting == 0 && one.in_hand().holds == 1).await;
+    assert!(MultiLock::new(&one, ["a", "b"]).try_acquire().by(&me).await.unwrap().is_none());
+    let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("nobody took what is kept");
+    other.unwrap().release().await.unwrap();
+    drop(kept);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_steal_and_a_kept_attach_delay_nobody() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let (one, two) = (client(&server).await, client(&server).await);
+    let (here, there) = (Lock::new(&one, "a"), Lock::new(&two, "a"));
+    let holders = async || observer.query::<Vec<String>>(&["HKEYS", "a"]).await.unwrap();
+
+    let mut steal = Box::pin(here.steal());
+    assert!(poll!(&mut steal).is_pending());
+    wait_until(SOON, async || !holders().await.is_empty()).await;
+    let other = there.acquire().wait(SOON).await.expect("nobody took what was stolen");
+    other.release().await.unwrap();
+    // Asked for anew, now that it is polled.
+    steal.await.unwrap().release().await.unwrap();
+
+    let detached = here.acquire().await.unwrap().detach().await.unwrap();
+    let before = holders().await;
+    let mut attach = Box::pin(here.attach(&detached));
+    assert!(poll!(&mut attach).is_pending());
+    wait_until(SOON, async || holders().await != before).await;
+    there.acquire().wait(SOON).await.expect("nobody took what was attached").release().await.unwrap();
+    attach.await.expect_err("it has gone back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_leaves_a_shared_read_that_was_forgotten_to_its_lease() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let lock = RwLock::new(&client, "a");
+    let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
+    let fields = observer.query::<u64>(&["HLEN", "a"]).await.unwrap();
+    one.forget();
+    client.shutdown(SOON).await.unwrap();
+    assert!(observer.exists("a").await.unwrap(), "its lease is not over");
+    assert_eq!(fields, 2, "its mode, and one reader for both");
+    drop(two);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_holds_a_lock_itself_is_told_so() {
+    let server = server().await;
+    let (here, there) = (client(&server).await, client(&server).await);
+    let itself = |error: AcquireError| match error {
+        AcquireError::TimedOut { by_this_client, .. } => by_this_client,
+        other => panic!("{other:?}"),
+    };
+    let guard = Lock::new(&here, "a").acquire().await.unwrap();
+    for wait in [Duration::ZERO, 50 * MS] {
+        let of = async |client: &Client| Lock::new(client, "a").acquire().wait(wait).await.map(drop).unwrap_err();
+        assert!(itself(of(&here).await), "{wait:?}");
+        assert!(!itself(of(&there).await), "{wait:?}");
+    }
+    let both = MultiLock::new(&here, ["b", "a"]).acquire().wait(Duration::ZERO).await;
+    assert!(itself(both.map(drop).unwrap_err()), "several");
+    guard.release().await.unwrap();
+
+    let read = RwLock::new(&here, "r").read().await.unwrap();
+    for wait in [Duration::ZERO, 50 * MS] {
+        let of = async |client: &Client| RwLock::new(client, "r").write().wait(wait).await.map(drop).unwrap_err();
+        assert!(itself(of(&here).await), "a reader of its own, {wait:?}");
+        assert!(!itself(of(&there).await), "{wait:?}");
+    }
+    read.release().await.unwrap();
+}
