@@ -212,8 +212,12 @@ impl Table {
         };
         let key = match hold {
             Ok(Place::Slot(key)) => key,
-            Ok(Place::In(hold)) | Err(hold) => {
-                ticket.ready = Some(Ok(Some(Grant::further(client.clone(), hold))));
+            Ok(Place::In(hold)) => {
+                ticket.ready = Some(Ok(Some(Grant::first(client.clone(), hold))));
+                return Ok(ticket);
+            }
+            Err(known) => {
+                ticket.ready = Some(Ok(Some(Grant::further(client.clone(), known))));
                 return Ok(ticket);
             }
         };
