@@ -38,7 +38,7 @@ async fn every_published_line_is_taken_by_the_server_also_with_narrower_keys() {
     // Before 7.0 a server knows no sharded channels, no functions, and no scripts that only read.
     let is_old = server.binary().version().major < 7;
     let of_seven = |rule: &str| {
-        ["+ssubscribe", "+sunsubscribe", "+spublish", "+eval_ro", "+evalsha_ro"].contains(&rule)
+        ["+ssubscribe", "+sunsubscribe", "+spublish", "+eval_ro", "+evalsha_ro", "+sintercard"].contains(&rule)
             || ["+fcall", "+function"].iter().any(|command| rule.starts_with(command))
     };
     let known = |rule: &String| !is_old || !of_seven(rule);
